@@ -12,21 +12,24 @@ One thread uses an archive at a time; its fetching threads are its own.
 from __future__ import annotations
 
 import json
+import os
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, decode_catalog, read_catalog
 from mainstem.recording.fetching import FetchedSegment
 from mainstem.recording.positions import Positions, PositionsReader, StoredPositions, positions_name, recorded_position
-from mainstem.recording.segments import SegmentMemory, segment_name, segments_among, segments_of
+from mainstem.recording.segments import SegmentMemory, segment_name, segments_among
 from mainstem.store.base import read_all
 from mainstem.store.threads import in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from mmap import mmap
+    from pathlib import Path
 
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.store.base import Store
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
 # Written once, by who gives an archive its identity: {"id": "...", "host": "..."}.
 IDENTITY_FILE = "mainstem-archive.json"
 MAX_IDENTITY_LENGTH = 4096
+# Longer than the tick of any file system's clock, and than the clocks of two machines usually differ.
+UNSETTLED_NS = 2 * NS_PER_SECOND
+NAMES_NS = NS_PER_SECOND
 _SEGMENT = re.compile(r"(\d+)-(\d+)\.rec")
 
 
@@ -135,6 +141,8 @@ class DirectoryArchive:
         self.directory = store.local_path()
         self._keeps_listing = keeps_listing or self.directory is None
         self._listing: dict[int, dict[int, int]] | None = None
+        # What `_bases` has read, when, and when the directory had been changed last.
+        self._names: tuple[int, int, dict[int, list[int]]] | None = None
         self._catalog: tuple[bytes, list[RecordingDescriptor]] | None = None
         self._identity: dict[str, str] | None = None
 
@@ -188,15 +196,31 @@ class DirectoryArchive:
     def segments(self, descriptor: RecordingDescriptor) -> dict[int, int]:
         """As ``Archive.segments``."""
         if self.directory is not None and not self._keeps_listing:
-            # Of the other recordings' files only the names are read.
             here: dict[int, int] = {}
             with suppress(FileNotFoundError):
-                for base in segments_of(self.directory, descriptor):
+                for base in segments_among(descriptor, self._bases(self.directory).get(descriptor.recording_id, ())):
                     with suppress(FileNotFoundError):
                         here[base] = (self.directory / segment_name(descriptor.recording_id, base)).stat().st_size
             return here
         lengths = self._listed().get(descriptor.recording_id, {})
         return {base: lengths[base] for base in segments_among(descriptor, lengths)}
+
+    def _bases(self, directory: Path) -> dict[int, list[int]]:
+        """The bases of the segments in a directory by recording; its names are read again when it has changed.
+
+        And after a second in any case: not every file system keeps the time of a directory's change.
+        """
+        changed_ns, now_ns = directory.stat().st_mtime_ns, SYSTEM_CLOCK.epoch_ns()
+        if self._names is not None and self._names[0] == changed_ns and 0 <= now_ns - self._names[1] < NAMES_NS:
+            return self._names[2]
+        bases: dict[int, list[int]] = {}
+        for name in os.listdir(directory):
+            if match := _SEGMENT.fullmatch(name):
+                bases.setdefault(int(match[1]), []).append(int(match[2]))
+        # Changes within one tick of a file system's clock leave the same time: names as young as that are read again.
+        is_settled = now_ns - changed_ns > UNSETTLED_NS
+        self._names = (changed_ns, now_ns, bases) if is_settled else None
+        return bases
 
     def _listed(self) -> dict[int, dict[int, int]]:
         if self._listing is not None:

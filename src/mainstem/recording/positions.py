@@ -133,6 +133,7 @@ class Positions:
     """
 
     _name: str
+    has_file = False  # open on this machine, where descriptors are few
 
     @property
     def recorded_position(self) -> int:
@@ -234,7 +235,9 @@ class Positions:
 
 
 class PositionsReader(Positions):
-    """The positions of a recording on this machine, as they are now."""
+    """The positions of a recording on this machine, as they are now. The file closes at the latest with this object."""
+
+    has_file = True
 
     def __init__(self, directory: Path, recording_id: int) -> None:
         path = positions_file(directory, recording_id)
@@ -277,6 +280,10 @@ class PositionsReader(Positions):
         self._words.release()
         self._map.close()
         self._file.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_words"):
+            self.close()
 
 
 def recorded_position(directory: Path, recording_id: int) -> int | None:

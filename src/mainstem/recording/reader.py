@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mmap import mmap
 
     from mainstem.recording.archive import Archive, ArchiveSegment
+    from mainstem.recording.open_files import OpenFiles
     from mainstem.recording.positions import Positions
 
 # Segments that a reader keeps mapped at once: reading goes forward, and a cut into partitions reads few.
@@ -53,13 +54,21 @@ class Progress:
 
 
 class RecordingReader:
-    """One recording, read by position. Use it as a context manager."""
+    """One recording, read by position. Use it as a context manager.
 
-    def __init__(self, directory: Archive | Path | str, descriptor: RecordingDescriptor) -> None:
+    ``open_files`` bounds how many readers that share it have files open.
+    """
+
+    def __init__(
+        self, directory: Archive | Path | str, descriptor: RecordingDescriptor, *, open_files: OpenFiles | None = None
+    ) -> None:
         self.archive = archive_of(directory)
         self.directory: Path | str = directory if isinstance(directory, Path) else self.archive.url
         self.descriptor = descriptor
-        self.positions: Positions | None = self.archive.positions(descriptor)
+        self._open_files = open_files
+        self._positions: Positions | None = None
+        self._is_released = True
+        self._open_positions()
         self._segments: OrderedDict[int, ArchiveSegment] = OrderedDict()
         self._walked = 0
         self._counted: Progress | None = None
@@ -76,11 +85,45 @@ class RecordingReader:
         Example:
             ``reader.close()``, or ``with open_recording(directory, 0) as reader:``
         """
+        self._note_closed()
         while self._segments:
             self._segments.popitem()[1].close()
-        if self.positions is not None:
-            self.positions.close()
-            self.positions = None
+        if self._positions is not None:
+            self._positions.close()
+        self._positions, self._is_released = None, False
+
+    def release(self) -> None:
+        """Gives back the files that it has open; what is read next opens them again.
+
+        They are dropped, not closed: a run or an iterator that is still held goes on.
+
+        Example:
+            ``reader.release()``
+        """
+        self._note_closed()
+        self._segments.clear()
+        if self._positions is not None and self._positions.has_file:
+            self._positions, self._is_released = None, True
+
+    @property
+    def positions(self) -> Positions | None:
+        """The recorded position and the index; None where the recording has none."""
+        if self._is_released:
+            self._open_positions()
+        return self._positions
+
+    def _open_positions(self) -> None:
+        self._positions, self._is_released = self.archive.positions(self.descriptor), False
+        if self._positions is not None and self._positions.has_file:
+            self._note_opened()
+
+    def _note_opened(self) -> None:
+        if self._open_files is not None:
+            self._open_files.opened(self)
+
+    def _note_closed(self) -> None:
+        if self._open_files is not None:
+            self._open_files.closed(self)
 
     def update(self, descriptor: RecordingDescriptor) -> None:
         """Takes over the catalog's present entry: a recording ends, or is extended.
@@ -198,6 +241,7 @@ class RecordingReader:
             # Its memory is that of one iteration.
             return segment
         self._segments[base] = segment
+        self._note_opened()
         if len(self._segments) > MAX_MAPPED_SEGMENTS:
             # Dropped, not closed: an iterator may still hold a run of it.
             self._segments.popitem(last=False)

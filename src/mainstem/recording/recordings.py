@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, overload
 
 from mainstem.errors import ConfigurationError, RecordingError, needs_extras
+from mainstem.recording.open_files import OpenFiles
 from mainstem.recording.opening import archives_to_read
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.rows.decoding import Decoding
@@ -446,8 +447,9 @@ def open_recordings(place: Path | str, options: Mapping[str, str] | None = None)
         archives = archives_to_read(place, options)
         for archive in archives:
             stack.callback(archive.close)
+        open_files = OpenFiles()
         readers = [
-            stack.enter_context(RecordingReader(archive, descriptor))
+            stack.enter_context(RecordingReader(archive, descriptor, open_files=open_files))
             for archive in archives
             for descriptor in archive.recordings()
         ]

@@ -1,0 +1,141 @@
+"""Many recordings of one place: few files are open at once, and names are read when a directory has changed, not for each."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.many_recordings import make_recordings
+from tests.support.streams import Stream, record
+
+from mainstem.recording import Recorder, archive, messages, open_recordings
+from mainstem.recording import recordings as opening
+from mainstem.recording.archive import DirectoryArchive
+from mainstem.recording.open_files import OpenFiles
+from mainstem.recording.reader import RecordingReader
+from mainstem.recording.segments import segment_name
+from mainstem.store.local import LocalStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MANY = 300
+MOST = 20  # readers that have files open, here
+FILES = 5  # of a reader, at most
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    make_recordings(tmp_path / "many", MANY)
+    monkeypatch.setattr(opening, "OpenFiles", lambda: OpenFiles(MOST))
+    return tmp_path / "many"
+
+
+def test_reading_many_recordings_keeps_few_files_open(place: Path) -> None:
+    before, rows, most = descriptors(), 0, 0
+    with open_recordings(place) as recordings:
+        for _ in range(2):  # what was released is opened again
+            for batch in recordings.to_batches(["recording_id", "position"]):
+                rows += len(batch)
+                most = max(most, descriptors())
+    assert rows == 2 * 10 * MANY
+    assert most - before <= MOST * FILES
+    assert descriptors() <= before + 1
+
+
+def test_readers_that_a_program_keeps_share_the_bound(place: Path) -> None:
+    before = descriptors()
+    with open_recordings(place) as recordings:
+        readers = list(recordings)
+        for reader in readers:
+            assert len(list(messages(reader, reader.start_position, reader.end_position()))) == 10
+        assert descriptors() - before <= MOST * FILES
+        # Those whose files were given back are as good as those whose files are open.
+        assert [reader.positions is None for reader in readers] == [False] * MANY
+        assert descriptors() - before <= MOST * FILES
+
+
+def test_a_run_that_is_held_outlives_the_release_of_its_reader(place: Path) -> None:
+    with open_recordings(place) as recordings:
+        first = recordings[0]
+        runs = first.runs(first.start_position, first.end_position())
+        run = next(runs)
+        index = first.positions
+        assert index is not None
+        for reader in recordings:
+            list(messages(reader, reader.start_position, reader.end_position()))
+        assert first.positions is not index
+        assert index.recorded_position == first.end_position()
+        assert bytes(memoryview(run.memory)[run.offset : run.offset + 4]) == (96 + 32).to_bytes(4, "little")
+        assert list(runs) == []
+
+
+def test_a_reader_that_was_closed_opens_nothing_again(place: Path) -> None:
+    with open_recordings(place) as recordings:
+        reader = recordings[0]
+        reader.close()
+        before = descriptors()
+        assert reader.positions is None
+        reader.release()
+        assert reader.positions is None
+        assert descriptors() == before
+
+
+def test_a_segment_that_comes_or_goes_is_seen_at_once(tmp_path: Path) -> None:
+    with Recorder(tmp_path, segment_length=65536) as recorder:
+        writer = recorder.start(
+            session_id=77,
+            stream_id=1001,
+            initial_term_id=-5,
+            term_buffer_length=65536,
+            mtu_length=1408,
+            join_position=0,
+        )
+        record(writer, Stream(), [bytes(1_000)] * 200)
+    directory = DirectoryArchive(LocalStore(tmp_path))
+    (descriptor,) = directory.recordings()
+    with RecordingReader(directory, descriptor) as reader:
+        bases = list(directory.segments(descriptor))
+        assert len(bases) > 2
+        age(tmp_path)
+        assert list(directory.segments(descriptor)) == bases
+        (tmp_path / segment_name(0, 0)).rename(tmp_path / "elsewhere")
+        assert reader.start_position == bases[1]
+        age(tmp_path)
+        assert reader.start_position == bases[1]
+        (tmp_path / "elsewhere").rename(tmp_path / segment_name(0, 0))
+        assert reader.start_position == 0
+
+
+def test_names_are_read_once_while_nothing_changes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    age(place)
+    lists = []
+    list_names = os.listdir
+    monkeypatch.setattr(archive.os, "listdir", lambda path: lists.append(path) or list_names(path))
+    monkeypatch.setattr(archive, "NAMES_NS", 1 << 62)
+    with open_recordings(place) as recordings:
+        for reader in recordings:
+            assert reader.start_position == 0
+    assert len(lists) == 1
+
+
+def test_a_directory_without_the_time_of_its_change_is_read_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = DirectoryArchive(LocalStore(place))
+    descriptor = directory.recordings()[0]
+    age(place)
+    assert list(directory.segments(descriptor)) == [0]
+    (place / segment_name(0, 0)).unlink()
+    age(place)
+    monkeypatch.setattr(archive, "NAMES_NS", 0)
+    assert list(directory.segments(descriptor)) == []
+
+
+def age(directory: Path) -> None:
+    """As if the directory had been changed an hour ago."""
+    then = 1_700_000_000
+    os.utime(directory, (then, then))
