@@ -17,7 +17,8 @@ from mainstem.aeron.client.requests import (
     response_mode,
     with_parameter,
 )
-from mainstem.errors import ConfigurationError, MainstemError, TimedOut
+from mainstem.amounts import check_whole
+from mainstem.errors import MainstemError, TimedOut
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -70,12 +71,14 @@ class AsyncRequester(AsyncResource):
             ChannelUriError: A key of a channel is a likely typing error of a known one.
             RegistrationError: The driver refused.
             DriverTimeout: The driver did not respond in time.
+            ConfigurationError: ``max_in_flight`` is no whole number of 1 at least.
 
         Example:
             >>> requester = await AsyncRequester.open(
             ...     aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002
             ... )
         """
+        check_whole({"max_in_flight": max_in_flight}, least=1)
         subscription = (await aeron.add_subscription(response_mode(response_channel), response_stream_id)).sync
         try:
             channel = with_parameter(channel, f"response-correlation-id={subscription.registration_id}")
@@ -229,12 +232,14 @@ class AsyncReplier(AsyncResource):
             ChannelUriError: A key of a channel is a likely typing error of a known one.
             RegistrationError: The driver refused.
             DriverTimeout: The driver did not respond in time.
+            ConfigurationError: ``max_clients`` is no whole number of 1 at least.
 
         Example:
             >>> replier = await AsyncReplier.open(
             ...     aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002
             ... )
         """
+        check_whole({"max_clients": max_clients}, least=1)
         subscription = (await aeron.add_subscription(channel, stream_id)).sync
         state = ReplierState(aeron.sync, subscription, response_channel, response_stream_id, max_clients)
         return cls(state, aeron.sync.context.clock, aeron.sync.context.on_error)
@@ -314,8 +319,7 @@ class AsyncReplier(AsyncResource):
             ...     return await database.price(symbol)
             >>> await replier.serve(price, max_concurrent=16)
         """
-        if max_concurrent < 1:
-            raise ConfigurationError(f"max_concurrent: {max_concurrent} is less than 1")
+        check_whole({"max_concurrent": max_concurrent}, least=1)
         state = self._state
         pause = Pause(self._clock, None)
         running: set[asyncio.Task[None]] = set()

@@ -13,6 +13,7 @@ from mainstem.aeron.client.requests import (
     response_mode,
     with_parameter,
 )
+from mainstem.amounts import check_whole
 from mainstem.clock import NS_PER_SECOND
 from mainstem.errors import MainstemError, TimedOut
 
@@ -70,6 +71,7 @@ class Requester(_Closable):
         ChannelUriError: A key of a channel is a likely typing error of a known one.
         RegistrationError: The driver refused.
         DriverTimeout: The driver did not respond in time.
+        ConfigurationError: ``max_in_flight`` is no whole number of 1 at least.
 
     Example:
         >>> with Requester(aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002) as requester:
@@ -86,6 +88,7 @@ class Requester(_Closable):
         response_stream_id: int,
         max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
+        check_whole({"max_in_flight": max_in_flight}, least=1)
         subscription = aeron.add_subscription(response_mode(response_channel), response_stream_id)
         try:
             channel = with_parameter(channel, f"response-correlation-id={subscription.registration_id}")
@@ -226,6 +229,7 @@ class Replier(_Closable):
         ChannelUriError: A key of a channel is a likely typing error of a known one.
         RegistrationError: The driver refused.
         DriverTimeout: The driver did not respond in time.
+        ConfigurationError: ``max_clients`` is no whole number of 1 at least.
 
     Example:
         >>> with Replier(aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002) as replier:
@@ -242,6 +246,7 @@ class Replier(_Closable):
         response_stream_id: int,
         max_clients: int = MAX_CLIENTS,
     ) -> None:
+        check_whole({"max_clients": max_clients}, least=1)
         self._aeron = aeron
         subscription = aeron.add_subscription(channel, stream_id)
         self._state: ReplierState = ReplierState(aeron, subscription, response_channel, response_stream_id, max_clients)

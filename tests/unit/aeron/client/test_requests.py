@@ -11,7 +11,7 @@ from tests.support.patience import STALL_S, until, wait_for
 from tests.support.ports import free_port
 
 import mainstem
-from mainstem.errors import BackPressured, ClosedError, NotConnected, TimedOut
+from mainstem.errors import BackPressured, ClosedError, ConfigurationError, NotConnected, TimedOut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,6 +138,23 @@ def test_a_handler_that_raises_leaves_its_request_without_a_reply(
     assert [type(error) for error in errors] == [ZeroDivisionError]
     replier.close()
     server.join()
+
+
+@pytest.mark.parametrize("number", [0, -1, 2.5])
+async def test_a_bound_that_lets_nothing_through_is_refused_before_anything_is_opened(
+    aeron: mainstem.Aeron, number: Any
+) -> None:
+    channel, back = ways("ipc")
+    with pytest.raises(ConfigurationError, match="max_in_flight="):
+        mainstem.Requester(aeron, channel, 1001, max_in_flight=number, **back)
+    with pytest.raises(ConfigurationError, match="max_clients="):
+        mainstem.Replier(aeron, channel, 1001, max_clients=number, **back)
+    with pytest.raises(ConfigurationError, match="max_in_flight="):
+        await mainstem.aio.AsyncRequester.open(
+            mainstem.aio.AsyncAeron(aeron), channel, 1001, max_in_flight=number, **back
+        )
+    with pytest.raises(ConfigurationError, match="max_clients="):
+        await mainstem.aio.AsyncReplier.open(mainstem.aio.AsyncAeron(aeron), channel, 1001, max_clients=number, **back)
 
 
 def test_a_client_too_many_is_rejected(aeron: mainstem.Aeron) -> None:
