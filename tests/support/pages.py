@@ -1,4 +1,4 @@
-"""Runs a page of the documentation as its reader would: block by block, in a fresh directory, with a driver of its own.
+"""Runs a page of the documentation as its reader would: block by block, in a fresh directory, with a driver and ports of its own.
 
 A ``sh`` block runs in bash and a ``python`` block in Python; one with ``title="name.py"`` is written to that file instead. A
 ``text`` block is the expected output of the block before it, where ``...`` stands for anything. What else there is to know
@@ -25,11 +25,12 @@ import subprocess
 import sys
 import time
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
+from tests.support.ports import own_ports, with_own_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,7 +122,10 @@ class Reader:
     def read(self, text: str) -> None:
         """Runs every block of a page."""
         printed: str | None = ""
+        ports = own_ports(text)
         for block in blocks(text):
+            if not block.title.startswith("deploy/"):
+                block = replace(block, code=with_own_ports(block.code, ports))
             place = f"line {block.line}"
             word, _, rest = block.how.partition(" ")
             if word == "no;":

@@ -5,12 +5,16 @@ would give out is wrong: between its choice and its use the kernel gives it to s
 the kernel, and each process of tests owns a slot of them as long as it lives: by the name of an abstract socket, which the
 kernel gives to one process and takes back at its end. What the slot's ports are, the kernel is asked again for each: what is
 bound, by whomever, is left out.
+
+A page and an example name ports as their reader types them. ``with_own_ports`` gives such a text others: two runs of tests on one
+machine follow the same page at once.
 """
 
 from __future__ import annotations
 
 import atexit
 import random
+import re
 import socket
 import sys
 from pathlib import Path
@@ -92,6 +96,31 @@ def free_port(count: int = 4) -> int:
     if _slot is None:
         _slot = PortSlot()
     return _slot.take(count)
+
+
+WRITTEN = re.compile(r"\b20[1-9]\d\d\b")  # the ports that pages and examples name: 20100 to 20999
+NEIGHBOURS = 20  # ports that are not further apart stay as far apart: a program may count on from one
+
+
+def own_ports(text: str) -> dict[str, str]:
+    """The ports that a text names, each with one that nobody else uses."""
+    runs: list[list[int]] = []
+    for port in sorted({int(found) for found in WRITTEN.findall(text)}):
+        if runs and port - runs[-1][-1] <= NEIGHBOURS:
+            runs[-1].append(port)
+        else:
+            runs.append([port])
+    own = {}
+    for run in runs:
+        first = free_port(run[-1] - run[0] + NEIGHBOURS)
+        own |= {str(port): str(first + port - run[0]) for port in run}
+    return own
+
+
+def with_own_ports(text: str, own: dict[str, str] | None = None) -> str:
+    """A text whose ports are others; ``own`` is what ``own_ports`` returned, of this text or of one that this is a part of."""
+    ports = own_ports(text) if own is None else own
+    return WRITTEN.sub(lambda found: ports[found[0]], text)
 
 
 def guard_slots() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.patience import STALL_S
+from tests.support.ports import own_ports, with_own_ports
 
 pytestmark = pytest.mark.system
 
@@ -22,12 +23,13 @@ SECTIONS = re.findall(r"^## (.+?)$(.*?)(?=^## |\Z)", GUIDE, re.DOTALL | re.MULTI
 def test_an_example_of_the_guide_prints_what_it_says(name: str, text: str) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (expected,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
-    command = [sys.executable, "-W", "error", "-c", example]
+    ports = own_ports(example)
+    command = [sys.executable, "-W", "error", "-c", with_own_ports(example, ports)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=STALL_S, check=False)
     if "multicast" in name.lower() and "RegistrationError" in result.stderr:
         pytest.skip("no multicast on this machine")
     assert result.returncode == 0, result.stderr
-    assert result.stdout == expected
+    assert result.stdout == with_own_ports(expected, ports)
 
 
 def test_every_way_has_its_picture() -> None:

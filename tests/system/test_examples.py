@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+import tempfile
+from pathlib import Path
 
 import pytest
 from tests.support.captures import ETHERNET, data_frame, ip, link, pcap, udp
 from tests.support.pages import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.support.ports import with_own_ports
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
@@ -21,8 +20,11 @@ EXAMPLES = ROOT / "examples"
 
 def run(name: str, *arguments: str, timeout: float = 110) -> str:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{os.environ.get('PYTHONPATH', '')}"}
-    command = [sys.executable, str(EXAMPLES / name), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, check=False)
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / name
+        program.write_text(with_own_ports((EXAMPLES / name).read_text()))
+        command = [sys.executable, str(program), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

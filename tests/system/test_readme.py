@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.patience import STALL_S
+from tests.support.ports import with_own_ports
 
 pytestmark = pytest.mark.system
 
@@ -18,9 +19,8 @@ README = Path(__file__).resolve().parents[2] / "README.md"
 def test_the_example_prints_what_was_sent() -> None:
     example = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     assert example
-    result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", example[1]], capture_output=True, text=True, timeout=STALL_S, check=False
-    )
+    command = [sys.executable, "-W", "error", "-c", with_own_ports(example[1])]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=STALL_S, check=False)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == ["tide 0", "tide 1", "tide 2"]
 

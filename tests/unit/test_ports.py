@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
 from contextlib import closing, suppress
 
 import pytest
-from tests.support.ports import SLOT, PortSlot, free_port
+from tests.support.pages import ROOT, blocks
+from tests.support.ports import LOWEST, SLOT, WRITTEN, PortSlot, free_port, highest_port, own_ports, with_own_ports
 
 
 def test_two_processes_never_get_the_same_port() -> None:
@@ -46,3 +48,32 @@ def _binds(endpoint: socket.socket, port: int) -> bool:
         endpoint.bind(("127.0.0.1", port))
         return True
     return False
+
+
+def test_a_text_has_ports_of_its_own_which_keep_their_distances() -> None:
+    text = 'CONTROL = "127.0.0.1:20140"  # 20141 and 20142; 20000 messages, 120141, 20300\nport=20391'
+    own = own_ports(text)
+    assert sorted(own) == ["20140", "20141", "20142", "20300", "20391"]
+    assert int(own["20141"]) - int(own["20140"]) == int(own["20142"]) - int(own["20141"]) == 1
+    assert len(set(own.values())) == 5
+    changed = with_own_ports(text, own)
+    assert changed == (
+        f'CONTROL = "127.0.0.1:{own["20140"]}"  # {own["20141"]} and {own["20142"]}; 20000 messages, 120141, {own["20300"]}\n'
+        f"port={own['20391']}"
+    )
+    assert with_own_ports("no port: 20000") == "no port: 20000"
+    assert own_ports(text).values() != own.values()
+
+
+def test_the_ports_of_pages_and_examples_are_those_that_tests_exchange() -> None:
+    """Two runs would share others. The defaults of commands lie below, and what the kernel gives above."""
+    texts = {path: path.read_text() for path in sorted((ROOT / "examples").rglob("*.py"))}
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        texts[page] = "".join(block.code for block in blocks(page.read_text()) if block.language in ("sh", "python"))
+    strange = [
+        f"{path.relative_to(ROOT)}: {port}"
+        for path, text in texts.items()
+        for port in re.findall(r"[\w\]]:(\d{5})\b", text)
+        if LOWEST <= int(port) < highest_port() and not WRITTEN.fullmatch(port)
+    ]
+    assert strange == []
