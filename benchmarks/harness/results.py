@@ -13,6 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
+PICTURES = ROOT / "docs" / "images" / "growth"
 # The README's table: what it asks, and the benchmark and the ratio that say.
 HEADLINES = (
     ("Aeron over UDP, 1 KiB, a call a message", "udp", "1 KiB, a call a message / pyaeron"),
@@ -45,7 +46,8 @@ def write_tables() -> None:
 
 def pages() -> dict[Path, str]:
     """Each page that has a table of results, as it should read."""
-    return {path: with_tables(path.read_text()) for path in (ROOT / "README.md", ROOT / "docs" / "performance.md")}
+    paths = (ROOT / "README.md", ROOT / "docs" / "performance.md", ROOT / "docs" / "growth.md")
+    return {path: with_tables(path.read_text()) for path in paths}
 
 
 def with_tables(page: str) -> str:
@@ -53,7 +55,7 @@ def with_tables(page: str) -> str:
 
     def written(match: re.Match[str]) -> str:
         name = match[1]
-        lines = headlines() if name == "headlines" else all_ratios(name)
+        lines = {"headlines": headlines, "growth": all_curves}.get(name, lambda: all_ratios(name))()
         return "\n".join((f"<!-- benchmarks: {name} -->", *lines, "<!-- end -->"))
 
     return re.sub(r"<!-- benchmarks: (\w+) -->\n.*?<!-- end -->", written, page, flags=re.DOTALL)
@@ -73,13 +75,67 @@ def all_ratios(benchmark: str) -> list[str]:
         f" ({ratio['pairs']} pairs) | {'' if ratio['goal'] is None else format(ratio['goal'], 'g')} |"
         for name, ratio in kept.items()
     ]
-    machine = [*kept.values()][-1]["machine"]
-    where = f"{machine['cores']} cores of {machine['cpu']}, Linux {machine['kernel'].partition('-')[0]}"
-    limits = f"rmem_max {machine['rmem_max']:,}, wmem_max {machine['wmem_max']:,}"
     return [
         "| question | peer | median | lowest - highest | goal |",
         "| --- | --- | --- | --- | --- |",
         *table,
         "",
-        f"{where}, {limits}, Python {machine['python']}.",
+        where([*kept.values()][-1]["machine"]),
     ]
+
+
+def where(machine: dict[str, Any]) -> str:
+    """The machine that figures are of, in a line."""
+    limits = f"rmem_max {machine['rmem_max']:,}, wmem_max {machine['wmem_max']:,}"
+    kernel = machine["kernel"].partition("-")[0]
+    return f"{machine['cores']} cores of {machine['cpu']}, Linux {kernel}, {limits}, Python {machine['python']}."
+
+
+# -- curves ------------------------------------------------------------------------------------------------------------
+
+
+def keep_curve(name: str, facts: dict[str, Any]) -> None:
+    """Keeps what was measured of a curve."""
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "growth.json").write_text(json.dumps({**results("growth"), name: facts}, indent=1) + "\n")
+
+
+def write_curves() -> None:
+    """Draws the picture of each curve that is kept, and writes the pages."""
+    from harness.curve import draw
+
+    for name, curve in results("growth").items():
+        draw(curve, PICTURES / picture(name))
+    write_tables()
+
+
+def picture(name: str) -> str:
+    """The file of a curve's picture."""
+    return re.sub(r"\W+", "-", name) + ".svg"
+
+
+def all_curves() -> list[str]:
+    """What a page has of the curves: for each its picture, the sentence that explains it, and the figures."""
+    lines = []
+    for name, curve in results("growth").items():
+        heads = [curve["over"], *(f"{line} [MB]" if line == "memory" else line for line in curve["lines"])]
+        columns = [curve["points"], *curve["lines"].values()]
+        title = name[0].upper() + name[1:]
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            f"![{title}: {curve['cost']}](images/growth/{picture(name)})",
+            "",
+            curve["why"],
+            "",
+        ]
+        lines += ["| " + " | ".join(heads) + " |", "|" + " ---: |" * len(heads)]
+        lines += ["| " + " | ".join(_figure(value) for value in row) + " |" for row in zip(*columns, strict=True)]
+    machines = {where(curve["machine"]) for curve in results("growth").values()}
+    return [*lines, "", *sorted(machines)]
+
+
+def _figure(value: float) -> str:
+    """Three digits that count, or a whole number."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

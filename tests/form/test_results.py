@@ -14,7 +14,7 @@ def test_pages_have_the_kept_results(monkeypatch):
 
     try:
         pages = results.pages()
-        assert len(pages) == 2
+        assert len(pages) == 3
         for path, text in pages.items():
             assert "<!-- benchmarks: " in text
             assert path.read_text() == text, f"{path.name} differs: python benchmarks/ipc.py --write writes it"

@@ -1,0 +1,1 @@
+"""What the growth benchmark measures, by the part of Mainstem that it belongs to."""

@@ -1,0 +1,229 @@
+"""Streams, subscribers, destinations and messages, over one driver in INVOKER mode; and drivers that have nothing to do."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.curve import Curve, memory_mb, processor_s_of
+
+import mainstem
+from mainstem.aeron.driver.media_driver import MediaDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SECONDS = 2.0  # of a point that is run for a time
+IDLE_SECONDS = 5.0
+SMALL_TERM = "|term-length=64k"
+REFERENCE = "MAINSTEM_AERONMD"
+
+
+class Ends:
+    """A driver in INVOKER mode and a client, with what belongs to them."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._stack = ExitStack()
+        # Nothing is lost for want of room: a thousand streams share one socket.
+        values = {"threading_mode": "INVOKER", "socket_so_rcvbuf": "4m", "socket_so_sndbuf": "4m", **settings}
+        self.driver = self._stack.enter_context(MediaDriver.launch(**values))
+        self.aeron = self._stack.enter_context(
+            mainstem.Aeron.connect(self.driver.directory, driver_invoker=self.driver.do_work)
+        )
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self.driver.do_work()
+
+    def __enter__(self) -> Ends:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
+class Count:
+    """A handler that counts."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+
+    def __call__(self, _: object) -> None:
+        self.messages += 1
+
+
+def traffic(ends: Ends, publications: list[Any], subscriptions: list[Any], message: bytes, copies: int) -> float:
+    """Microseconds of processor time for each message that arrives, where one goes onto each publication in turn."""
+    received, sent = Count(), 0
+    ends.until(lambda: all(end.is_connected for end in (*publications, *subscriptions)))
+
+    def turn() -> None:
+        nonlocal sent
+        for publication in publications:
+            sent += publication.offer(message) > 0
+        ends.driver.do_work()
+        for subscription in subscriptions:
+            subscription.poll_messages(received, 100)
+
+    turn()
+    begin, before, start = received.messages, time.process_time(), time.monotonic()
+    while time.monotonic() - start < SECONDS or received.messages < begin + 10 * copies:
+        turn()
+    cost = (time.process_time() - before) / (received.messages - begin)
+    deadline = time.monotonic() + 60
+    while received.messages < sent * copies and time.monotonic() < deadline:
+        ends.driver.do_work()
+        for subscription in subscriptions:
+            subscription.poll_messages(received, 100)
+    assert received.messages == sent * copies, (received.messages, sent, copies)
+    return cost * 1e6
+
+
+def busy_streams(count: int) -> dict[str, float]:
+    with Ends() as ends:
+        before = memory_mb()
+        port = _free_port()
+        channel = f"aeron:udp?endpoint=127.0.0.1:{port}"
+        subscriptions = [ends.aeron.add_subscription(channel, 1 + number) for number in range(count)]
+        publications = [ends.aeron.add_exclusive_publication(channel + SMALL_TERM, 1 + n) for n in range(count)]
+        cost = traffic(ends, publications, subscriptions, bytes(32), 1)
+        return {"a message [us]": cost, "memory": max(memory_mb() - before, 0.1)}
+
+
+def subscribers(count: int) -> dict[str, float]:
+    with Ends() as ends:
+        before = memory_mb()
+        subscriptions = [ends.aeron.add_subscription("aeron:ipc", 1001) for _ in range(count)]
+        publication = ends.aeron.add_exclusive_publication("aeron:ipc?term-length=1m", 1001)
+        cost = traffic(ends, [publication], subscriptions, bytes(32), count)
+        return {"a message at each [us]": cost, "memory": max(memory_mb() - before, 0.1)}
+
+
+def destinations(count: int) -> dict[str, float]:
+    with Ends() as ends:
+        before = memory_mb()
+        publication = ends.aeron.add_exclusive_publication("aeron:udp?control-mode=manual|fc=max" + SMALL_TERM, 1001)
+        subscriptions = []
+        for _ in range(count):
+            endpoint = f"aeron:udp?endpoint=127.0.0.1:{_free_port()}"
+            subscriptions.append(ends.aeron.add_subscription(endpoint, 1001))
+            publication.add_destination(endpoint)
+        cost = traffic(ends, [publication], subscriptions, bytes(1_024), count)
+        return {"a message at each [us]": cost, "memory": max(memory_mb() - before, 0.1)}
+
+
+def message_length(length: int) -> dict[str, float]:
+    with Ends(ipc_term_buffer_length="128m") as ends:
+        subscription = ends.aeron.add_subscription("aeron:ipc", 1001)
+        publication = ends.aeron.add_exclusive_publication("aeron:ipc", 1001)
+        cost = traffic(ends, [publication], [subscription], bytes(length), 1)
+        return {"a message [us]": cost, "a kilobyte of it [us]": cost / max(length / 1e3, 1e-9)}
+
+
+def idle_streams(count: int) -> dict[str, float]:
+    found = {}
+    for line, start in (("Mainstem", _own_driver), ("reference", _reference_driver)):
+        with ExitStack() as stack:
+            started = start(stack)
+            if started is None:
+                continue
+            directory, pid = started
+            aeron = stack.enter_context(mainstem.Aeron.connect(directory))
+            channel = f"aeron:udp?endpoint=127.0.0.1:{_free_port()}"
+            ends: list[Any] = []
+            for number in range(count):
+                ends.append(aeron.add_subscription(channel, 1 + number))
+                ends.append(aeron.add_exclusive_publication(channel + SMALL_TERM, 1 + number))
+            while not all(end.is_connected for end in ends):
+                time.sleep(0.01)
+            before = processor_s_of(pid)
+            time.sleep(IDLE_SECONDS)
+            found[f"{line} [ms a second]"] = max((processor_s_of(pid) - before) / IDLE_SECONDS * 1e3, 0.1)
+            if line == "Mainstem":
+                found["memory"] = memory_mb(pid)
+    return found
+
+
+def _own_driver(stack: ExitStack) -> tuple[str, int]:
+    driver = stack.enter_context(MediaDriver.launch(threading_mode="SHARED"))
+    return driver.directory, driver.pid
+
+
+def _reference_driver(stack: ExitStack) -> tuple[str, int] | None:
+    program = os.environ.get(REFERENCE)
+    if not program:
+        return None
+    directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="mainstem-growth-", dir="/dev/shm"))
+    settings = {"AERON_DIR": f"{directory}/driver", "AERON_THREADING_MODE": "SHARED"}
+    process = subprocess.Popen([program], env={**os.environ, **settings}, stdout=subprocess.DEVNULL)
+    stack.callback(_end, process)
+    while not (Path(directory) / "driver" / "cnc.dat").exists():
+        time.sleep(0.01)
+    return f"{directory}/driver", process.pid
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    process.wait()
+
+
+def _free_port() -> int:
+    """A port that the kernel had free a moment ago."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+CURVES = (
+    Curve(
+        name="streams, busy",
+        over="streams between one pair of sockets",
+        cost="processor time",
+        points=(1, 3, 10, 30, 100, 300, 1_000),
+        quick=(1, 100),
+        measure=busy_streams,
+        why="With few streams a round of the driver is shared by few messages; with many each message is a datagram of its own.",
+    ),
+    Curve(
+        name="streams, idle",
+        over="streams that are connected and silent",
+        cost="the driver's processor time",
+        points=(1, 10, 100, 1_000),
+        quick=(1, 100),
+        measure=idle_streams,
+        why="Each stream has its heartbeats and status messages; the rest is looking for something to do.",
+    ),
+    Curve(
+        name="subscribers",
+        over="subscriptions of one stream over IPC",
+        cost="processor time",
+        points=(1, 3, 10, 30, 100),
+        quick=(1, 10),
+        measure=subscribers,
+        why="A message is written once and read by each; what a round of the driver costs is shared.",
+    ),
+    Curve(
+        name="destinations",
+        over="destinations of one publication",
+        cost="processor time",
+        points=(1, 3, 10, 30, 100),
+        quick=(1, 10),
+        measure=destinations,
+        why="Each destination has its own datagrams, and here its own receiver in the same process.",
+    ),
+    Curve(
+        name="length of a message",
+        over="bytes",
+        cost="processor time over IPC",
+        points=(32, 256, 1 << 10, 1 << 13, 1 << 16, 1 << 20, 1 << 24),
+        quick=(32, 1 << 16),
+        measure=message_length,
+        why="Short messages cost a call; long ones the copies in and out, at the speed of the memory once no cache holds them.",
+    ),
+)
