@@ -51,7 +51,7 @@ def check_seconds(values: Mapping[str, object], *, may_be_zero: bool = False) ->
         ConfigurationError: idle_timeout=nan is no number of seconds above 0
     """
     for name, value in values.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not is_number or value < 0 or (value == 0 and not may_be_zero):  # type: ignore[operator]
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < math.inf or (value == 0 and not may_be_zero):  # type: ignore[operator]
             bounds = "of 0 at least" if may_be_zero else "above 0"
             raise ConfigurationError(f"{name}={value!r} is no number of seconds {bounds}")
