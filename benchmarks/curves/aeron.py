@@ -23,6 +23,7 @@ SECONDS = 2.0  # of a point that is run for a time
 IDLE_SECONDS = 5.0
 SMALL_TERM = "|term-length=64k"
 REFERENCE = "MAINSTEM_AERONMD"
+PATIENCE_S = 120  # less than a point may take: what it started ends with it
 
 
 class Ends:
@@ -38,14 +39,22 @@ class Ends:
         )
 
     def until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            self.driver.do_work()
+        wait_until(condition, self.driver.do_work)
 
     def __enter__(self) -> Ends:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+
+def wait_until(condition: Callable[[], bool], idle: Callable[[], object] = lambda: time.sleep(0.01)) -> None:
+    """Returns once the condition holds. Raises TimeoutError where it does not come to that."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"nothing came of it within {PATIENCE_S} s")
+        idle()
 
 
 class Count:
@@ -76,12 +85,13 @@ def traffic(ends: Ends, publications: list[Any], subscriptions: list[Any], messa
     while time.monotonic() - start < SECONDS or received.messages < begin + 10 * copies:
         turn()
     cost = (time.process_time() - before) / (received.messages - begin)
-    deadline = time.monotonic() + 60
-    while received.messages < sent * copies and time.monotonic() < deadline:
-        ends.driver.do_work()
+
+    def all_arrived() -> bool:
         for subscription in subscriptions:
             subscription.poll_messages(received, 100)
-    assert received.messages == sent * copies, (received.messages, sent, copies)
+        return received.messages == sent * copies
+
+    ends.until(all_arrived)
     return cost * 1e6
 
 
@@ -140,8 +150,7 @@ def idle_streams(count: int) -> dict[str, float]:
             for number in range(count):
                 ends.append(aeron.add_subscription(channel, 1 + number))
                 ends.append(aeron.add_exclusive_publication(channel + SMALL_TERM, 1 + number))
-            while not all(end.is_connected for end in ends):
-                time.sleep(0.01)
+            wait_until(lambda ends=ends: all(end.is_connected for end in ends))  # type: ignore[misc]
             before = processor_s_of(pid)
             time.sleep(IDLE_SECONDS)
             found[f"{line} [ms a second]"] = max((processor_s_of(pid) - before) / IDLE_SECONDS * 1e3, 0.1)
@@ -163,8 +172,7 @@ def _reference_driver(stack: ExitStack) -> tuple[str, int] | None:
     settings = {"AERON_DIR": f"{directory}/driver", "AERON_THREADING_MODE": "SHARED"}
     process = subprocess.Popen([program], env={**os.environ, **settings}, stdout=subprocess.DEVNULL)
     stack.callback(_end, process)
-    while not (Path(directory) / "driver" / "cnc.dat").exists():
-        time.sleep(0.01)
+    wait_until((Path(directory) / "driver" / "cnc.dat").exists)
     return f"{directory}/driver", process.pid
 
 

@@ -44,11 +44,12 @@ def length(megabytes: int) -> dict[str, float]:
             assert len([next(found) for _ in range(READ)]) == READ
             sought = time.process_time() - start
             rows, scanned = scan(recordings)
+            memory = memory_mb() - before
         assert rows > READ
         return {
             "open, and read 1,000 messages from the middle [ms]": sought * 1e3,
             "scan [ms for each 100 MB]": scanned * 1e5 / megabytes,
-            "memory": max(memory_mb() - before, 0.1),
+            "memory": max(memory, 0.1),
         }
 
 

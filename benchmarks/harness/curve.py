@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,14 +45,6 @@ class Curve:
     why: str
 
 
-def processor_s() -> float:
-    """Processor time of this process and of those that it has waited for."""
-    return sum(
-        usage.ru_utime + usage.ru_stime
-        for usage in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
-    )
-
-
 def processor_s_of(pid: int) -> float:
     """Processor time of another process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -85,15 +75,6 @@ def print_point(curves: dict[str, Curve], text: str) -> None:
     """What the process of a point does."""
     name, _, count = text.partition("=")
     print(json.dumps(curves[name].measure(int(count))))
-
-
-def repeat_for(seconds: float, work: Callable[[], object]) -> tuple[int, float]:
-    """Runs ``work`` again and again; returns how often, and the processor time of this process."""
-    rounds, end, before = 0, time.monotonic() + seconds, time.process_time()
-    while time.monotonic() < end:
-        work()
-        rounds += 1
-    return rounds, time.process_time() - before
 
 
 def draw(curve: dict[str, Any], path: Path) -> None:
