@@ -100,7 +100,7 @@ class LoopThread:
         Example:
             >>> listener = thread.run(bymux.serve(handler, "127.0.0.1", 7000))
         """
-        if self._loop.is_closed() or not self._thread.is_alive():
+        if not self._thread.is_alive():
             work.close()
             raise ClosedError("the connection is closed")
         limited = _limited(work, timeout)

@@ -152,7 +152,6 @@ def test_a_call_that_meets_the_end_of_the_loop_is_refused(monkeypatch: pytest.Mo
     thread = LoopThread()
     thread.stop()
     # As it was when the call began.
-    monkeypatch.setattr(thread._loop, "is_closed", lambda: False)
     monkeypatch.setattr(thread._thread, "is_alive", lambda: True)
     ran: list[int] = []
 

@@ -45,7 +45,7 @@ class Settings(ConnectionSettings):
         super().__post_init__()
         check_whole({"initial_ration": self.initial_ration}, least=0)
         units, rest = divmod(self.initial_ration, RATION_UNIT)
-        if rest or not 0 <= units <= 0xFFFF:
+        if rest or units > 0xFFFF:
             raise ConfigurationError(
                 f"initial_ration={self.initial_ration} is not a multiple of {RATION_UNIT} in 0..{0xFFFF * RATION_UNIT} bytes"
             )
