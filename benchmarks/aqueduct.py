@@ -12,12 +12,11 @@ library's cost grows with them.
 from __future__ import annotations
 
 import importlib.util
-import socket
 import tempfile
 from typing import TYPE_CHECKING, Any
 
 from harness.options import Options, parse_options
-from harness.processes import Role, RoleFailed, running
+from harness.processes import Role, RoleFailed, free_port, running
 from harness.report import Report
 
 from mainstem.aqueduct import make_certificates
@@ -41,12 +40,6 @@ QUESTIONS: list[tuple[str, dict[str, Any], str, float | None]] = [
     ("be answered on an open channel", {"what": "again"}, "p50_us", None),
 ]
 GRPC_ANSWERS = ("ordered", "open", "again")
-
-
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def measure(options: Options, script: str, directory: str, **question: Any) -> dict[str, float]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.options import parse_options
-from harness.processes import Role, RoleFailed, running
+from harness.processes import Role, RoleFailed, free_port, running
 from harness.report import Report
 
 SECONDS = 1.5
@@ -55,15 +55,9 @@ NEEDS = {"h2": "h2", "rsocket": "rsocket", "grpc": "grpc", "tcp": ""}
 MIXED_P99_MS = 5.0
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def measure(peer: str, mode: str, streams: int, seconds: float) -> dict[str, Any]:
     """One run: a server, a client, the client's figures."""
-    options = {"mode": mode, "streams": streams, "seconds": seconds, "port": free_port()}
+    options = {"mode": mode, "streams": streams, "seconds": seconds, "port": free_port(socket.SOCK_STREAM)}
     with running(f"mux_{peer}", "server", options):
         client = Role(f"mux_{peer}", "client", options)
         try:

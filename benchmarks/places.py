@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.options import parse_options
+from harness.processes import free_port
 from harness.recordings import make
 from harness.report import Report
 
@@ -69,9 +70,7 @@ def served(path: Path) -> Iterator[str]:
 @contextmanager
 def s3_server(folder: Path) -> Iterator[dict[str, str]]:
     """An S3 server with a bucket ``tides``; the options of a client."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port(socket.SOCK_STREAM)
     moto = f"{sys.executable} -m moto.server -p {{port}}"
     command = os.environ.get("MAINSTEM_S3_SERVER", moto).format(folder=folder, port=port)
     options = KEYS | {"endpoint_override": f"127.0.0.1:{port}"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import tempfile
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.curve import Curve, memory_mb, processor_s_of
+from harness.processes import free_port
 
 import mainstem
 from mainstem.aeron.driver.media_driver import MediaDriver
@@ -98,7 +98,7 @@ def traffic(ends: Ends, publications: list[Any], subscriptions: list[Any], messa
 def busy_streams(count: int) -> dict[str, float]:
     with Ends() as ends:
         before = memory_mb()
-        port = _free_port()
+        port = free_port()
         channel = f"aeron:udp?endpoint=127.0.0.1:{port}"
         subscriptions = [ends.aeron.add_subscription(channel, 1 + number) for number in range(count)]
         publications = [ends.aeron.add_exclusive_publication(channel + SMALL_TERM, 1 + n) for n in range(count)]
@@ -121,7 +121,7 @@ def destinations(count: int) -> dict[str, float]:
         publication = ends.aeron.add_exclusive_publication("aeron:udp?control-mode=manual|fc=max" + SMALL_TERM, 1001)
         subscriptions = []
         for _ in range(count):
-            endpoint = f"aeron:udp?endpoint=127.0.0.1:{_free_port()}"
+            endpoint = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
             subscriptions.append(ends.aeron.add_subscription(endpoint, 1001))
             publication.add_destination(endpoint)
         cost = traffic(ends, [publication], subscriptions, bytes(1_024), count)
@@ -145,7 +145,7 @@ def idle_streams(count: int) -> dict[str, float]:
                 continue
             directory, pid = started
             aeron = stack.enter_context(mainstem.Aeron.connect(directory))
-            channel = f"aeron:udp?endpoint=127.0.0.1:{_free_port()}"
+            channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
             ends: list[Any] = []
             for number in range(count):
                 ends.append(aeron.add_subscription(channel, 1 + number))
@@ -179,13 +179,6 @@ def _reference_driver(stack: ExitStack) -> tuple[str, int] | None:
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     process.wait()
-
-
-def _free_port() -> int:
-    """A port that the kernel had free a moment ago."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 CURVES = (

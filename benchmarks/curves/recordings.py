@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import gc
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.curve import Curve, memory_mb
+from harness.recordings import make
 
 from mainstem.recording import messages, open_recordings
 
 if TYPE_CHECKING:
     from mainstem.recording import Recordings
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the tests' support makes many recordings fast
 
 READ = 1_000  # messages of the middle, which are looked for by their place
 COLUMNS = ["position", "payload"]
@@ -31,8 +29,6 @@ def scan(recordings: Recordings) -> tuple[int, float]:
 
 
 def length(megabytes: int) -> dict[str, float]:
-    from harness.recordings import make
-
     with tempfile.TemporaryDirectory(prefix="mainstem-growth-") as name:
         make(Path(name), megabytes * 1_000_000)
         before = memory_mb()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 
 PEERS = Path(__file__).resolve().parent.parent / "peers"
 ROLE_TIMEOUT_S = 60.0  # a role that says nothing for so long has failed
+
+
+def free_port(kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:
+    """A port of this machine that the kernel had free a moment ago, for UDP unless another kind of socket is meant."""
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 class RoleFailed(Exception):

@@ -6,6 +6,7 @@ python benchmarks/harness/recordings.py DIRECTORY --size 10g [--payload 256]
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -13,6 +14,9 @@ import numpy as np
 
 from mainstem.recording import Recorder
 from mainstem.units import parse_size
+
+# `tests.support.many_recordings` makes very many small ones, for those who measure them.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 TERM = 16 << 20
 HEADER = 32
