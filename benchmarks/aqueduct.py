@@ -1,6 +1,6 @@
 """How much of bare QUIC is left when channels run on it, and what does opening one cost?
 
-``python benchmarks/aqueduct.py [--json] [--quick] [--pairs N] [--only PART] [--backend aioquic]``.
+``python benchmarks/aqueduct.py [--json] [--quick] [--pairs N] [--only PART] [--peer NAME] [--backend aioquic]``.
 
 Beside the same QUIC library alone, driven through the same socket with the same batches, and beside gRPC's asyncio
 streaming (no TLS), in turn, in one run. The bare peer puts its messages together and takes them apart in Python, Aqueduct
@@ -30,16 +30,17 @@ ONE_WAY = 0.01
 BULK = 64 << 10
 SMALL = 64
 
-# What is measured, in what unit, against the bare library with which goal, and against gRPC without one.
-QUESTIONS: list[tuple[str, dict[str, Any], str, float | None]] = [
-    ("ordered, 64 KiB messages", {"what": "ordered", "size": BULK}, "megabytes", 0.8),
-    ("ordered, 64 B messages", {"what": "ordered", "size": SMALL}, "messages", 0.8),
-    ("unordered, 64 B messages", {"what": "unordered", "size": SMALL}, "messages", None),
-    ("datagrams, 64 B", {"what": "datagrams", "size": SMALL}, "messages", None),
-    ("open a channel and be answered", {"what": "open"}, "p50_us", None),
-    ("be answered on an open channel", {"what": "again"}, "p50_us", None),
+# The library alone and gRPC's asyncio streaming.
+SCRIPTS = {"bare": "bare_quic", "grpc": "grpc_streams"}
+# What is measured, in what unit, and beside which peers with which goals.
+QUESTIONS: list[tuple[str, dict[str, Any], str, dict[str, float | None]]] = [
+    ("ordered, 64 KiB messages", {"what": "ordered", "size": BULK}, "megabytes", {"bare": 0.9, "grpc": 0.8}),
+    ("ordered, 64 B messages", {"what": "ordered", "size": SMALL}, "messages", {"bare": 0.8, "grpc": None}),
+    ("unordered, 64 B messages", {"what": "unordered", "size": SMALL}, "messages", {"bare": None}),
+    ("datagrams, 64 B", {"what": "datagrams", "size": SMALL}, "messages", {"bare": 0.9}),
+    ("open a channel and be answered", {"what": "open"}, "p50_us", {"bare": 0.7, "grpc": None}),
+    ("be answered on an open channel", {"what": "again"}, "p50_us", {"bare": 0.9, "grpc": None}),
 ]
-GRPC_ANSWERS = ("ordered", "open", "again")
 
 
 def measure(options: Options, script: str, directory: str, **question: Any) -> dict[str, float]:
@@ -54,28 +55,32 @@ def measure(options: Options, script: str, directory: str, **question: Any) -> d
 
 
 def ask_all(report: Report, directory: str) -> None:
-    has_grpc = importlib.util.find_spec("grpc") is not None
-    if not has_grpc:
+    peers = set(report.options.peers)
+    if "grpc" in peers and importlib.util.find_spec("grpc") is None:
         report.skipped["grpc"] = "grpcio is not installed: pip install grpcio"
-    for name, question, unit, goal in QUESTIONS:
-        smaller = unit == "p50_us"
+        peers.remove("grpc")
+    for name, question, unit, goals in QUESTIONS:
         for _ in range(report.options.pairs):
             ours = measure(report.options, "aqueduct_channels", directory, **question)[unit]
-            bare = measure(report.options, "bare_quic", directory, **question)[unit]
             report.figure(f"{name}: aqueduct, {unit}", ours)
-            report.figure(f"{name}: bare {report.options.values.backend}, {unit}", bare)
-            report.pair(
-                name,
-                peer=f"bare {report.options.values.backend}",
-                ours=ours,
-                theirs=bare,
-                goal=goal,
-                smaller_is_better=smaller,
-            )
-            if has_grpc and question["what"] in GRPC_ANSWERS:
-                grpc = measure(report.options, "grpc_streams", directory, **question)[unit]
-                report.figure(f"{name}: grpc, {unit}", grpc)
-                report.pair(f"{name}, beside grpc", peer="grpc", ours=ours, theirs=grpc, smaller_is_better=smaller)
+            for peer, goal in goals.items():
+                if peer not in peers:
+                    continue
+                theirs = measure(report.options, SCRIPTS[peer], directory, **question)[unit]
+                report.figure(f"{name}: {peer}, {unit}", theirs)
+                report.pair(
+                    f"{name} / {peer}",
+                    peer=_named(report, peer),
+                    ours=ours,
+                    theirs=theirs,
+                    goal=goal,
+                    smaller_is_better=unit == "p50_us",
+                )
+
+
+def _named(report: Report, peer: str) -> str:
+    """A peer with the library that it is made of, where that may be chosen."""
+    return f"bare {report.options.values.backend}" if peer == "bare" else peer
 
 
 def opening_costs_no_round_trip(report: Report, directory: str) -> None:
@@ -115,7 +120,7 @@ def with_live_channels(report: Report, directory: str) -> None:
             report.figure(f"ordered, 64 B, {live} live channels: messages", ours)
             report.pair(
                 f"ordered, 64 B, {live} live",
-                peer=f"bare {report.options.values.backend}",
+                peer=_named(report, "bare"),
                 ours=ours,
                 theirs=bare,
                 goal=0.8,
@@ -134,7 +139,7 @@ def _of_backends(parser: argparse.ArgumentParser) -> None:
 
 def main() -> None:
     parts = {part.__name__: part for part in (ask_all, opening_costs_no_round_trip, with_live_channels)}
-    report = Report(options=parse_options(__doc__, parts, quick_pairs=2, more=_of_backends))
+    report = Report(options=parse_options(__doc__, parts, peers=SCRIPTS, quick_pairs=2, more=_of_backends))
     with tempfile.TemporaryDirectory() as directory:
         make_certificates(directory)
         for name in report.options.parts:

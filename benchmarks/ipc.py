@@ -8,8 +8,7 @@ and plain AF_UNIX sockets, in turn, in one run.
 
 from __future__ import annotations
 
-from harness.comparison import Question, compare, of_peers
-from harness.options import parse_options
+from harness.comparison import Question, compare, comparison_options
 from harness.report import Report
 
 # The goals are ratios to pyaeron.
@@ -25,7 +24,7 @@ QUESTIONS = [
 
 
 def main() -> None:
-    report = Report(options=parse_options(__doc__, [question.name for question in QUESTIONS], more=of_peers))
+    report = Report(options=comparison_options(__doc__, QUESTIONS))
     compare(report, QUESTIONS, transport="ipc")
     report.print()
 

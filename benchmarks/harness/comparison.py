@@ -9,6 +9,7 @@ import sysconfig
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from harness.options import Options, parse_options
 from harness.processes import RoleFailed
 from harness.streams import Peer, mainstem, peers, round_trip_us, throughput
 
@@ -40,19 +41,22 @@ class Question:
         return "us" if self.mode == "round trip" else "messages/s"
 
 
-def of_peers(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of a comparison."""
-    parser.add_argument("--peer", choices=[peer.name for peer in peers()], help="only this peer")
+def comparison_options(doc: str | None, questions: list[Question]) -> Options:
+    """Reads the command line of a comparison with every peer that carries a stream."""
+    names = [question.name for question in questions]
+    return parse_options(doc, names, peers=[peer.name for peer in peers()], more=_any_python)
+
+
+def _any_python(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--any-python", action="store_true", help="also a peer under another version of Python")
 
 
 def compare(report: Report, questions: list[Question], *, transport: str) -> None:
     """Runs every question that was asked for, in pairs: ourselves, then each peer, and again."""
-    only = report.options.values.peer
     available = []
     for peer in peers():
-        if only and peer.name != only:
-            report.skipped[peer.name] = f"only {only} was asked for"
+        if peer.name not in report.options.peers:
+            report.skipped[peer.name] = "another was asked for"
         elif peer.unavailable:
             report.skipped[peer.name] = peer.unavailable
         elif why := _compares_pythons(report, peer):

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What was asked for. ``values`` has the options that only one benchmark has."""
+    """What was asked for. ``parts`` and ``peers`` are those that were chosen; ``values`` has the options of one benchmark alone."""
 
     benchmark: str
     json: bool
@@ -24,6 +24,7 @@ class Options:
     quick: bool
     pairs: int
     parts: tuple[str, ...]
+    peers: tuple[str, ...]
     values: argparse.Namespace
 
     def either(self, usual: T, quick: T) -> T:
@@ -35,12 +36,13 @@ def parse_options(
     doc: str | None,
     parts: Iterable[str],
     *,
+    peers: Iterable[str] = (),
     pairs: int = 5,
     quick_pairs: int = 1,
     more: Callable[[argparse.ArgumentParser], object] = lambda _: None,
 ) -> Options:
     """Reads the command line; exits with 0 after help, with 2 where a word is refused. ``more`` adds options of one benchmark."""
-    names = tuple(parts)
+    names, others = tuple(parts), tuple(peers)
     parser = argparse.ArgumentParser(
         usage="%(prog)s [OPTIONS]",
         description=doc,
@@ -56,6 +58,8 @@ def parse_options(
     parser.add_argument("--pairs", type=_count, metavar="N", help="how many runs of each beside its peer")
     if names:
         parser.add_argument("--only", metavar="TEXT,...", help="only the parts whose names have one of these texts")
+    if others:
+        parser.add_argument("--peer", choices=others, help="only this peer")
     more(parser)
     values = parser.parse_args()
     return Options(
@@ -65,6 +69,7 @@ def parse_options(
         quick=values.quick,
         pairs=values.pairs or (quick_pairs if values.quick else pairs),
         parts=_chosen(parser, names, getattr(values, "only", None)),
+        peers=tuple(peer for peer in others if getattr(values, "peer", None) in (None, peer)),
         values=values,
     )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.results import keep, write_tables
+from harness.results import goal_of, keep, write_tables
 
 if TYPE_CHECKING:
     from harness.options import Options
@@ -22,18 +22,21 @@ class Ratio:
 
     peer: str
     goal: float | None = None
+    lowest_goal: float | None = None
     pairs: list[float] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        median = statistics.median(self.pairs)
+        lowest, median, highest = min(self.pairs), statistics.median(self.pairs), max(self.pairs)
+        goals = [(median, self.goal), (lowest, self.lowest_goal)]
         return {
             "peer": self.peer,
-            "min": round(min(self.pairs), 3),
+            "min": round(lowest, 3),
             "median": round(median, 3),
-            "max": round(max(self.pairs), 3),
+            "max": round(highest, 3),
             "pairs": len(self.pairs),
             "goal": self.goal,
-            "met": None if self.goal is None else median >= self.goal,
+            "lowest_goal": self.lowest_goal,
+            "met": None if self.goal is None else all(goal is None or value >= goal for value, goal in goals),
         }
 
 
@@ -55,10 +58,14 @@ class Report:
         ours: float,
         theirs: float,
         goal: float | None = None,
+        lowest_goal: float | None = None,
         smaller_is_better: bool = False,
     ) -> None:
-        """Adds one pair; ``smaller_is_better`` turns times into a ratio that is larger when ours is shorter."""
-        ratio = self.ratios.setdefault(name, Ratio(peer=peer, goal=goal))
+        """Adds one pair; ``smaller_is_better`` turns times into a ratio that is larger when ours is shorter.
+
+        ``goal`` is what the median should reach, ``lowest_goal`` what each pair should.
+        """
+        ratio = self.ratios.setdefault(name, Ratio(peer=peer, goal=goal, lowest_goal=lowest_goal))
         ratio.pairs.append(theirs / ours if smaller_is_better else ours / theirs)
 
     def figure(self, name: str, value: float) -> None:
@@ -83,7 +90,7 @@ class Report:
         facts = self.as_dict()
         print("  ".join(f"{key}: {value}" for key, value in facts["machine"].items()))
         for name, ratio in facts["ratios"].items():
-            goal = "" if ratio["goal"] is None else f"  goal {ratio['goal']:g}: {'met' if ratio['met'] else 'NOT MET'}"
+            goal = "" if ratio["goal"] is None else f"  goal {goal_of(ratio)}: {'met' if ratio['met'] else 'NOT MET'}"
             spread = f"({ratio['min']:.2f}-{ratio['max']:.2f}, {ratio['pairs']} pairs)"
             print(f"{name:44} {ratio['median']:9.2f} x {ratio['peer']:12} {spread}{goal}")
         for name, value in facts["figures"].items():

@@ -13,6 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
+MARK = "<!-- benchmarks: "
 PICTURES = ROOT / "docs" / "images" / "growth"
 # The README's table: what it asks, and the benchmark and the ratio that say.
 HEADLINES = (
@@ -46,8 +47,8 @@ def write_tables() -> None:
 
 def pages() -> dict[Path, str]:
     """Each page that has a table of results, as it should read."""
-    paths = (ROOT / "README.md", ROOT / "docs" / "performance.md", ROOT / "docs" / "growth.md")
-    return {path: with_tables(path.read_text()) for path in paths}
+    texts = {path: path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
+    return {path: with_tables(text) for path, text in texts.items() if MARK in text}
 
 
 def with_tables(page: str) -> str:
@@ -56,9 +57,9 @@ def with_tables(page: str) -> str:
     def written(match: re.Match[str]) -> str:
         name = match[1]
         lines = {"headlines": headlines, "growth": all_curves}.get(name, lambda: all_ratios(name))()
-        return "\n".join((f"<!-- benchmarks: {name} -->", *lines, "<!-- end -->"))
+        return "\n".join((f"{MARK}{name} -->", *lines, "<!-- end -->"))
 
-    return re.sub(r"<!-- benchmarks: (\w+) -->\n.*?<!-- end -->", written, page, flags=re.DOTALL)
+    return re.sub(rf"{MARK}(\w+) -->\n.*?<!-- end -->", written, page, flags=re.DOTALL)
 
 
 def headlines() -> list[str]:
@@ -72,7 +73,7 @@ def all_ratios(benchmark: str) -> list[str]:
     kept = results(benchmark)
     table = [
         f"| {name.rpartition(' / ')[0]} | {ratio['peer']} | {ratio['median']:.2f} | {ratio['min']:.2f} - {ratio['max']:.2f}"
-        f" ({ratio['pairs']} pairs) | {'' if ratio['goal'] is None else format(ratio['goal'], 'g')} |"
+        f" ({ratio['pairs']} pairs) | {goal_of(ratio)} |"
         for name, ratio in kept.items()
     ]
     return [
@@ -82,6 +83,13 @@ def all_ratios(benchmark: str) -> list[str]:
         "",
         where([*kept.values()][-1]["machine"]),
     ]
+
+
+def goal_of(ratio: dict[str, Any]) -> str:
+    """The goal of a kept ratio in words; empty where it has none."""
+    goals = ratio["goal"], ratio.get("lowest_goal")
+    words = [f"{prefix}{goal:g}" for prefix, goal in zip(("", "each pair "), goals, strict=True) if goal is not None]
+    return ", ".join(words)
 
 
 def where(machine: dict[str, Any]) -> str:
