@@ -1,9 +1,10 @@
 """How fast is a capture read, and how fast do others read it? ``mainstem.capture`` beside tshark and scapy on the same file.
 
-``python benchmarks/capture.py [--json] [--quick] [--pairs N] [--size 256m] [--only library,spark,growth]``. The file is made anew.
-tshark prints the fields that we read as columns, and then all it knows as JSON; scapy takes each packet apart to UDP, for
+``python benchmarks/capture.py [--json] [--quick] [--pairs N] [--size 256m] [--only TEXT,...] [--peer NAME]``. The file is made
+anew. tshark prints the fields that we read as columns, and then all it knows as JSON; scapy takes each packet apart to UDP, for
 it does not know Aeron. Our times include making the frame index. Peers that are slow read a smaller file of the same
-making: a ratio is of packets a second.
+making: a ratio is of packets a second. ``mainstem analyze`` stands beside those statistics of tshark that have its counts, both
+as a user types them.
 """
 
 from __future__ import annotations
@@ -40,7 +41,22 @@ FIELDS = [
     *("frame.number", "frame.time_epoch", "ip.src", "udp.srcport", "aeron.data.session_id", "aeron.data.term_offset"),
     "aeron.nak.length",
 ]
-GOAL = 5.0
+# The same counts and more: conversations, what was lost and asked for again, and how much of each kind in each second.
+PER_SECOND = "io,stat,1," + ",".join(
+    (
+        "COUNT(aeron.data)aeron.data",
+        "COUNT(aeron.nak)aeron.nak",
+        "SUM(aeron.nak.length)aeron.nak",
+        "COUNT(aeron.sm)aeron.sm",
+    )
+)
+STATISTICS = [
+    *("-q", "-o", "aeron.sequence_analysis:TRUE", "-o", "aeron.stream_analysis:TRUE"),
+    *("-z", "expert", "-z", "conv,udp", "-z", PER_SECOND),
+]
+ANALYZED, QUICK_ANALYZED = "100m", "10m"
+GOAL, ANALYZE_GOAL = 10.0, 1.0
+PEERS = ("tshark", "scapy")
 SCAPY = """
 import sys, scapy.all
 n = 0
@@ -108,13 +124,17 @@ def scapy(path: Path) -> tuple[float, float]:
 def peers(report: Report) -> dict[str, tuple[Callable[[Path], tuple[float, float]], float]]:
     """By name: how it reads a file, and what part of the whole file it is given."""
     found: dict[str, tuple[Callable[[Path], tuple[float, float]], float]] = {}
-    if shutil.which("tshark"):
+    if "tshark" not in report.options.peers:
+        report.skipped["tshark"] = "another was asked for"
+    elif shutil.which("tshark"):
         fields = [word for name in FIELDS for word in ("-e", name)]
         found["tshark -T fields"] = (lambda path: tshark(path, "-T", "fields", *fields), 0.125)
         found["tshark -T json"] = (lambda path: tshark(path, "-T", "json"), 0.0625)
     else:
         report.skipped["tshark"] = "it is not installed"
-    if importlib.util.find_spec("scapy"):
+    if "scapy" not in report.options.peers:
+        report.skipped["scapy"] = "another was asked for"
+    elif importlib.util.find_spec("scapy"):
         found["scapy"] = (scapy, 1 / 64)
     else:
         report.skipped["scapy"] = "the package scapy is not installed"
@@ -128,7 +148,7 @@ def beside_peers(report: Report, read_whole: Callable[[], tuple[float, float | N
         for name, (peer, share) in peers(report).items():
             their_seconds, their_spent = peer(made.part(share))
             theirs = made.packets * share / their_seconds
-            goal = GOAL if name.startswith("tshark") else None
+            goal = GOAL if name == "tshark -T fields" else None
             report.figure(f"{name}: packets/s", theirs)
             report.pair(f"{ours} / {name}", peer=name, ours=made.packets / seconds, theirs=theirs, goal=goal)
             if spent is not None:
@@ -192,12 +212,32 @@ def by_spark(report: Report, made: Made) -> None:
         spark.stop()
 
 
+def analyze(report: Report, folder: Path) -> None:
+    """Whole commands: a report beside the tables that tshark prints."""
+    if "tshark" not in report.options.peers or not shutil.which("tshark"):
+        report.skipped["tshark -z"] = "it is not installed, or another was asked for"
+        return
+    path = folder / "analyzed.pcap"
+    make(path, parse_size(report.options.either(ANALYZED, QUICK_ANALYZED)))
+    command = [sys.executable, "-m", "mainstem", "analyze", str(path), "--out", str(folder / "report")]
+    for _ in range(report.options.pairs):
+        Path(f"{path}.mainstem-index").unlink(missing_ok=True)
+        (ours, spent), (theirs, their_spent) = timed(command), tshark(path, *STATISTICS)
+        report.pair(
+            "mainstem analyze / tshark -z", peer="tshark -z", ours=1 / ours, theirs=1 / theirs, goal=ANALYZE_GOAL
+        )
+        report.figure("mainstem analyze [s]", ours)
+        report.figure("mainstem analyze [s of processors]", spent)
+        report.figure("tshark -z [s]", theirs)
+        report.figure("tshark -z [s of processors]", their_spent)
+
+
 def _of_captures(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=parse_size, metavar="BYTES", help="of the capture, as in 32m")
 
 
 def main() -> None:
-    options = parse_options(__doc__, ("library", "spark", "growth"), pairs=3, more=_of_captures)
+    options = parse_options(__doc__, ("library", "spark", "growth", "analyze"), peers=PEERS, more=_of_captures)
     size = options.values.size or parse_size(options.either("256m", "32m"))
     report = Report(options=options)
     with tempfile.TemporaryDirectory(prefix="mainstem-capture-") as folder, ProcessPoolExecutor(CORES) as pool:
@@ -208,6 +248,8 @@ def main() -> None:
             by_spark(report, made)
         if "growth" in options.parts:
             growth(report, pool, Path(folder), size)
+        if "analyze" in options.parts:
+            analyze(report, Path(folder))
     report.print()
 
 
