@@ -12,19 +12,15 @@ reference driver is named by MAINSTEM_AERONMD.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from harness.drivers import NO_REFERENCE, has_reference, launched
 from harness.options import parse_options
 from harness.processes import PEERS
 from harness.report import Report
@@ -66,12 +62,10 @@ class Case:
         return f"{self.sender} sends, {self.way}, {self.delay_ms} ms, {self.loss:.0%}"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Driver:
-    """A media driver's process and a client of it."""
+    """A media driver, by a client of it."""
 
-    kind: str
-    process: subprocess.Popen[bytes]
     aeron: mainstem.Aeron
 
     def count(self, counter: SystemCounter) -> int:
@@ -97,24 +91,8 @@ class Outcome:
 @contextmanager
 def driver(kind: str) -> Iterator[Driver]:
     """A driver of one implementation, with a client, until the block ends."""
-    command = [os.environ["MAINSTEM_AERONMD"]] if kind == "reference" else [sys.executable, "-m", "mainstem", "driver"]
-    parent = Path(tempfile.mkdtemp(prefix="mainstem-repair-", dir="/dev/shm"))
-    directory = parent / "aeron"
-    environment = {**os.environ, "AERON_DIR": str(directory), "AERON_THREADING_MODE": "SHARED"}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
-    try:
-        cnc = directory / "cnc.dat"
-        deadline = time.monotonic() + 30
-        while not (cnc.exists() and cnc.stat().st_size > 128 and cnc.read_bytes()[:4] != bytes(4)):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"the {kind} driver did not start")
-            time.sleep(0.05)
-        with mainstem.Aeron.connect(directory) as aeron:
-            yield Driver(kind, process, aeron)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(20)
-        shutil.rmtree(parent, ignore_errors=True)
+    with launched(kind) as process, mainstem.Aeron.connect(process.directory) as aeron:
+        yield Driver(aeron)
 
 
 @contextmanager
@@ -269,10 +247,10 @@ def _of_repair(parser: argparse.ArgumentParser) -> None:
 
 
 def main() -> None:
-    options = parse_options(__doc__, (), pairs=SEEDS, more=_of_repair)
+    options = parse_options(__doc__, (), peers=("reference",), pairs=SEEDS, more=_of_repair)
     report = Report(options=options)
-    if not os.environ.get("MAINSTEM_AERONMD"):
-        report.skipped["reference"] = "MAINSTEM_AERONMD names no reference driver"
+    if not has_reference():
+        report.skipped["reference"] = NO_REFERENCE
         report.print()
         return
     values = options.values

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import tempfile
 import time
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.curve import Curve, memory_mb, processor_s_of
+from harness.drivers import has_reference, launched
 from harness.processes import free_port
 
 import mainstem
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
 SECONDS = 2.0  # of a point that is run for a time
 IDLE_SECONDS = 5.0
 SMALL_TERM = "|term-length=64k"
-REFERENCE = "MAINSTEM_AERONMD"
 PATIENCE_S = 120  # less than a point may take: what it started ends with it
 
 
@@ -137,14 +133,11 @@ def message_length(length: int) -> dict[str, float]:
 
 
 def idle_streams(count: int) -> dict[str, float]:
-    found = {}
-    for line, start in (("Mainstem", _own_driver), ("reference", _reference_driver)):
-        with ExitStack() as stack:
-            started = start(stack)
-            if started is None:
-                continue
-            directory, pid = started
-            aeron = stack.enter_context(mainstem.Aeron.connect(directory))
+    costs = {}
+    lines = {"mainstem": "Mainstem", "reference": "reference"} if has_reference() else {"mainstem": "Mainstem"}
+    for kind, line in lines.items():
+        with launched(kind) as driver, mainstem.Aeron.connect(driver.directory) as aeron:
+            pid = driver.process.pid
             channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
             ends: list[Any] = []
             for number in range(count):
@@ -153,32 +146,10 @@ def idle_streams(count: int) -> dict[str, float]:
             wait_until(lambda ends=ends: all(end.is_connected for end in ends))  # type: ignore[misc]
             before = processor_s_of(pid)
             time.sleep(IDLE_SECONDS)
-            found[f"{line} [ms a second]"] = max((processor_s_of(pid) - before) / IDLE_SECONDS * 1e3, 0.1)
-            if line == "Mainstem":
-                found["memory"] = memory_mb(pid)
-    return found
-
-
-def _own_driver(stack: ExitStack) -> tuple[str, int]:
-    driver = stack.enter_context(MediaDriver.launch(threading_mode="SHARED"))
-    return driver.directory, driver.pid
-
-
-def _reference_driver(stack: ExitStack) -> tuple[str, int] | None:
-    program = os.environ.get(REFERENCE)
-    if not program:
-        return None
-    directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="mainstem-growth-", dir="/dev/shm"))
-    settings = {"AERON_DIR": f"{directory}/driver", "AERON_THREADING_MODE": "SHARED"}
-    process = subprocess.Popen([program], env={**os.environ, **settings}, stdout=subprocess.DEVNULL)
-    stack.callback(_end, process)
-    wait_until((Path(directory) / "driver" / "cnc.dat").exists)
-    return f"{directory}/driver", process.pid
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    process.wait()
+            costs[f"{line} [ms a second]"] = max((processor_s_of(pid) - before) / IDLE_SECONDS * 1e3, 0.1)
+            if kind == "mainstem":
+                costs["memory"] = memory_mb(pid)
+    return costs
 
 
 CURVES = (
