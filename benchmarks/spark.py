@@ -1,13 +1,15 @@
 """How fast do recordings become rows of Spark, and how long after its offer is a message a row?
 
-``python benchmarks/spark.py [--json] [--quick] [--pairs N] [--only scan,stream,live,latency]``.
+``python benchmarks/spark.py [--json] [--quick] [--pairs N] [--only scan,json,stream,live,latency]``.
 
 The scan stands beside Spark's own readers on the same rows in Parquet (payloads that do not compress) and on the same bytes by
-binaryFile; what is live runs beside its own publisher, driver and recorder on the same cores.
+binaryFile; messages of JSON, decoded as ``mainstem ingest`` does, beside Spark's reader of the same lines. What is live runs beside
+its own publisher, driver and recorder on the same cores.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -17,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.options import parse_options
-from harness.recordings import make
+from harness.recordings import TERM, make
 from harness.report import Report
 
 from mainstem import MediaDriver
 from mainstem.recording import Recorder, open_recordings
-from mainstem.spark import create_session, lag
+from mainstem.spark import create_session, decode, lag
 from mainstem.spark.lags import Lag
 from mainstem.spark.session import stop
 
@@ -33,10 +35,15 @@ SIZE, QUICK_SIZE = 1 << 30, 256 << 20
 # A JVM compiles what runs often, for as long as it is new to it: on two cores the first eight readings of each get quicker.
 # How well it does so is chance: so the scan is measured in several.
 WARM_UPS = 8
+JSON_SIZE, QUICK_JSON_SIZE, JSON_BYTES = 256 << 20, 32 << 20, 1024
+JSON_SCHEMA = (
+    "sensor bigint, site string, at string, level double, pressure double, valid boolean,"
+    " place struct<lat: double, lon: double>, remark string"
+)
 SCAN_SESSIONS = 3
 FRAME = 288
 # The goals of the pipeline.
-SCAN_GOAL = 1.0
+SCAN_GOAL, PARQUET_GOAL, JSON_GOAL = 1.5, 1.1, 1.0
 CATCH_UP_GOAL = 700_000
 LIVE_GOAL = 300_000
 LATENCY_GOAL_S = 1.0
@@ -100,12 +107,53 @@ def other_scans(spark: Any, folder: Path, report: Report) -> None:
         report.figure("binaryFile: the same bytes [MB/s]", megabytes / whole)
         report.figure("recording: count() [rows/s]", rows / seconds(recording.count))
         report.figure("recording: position and length only [rows/s]", rows / seconds(noop(narrow)))
-    for _ in range(1):
+    for _ in range(report.options.pairs):
         ours = seconds(lambda: recording.write.mode("overwrite").parquet(str(folder / "copy")))
         theirs = seconds(lambda: parquet.write.mode("overwrite").parquet(str(folder / "copy")))
-        report.pair("to Parquet", peer="Parquet", ours=rows / ours, theirs=rows / theirs)
+        report.pair("to Parquet", peer="Parquet", ours=rows / ours, theirs=rows / theirs, goal=PARQUET_GOAL)
         report.figure("recording: to Parquet [rows/s]", rows / ours)
         report.figure("recording: to Parquet [MB/s]", megabytes / ours)
+
+
+def reading(number: int) -> bytes:
+    """A message of 1 KiB: what a sensor says, and a remark that fills it up."""
+    value = {
+        "sensor": number,
+        "site": f"quay-{number % 40}",
+        "at": f"2026-03-{1 + number % 28:02}T{number % 24:02}:{number % 60:02}:00",
+        "level": number * 0.25,
+        "pressure": 1013.25 + number % 17,
+        "valid": number % 3 != 0,
+        "place": {"lat": 53.5 + number % 9 / 10, "lon": 9.9 + number % 7 / 10},
+        "remark": "",
+    }
+    value["remark"] = "x" * (JSON_BYTES - len(json.dumps(value)))
+    return json.dumps(value).encode()
+
+
+def decoded(spark: Any, folder: Path, report: Report) -> None:
+    """Typed rows of the same JSON: of messages of a recording, and of lines of a file."""
+    path, lines = folder / "json-recordings", folder / "lines.json"
+    rows = make(path, report.options.either(JSON_SIZE, QUICK_JSON_SIZE), JSON_BYTES, text=reading)
+    per_term = rows // (report.options.either(JSON_SIZE, QUICK_JSON_SIZE) // TERM)
+    term = b"".join(reading(number) + b"\n" for number in range(per_term))
+    with lines.open("wb") as file:
+        for _ in range(rows // per_term):
+            file.write(term)
+    recording = decode(
+        spark.read.format("mainstem.recording").load(str(path)).select("payload"), "json", schema=JSON_SCHEMA
+    )
+    theirs_of = spark.read.schema(JSON_SCHEMA).json(str(lines))
+    assert recording.where("problem is null").count() == rows == theirs_of.where("level is not null").count()
+    for df in report.options.either(WARM_UPS, 1) * (recording, theirs_of):
+        noop(df)()
+    for _ in range(report.options.pairs):
+        ours, theirs = seconds(noop(recording)), seconds(noop(theirs_of))
+        report.pair(
+            "1 KiB JSON to typed rows", peer="spark.read.json", ours=rows / ours, theirs=rows / theirs, goal=JSON_GOAL
+        )
+        report.figure("recording: JSON [rows/s]", rows / ours)
+        report.figure("spark.read.json [rows/s]", rows / theirs)
 
 
 def stream(spark: Any, folder: Path, report: Report) -> None:
@@ -225,9 +273,10 @@ def latency(spark: Any, folder: Path, report: Report) -> None:
 
 
 def main() -> None:
-    options = parse_options(__doc__, ("scan", "stream", "live", "latency"))
+    options = parse_options(__doc__, ("scan", "json", "stream", "live", "latency"))
     parts: dict[str, list[Any]] = {
         "scan": [prepare, *options.either(SCAN_SESSIONS, 1) * [scan], other_scans],
+        "json": [decoded],
         "stream": [stream],
         "live": [live],
         "latency": [latency],

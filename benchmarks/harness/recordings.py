@@ -9,11 +9,15 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mainstem.recording import Recorder
 from mainstem.units import parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # `tests.support.many_recordings` makes very many small ones, for those who measure them.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -49,9 +53,19 @@ def template(payload: int, seed: int = 1) -> np.ndarray:
     return frames
 
 
-def make(directory: Path, size: int, payload: int = 256, *, step_us: int = 3) -> int:
-    """A recording of about ``size`` bytes in ``directory``; returns how many messages it holds."""
+def make(
+    directory: Path, size: int, payload: int = 256, *, step_us: int = 3, text: Callable[[int], bytes] | None = None
+) -> int:
+    """A recording of about ``size`` bytes in ``directory``; returns how many messages it holds.
+
+    ``text`` makes the payload of each message of a term from its number there; every term has the same ones.
+    """
     frames = template(payload)
+    if text is not None:
+        texts = b"".join(text(number) for number in range(len(frames)))
+        frames.view(np.uint8).reshape(len(frames), -1)[:, HEADER:] = np.frombuffer(texts, np.uint8).reshape(
+            len(frames), -1
+        )
     per_run = RUN // frames.itemsize
     rest = TERM - frames.nbytes
     messages = 0
@@ -67,7 +81,8 @@ def make(directory: Path, size: int, payload: int = 256, *, step_us: int = 3) ->
         )
         for term in range(max(size // TERM, 1)):
             frames["term_id"] = term
-            frames["number"] = np.arange(messages, messages + len(frames))
+            if text is None:
+                frames["number"] = np.arange(messages, messages + len(frames))
             data = memoryview(frames.view(np.uint8).reshape(-1).data)
             for first in range(0, len(frames), per_run):
                 at = first * frames.itemsize
