@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.drivers import NO_REFERENCE, has_reference, launched
 from harness.options import parse_options
-from harness.processes import PEERS
+from harness.relay import relaying
 from harness.report import Report
 
 import mainstem
@@ -31,6 +30,7 @@ from mainstem.aeron.system_counter import SystemCounter
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
 T = TypeVar("T")
 LOSSES = [0.01, 0.02, 0.05, 0.1, 0.2]
@@ -95,25 +95,10 @@ def driver(kind: str) -> Iterator[Driver]:
         yield Driver(aeron)
 
 
-@contextmanager
-def relay(case: Case, port: int, seed: int) -> Iterator[None]:
+def relay(case: Case, port: int, seed: int) -> AbstractContextManager[None]:
     """The lossy way between ``port`` and the next one, or among groups."""
-    options = {"port": port, "loss": case.loss, "delay_ms": case.delay_ms, "seed": seed}
-    options |= {"back": port + 1} if case.way == "unicast" else {"branches": RECEIVERS}
-    words = [f"{key}={value}" for key, value in options.items()]
-    process = subprocess.Popen(
-        [sys.executable, str(PEERS / "lossy_relay.py"), *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        if process.stdout.readline() != "ready\n":
-            raise SystemExit("the relay did not start")
-        yield
-    finally:
-        process.communicate("\n", timeout=20)
+    way: dict[str, Any] = {"back": port + 1} if case.way == "unicast" else {"branches": RECEIVERS}
+    return relaying(port=port, loss=case.loss, delay_ms=case.delay_ms, seed=seed, **way)
 
 
 def channels(case: Case, port: int) -> tuple[str, list[str]]:

@@ -24,7 +24,7 @@ QUESTIONS = [
 
 
 def main() -> None:
-    report = Report(options=comparison_options(__doc__, QUESTIONS))
+    report = Report(options=comparison_options(__doc__, [question.name for question in QUESTIONS]))
     compare(report, QUESTIONS, transport="udp")
     report.print()
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from harness.options import Options, parse_options
 from harness.processes import RoleFailed
-from harness.streams import Peer, mainstem, peers, round_trip_us, throughput
+from harness.streams import Peer, every_peer, mainstem, round_trip_us, throughput
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
 
     from harness.report import Report
 
@@ -41,10 +42,9 @@ class Question:
         return "us" if self.mode == "round trip" else "messages/s"
 
 
-def comparison_options(doc: str | None, questions: list[Question]) -> Options:
-    """Reads the command line of a comparison with every peer that carries a stream."""
-    names = [question.name for question in questions]
-    return parse_options(doc, names, peers=[peer.name for peer in peers()], more=_any_python)
+def comparison_options(doc: str | None, names: Iterable[str], *, peers: Iterable[str] | None = None) -> Options:
+    """Reads the command line of a comparison with these peers, by default every one that carries a stream."""
+    return parse_options(doc, names, peers=peers or [peer.name for peer in every_peer()], more=_any_python)
 
 
 def _any_python(parser: argparse.ArgumentParser) -> None:
@@ -53,20 +53,26 @@ def _any_python(parser: argparse.ArgumentParser) -> None:
 
 def compare(report: Report, questions: list[Question], *, transport: str) -> None:
     """Runs every question that was asked for, in pairs: ourselves, then each peer, and again."""
-    available = []
-    for peer in peers():
+    chosen = available(report)
+    for question in questions:
+        if question.name in report.options.parts:
+            for _ in range(report.options.pairs):
+                _ask(report, question, chosen, transport)
+
+
+def available(report: Report) -> list[Peer]:
+    """The peers that were asked for and can be run; of the others the report says why not."""
+    chosen = []
+    for peer in every_peer():
         if peer.name not in report.options.peers:
-            report.skipped[peer.name] = "another was asked for"
+            report.skipped[peer.name] = "it was not asked for"
         elif peer.unavailable:
             report.skipped[peer.name] = peer.unavailable
         elif why := _compares_pythons(report, peer):
             report.skipped[peer.name] = why
         else:
-            available.append(peer)
-    for question in questions:
-        if question.name in report.options.parts:
-            for _ in range(report.options.pairs):
-                _ask(report, question, available, transport)
+            chosen.append(peer)
+    return chosen
 
 
 def _compares_pythons(report: Report, peer: Peer) -> str:
@@ -92,11 +98,11 @@ def _compares_pythons(report: Report, peer: Peer) -> str:
     return ""
 
 
-def _ask(report: Report, question: Question, available: list[Peer], transport: str) -> None:
+def _ask(report: Report, question: Question, chosen: list[Peer], transport: str) -> None:
     ours = question.measure(mainstem(invoker=question.invoker), transport)
     for name, figure in ours.items():
         report.figure(f"mainstem: {name} [{question.unit}]", figure)
-    for peer in available:
+    for peer in chosen:
         try:
             theirs = question.measure(peer, transport)
         except RoleFailed as failure:

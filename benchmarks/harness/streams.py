@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ class Peer:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def peers() -> list[Peer]:
+def every_peer() -> list[Peer]:
     """Everybody who is compared with Mainstem, available or not."""
     pyaeron = os.environ.get("MAINSTEM_PYAERON_PYTHON", "")
     zmq = importlib.util.find_spec("zmq")
@@ -99,6 +99,22 @@ def throughput(peer: Peer, *, transport: str, size: int, mode: str = "call", sec
     """Messages a second that arrived."""
     received, _ = _run(peer, "sub", "pub", {"transport": transport, "size": size, "mode": mode, "seconds": seconds})
     return float(received["rate"])
+
+
+def spread(peer: Peer, there: str, here: list[list[str]], *, size: int, seconds: float = 1.0) -> float:
+    """Messages a second that arrived on every channel: a driver for the publication, and one for each list of channels."""
+    options = {"size": size, "seconds": seconds, "there": there}
+    with ExitStack() as stack:
+        near = stack.enter_context(_driver(peer))
+        receiving = []
+        for channels in here:
+            far = stack.enter_context(_driver(peer))
+            role = running(peer.script, "subs", {**options, **far, "here": ";".join(channels)}, python=peer.python)
+            receiving.append(stack.enter_context(role))
+        sending = Role(peer.script, "pub", {**options, **near}, python=peer.python)
+        stack.callback(sending.stop)
+        sending.result()
+        return min(float(each.result()["rate"]) for each in receiving)
 
 
 def round_trip_us(peer: Peer, *, transport: str, size: int = 32, rounds: int = 20_000) -> tuple[float, float]:

@@ -3,7 +3,8 @@
 Imports nothing but the standard library: a peer may run under another Python.
 
 Roles: ``driver`` (runs until it is stopped), ``sub`` and ``pub`` (throughput: the publisher sends for ``seconds``, then
-a message of one byte that ends it; the subscriber counts), ``pong`` and ``ping`` (round trips, one in flight).
+a message of one byte that ends it; the subscriber counts), ``subs`` (the same of several channels, ``here``, to which ``pub`` sends
+by one, ``there``), ``pong`` and ``ping`` (round trips, one in flight).
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Options:
     rounds: int = 20_000
     directory: str = ""
     port: int = 0
+    there: str = ""
+    here: str = ""
     invoker: int = 0
 
 
@@ -43,6 +46,26 @@ def run(roles: dict[str, Callable[[Options], None]]) -> None:
 def rate(count: int, first_ns: int, last_ns: int) -> float:
     """Messages a second between the first and the last."""
     return (count - 1) * 1e9 / max(1, last_ns - first_ns)
+
+
+def receive_from_all(polls: list[Callable[..., int]], idle: Callable[[], None]) -> tuple[int, int, int]:
+    """Polls subscriptions until each had the last message: how many messages each had, and when the first and the last came."""
+    first = count = ended = 0
+
+    def on_fragment(fragment: object, header: object = None) -> None:
+        nonlocal ended
+        ended += len(fragment) == 1  # type: ignore[arg-type]
+
+    while ended < len(polls):
+        received = 0
+        for poll in polls:
+            received += poll(on_fragment, 64)
+        if not received:
+            idle()
+        elif not count:
+            first = time.monotonic_ns()
+        count += received
+    return count // len(polls), first, time.monotonic_ns()
 
 
 def report_round_trips(times_ns: list[int]) -> None:

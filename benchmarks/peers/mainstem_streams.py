@@ -8,7 +8,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from common import CHECK_EVERY, LAST, Options, rate, ready, report, report_round_trips, run, run_until_stopped, send_for
+from common import (
+    CHECK_EVERY,
+    LAST,
+    Options,
+    rate,
+    ready,
+    receive_from_all,
+    report,
+    report_round_trips,
+    run,
+    run_until_stopped,
+    send_for,
+)
 
 import mainstem
 
@@ -21,6 +33,8 @@ WAIT_NS = 1_000_000  # of a round trip's wait, which a message ends
 
 
 def channel(options: Options, offset: int = 0) -> str:
+    if options.there:
+        return options.there
     return "aeron:ipc" if options.transport == "ipc" else f"aeron:udp?endpoint=127.0.0.1:{options.port + offset}"
 
 
@@ -76,6 +90,14 @@ def sub(options: Options) -> None:
     ready()
     count, first, last = (receive_batches if options.mode == "batch" else receive_calls)(ends, subscription)
     report(rate=rate(count, first, last))
+    ends.close()
+
+
+def subs(options: Options) -> None:
+    ends = Ends(options)
+    subscriptions = [ends.aeron.add_subscription(channel, 1001) for channel in options.here.split(";")]
+    ready()
+    report(rate=rate(*receive_from_all([each.poll for each in subscriptions], ends.idle)))
     ends.close()
 
 
@@ -204,4 +226,4 @@ def ping(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    run({"driver": driver, "sub": sub, "pub": pub, "ping": ping, "pong": pong})
+    run({"driver": driver, "sub": sub, "subs": subs, "pub": pub, "ping": ping, "pong": pong})

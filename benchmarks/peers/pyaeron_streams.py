@@ -7,7 +7,7 @@ import signal
 import time
 
 import pyaeron
-from common import CHECK_EVERY, LAST, Options, rate, ready, report, report_round_trips, run, send_for
+from common import CHECK_EVERY, LAST, Options, rate, ready, receive_from_all, report, report_round_trips, run, send_for
 
 
 def driver(options: Options) -> None:
@@ -19,6 +19,8 @@ def driver(options: Options) -> None:
 
 
 def channel(options: Options, offset: int = 0) -> str:
+    if options.there:
+        return options.there
     return (
         pyaeron.IPC_CHANNEL if options.transport == "ipc" else f"aeron:udp?endpoint=127.0.0.1:{options.port + offset}"
     )
@@ -46,6 +48,13 @@ def sub(options: Options) -> None:
         if not received:
             os.sched_yield()
     report(rate=rate(count - before + 1, first, last))
+
+
+def subs(options: Options) -> None:
+    aeron = pyaeron.Aeron(dir=options.directory)
+    subscriptions = [aeron.add_subscription(channel, 1001) for channel in options.here.split(";")]
+    ready()
+    report(rate=rate(*receive_from_all([each.poll for each in subscriptions], os.sched_yield)))
 
 
 def pub(options: Options) -> None:
@@ -116,4 +125,4 @@ def ping(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    run({"driver": driver, "sub": sub, "pub": pub, "ping": ping, "pong": pong})
+    run({"driver": driver, "sub": sub, "subs": subs, "pub": pub, "ping": ping, "pong": pong})

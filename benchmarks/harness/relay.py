@@ -1,0 +1,32 @@
+"""The lossy way of ``peers/lossy_relay.py``, as a process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from harness.processes import PEERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def relaying(**options: Any) -> Iterator[None]:
+    """A relay with these options, until the block ends."""
+    words = [f"{key}={value}" for key, value in options.items()]
+    process = subprocess.Popen(
+        [sys.executable, str(PEERS / "lossy_relay.py"), *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        if process.stdout.readline() != "ready\n":
+            raise SystemExit("the relay did not start")
+        yield
+    finally:
+        process.communicate("\n", timeout=20)
