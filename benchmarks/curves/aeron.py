@@ -72,7 +72,9 @@ def traffic(ends: Ends, publications: list[Any], subscriptions: list[Any], messa
         nonlocal sent
         for publication in publications:
             sent += publication.offer(message) > 0
-        ends.driver.do_work()
+        # A round takes so many datagrams from a socket and no more: what a thousand streams send fills the socket otherwise.
+        while ends.driver.do_work():
+            pass
         for subscription in subscriptions:
             subscription.poll_messages(received, 100)
 
