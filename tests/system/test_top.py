@@ -78,7 +78,8 @@ def rows(app: TopApp, name: str = "streams") -> list[list[str]]:
 async def test_drivers_streams_and_clients_are_shown(directory: str, size: tuple[int, int]) -> None:
     app = TopApp([directory], interval=REFRESH)
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: [row[8] for row in rows(app)] == ["orders", "orders"])
+        # A client's name comes with its heartbeat, which may be after its stream.
+        await until(pilot, lambda: [(row[8], row[9]) for row in rows(app)] == [("orders", "prices"), ("orders", "-")])
         held, free = rows(app)
         assert (held[0], held[2], held[9], held[10]) == ("7", "████████", "prices", CHANNEL)
         assert (free[0], free[2].strip(), free[9]) == ("1001", "", "-")
