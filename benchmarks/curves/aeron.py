@@ -73,8 +73,7 @@ def traffic(ends: Ends, publications: list[Any], subscriptions: list[Any], messa
         for publication in publications:
             sent += publication.offer(message) > 0
         # A round takes so many datagrams from a socket and no more: what a thousand streams send fills the socket otherwise.
-        while ends.driver.do_work():
-            pass
+        ends.until(lambda: not ends.driver.do_work())
         for subscription in subscriptions:
             subscription.poll_messages(received, 100)
 

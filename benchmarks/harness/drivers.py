@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 REFERENCE = "MAINSTEM_AERONMD"
 NO_REFERENCE = f"{REFERENCE} names no reference driver"
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S, END_TIMEOUT_S = 30.0, 20.0
 POLL_S = 0.0005
 
 
@@ -51,8 +51,14 @@ def launched(kind: str) -> Iterator[DriverProcess]:
         yield DriverProcess(kind, process, directory, time.perf_counter() - started)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(20)
-        shutil.rmtree(parent, ignore_errors=True)
+        try:
+            process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        finally:
+            shutil.rmtree(parent, ignore_errors=True)
 
 
 def _wait_ready(process: subprocess.Popen[bytes], cnc: Path, kind: str) -> None:

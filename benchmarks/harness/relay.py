@@ -12,6 +12,8 @@ from harness.processes import PEERS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+END_TIMEOUT_S = 20.0
+
 
 @contextmanager
 def relaying(**options: Any) -> Iterator[None]:
@@ -29,4 +31,9 @@ def relaying(**options: Any) -> Iterator[None]:
             raise SystemExit("the relay did not start")
         yield
     finally:
-        process.communicate("\n", timeout=20)
+        try:
+            process.communicate("\n", timeout=END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
