@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from mainstem.capture import schema
 from mainstem.capture.planning import PART_BYTES, ROWS, FrameSelection
 from mainstem.errors import ConfigurationError
-from mainstem.spark.sources.options import MAX_TRIGGER_DELAY_NS, flag, positive, trigger_options
+from mainstem.spark.sources.option_values import MAX_TRIGGER_DELAY_NS, flag, positive, trigger_options
 from mainstem.store.options import is_store_option
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql.types import StructType
 
@@ -53,8 +53,12 @@ class CaptureOptions:
                 raise ConfigurationError(
                     f"column {item.name!r} is of type {types[item.name]}, not {item.dataType.simpleString()}"
                 )
+        return self.selection(item.name for item in fields.fields)
+
+    def selection(self, names: Iterable[str]) -> FrameSelection:
+        """The same of columns that are known to be there."""
         return FrameSelection(
-            names=tuple(item.name for item in fields.fields),
+            names=tuple(names),
             aeron_ports=self.aeron_ports,
             bymux_ports=self.bymux_ports,
             jmux_ports=self.jmux_ports,
@@ -71,7 +75,7 @@ def parse_options(options: Mapping[str, str]) -> CaptureOptions:
         raise ConfigurationError(f"mainstem.capture has no option {unknown[0]!r}; it has {', '.join(sorted(KNOWN))}")
     if not texts.get("path"):
         raise ConfigurationError("mainstem.capture needs the option 'path': a capture, a folder of them, or a pattern")
-    rows = positive(texts, "rowsperbatch", ROWS)
+    rows = positive(texts, "rowsPerBatch", ROWS)
     if not MIN_ROWS <= rows <= MAX_ROWS:
         raise ConfigurationError(f"rowsPerBatch: {rows} is not between {MIN_ROWS} and {MAX_ROWS}")
     min_bytes, max_trigger_delay_ns = trigger_options(texts)
@@ -83,14 +87,14 @@ def parse_options(options: Mapping[str, str]) -> CaptureOptions:
         bymux_ports=_ports(texts.get("bymuxports", ""), "bymuxPorts"),
         jmux_ports=_ports(texts.get("jmuxports", ""), "jmuxPorts"),
         payload=flag(texts, "payload", False),
-        partition_bytes=positive(texts, "partitionbytes", PART_BYTES),
-        min_partitions=positive(texts, "minpartitions", 1),
+        partition_bytes=positive(texts, "partitionBytes", PART_BYTES),
+        min_partitions=positive(texts, "minPartitions", 1),
         rows_per_batch=rows,
         index_directory=texts.get("indexdirectory"),
-        max_bytes=positive(texts, "maxbytespertrigger", None),
+        max_bytes=positive(texts, "maxBytesPerTrigger", None),
         min_bytes=min_bytes,
         max_trigger_delay_ns=max_trigger_delay_ns,
-        fail_on_data_loss=flag(texts, "failondataloss", True),
+        fail_on_data_loss=flag(texts, "failOnDataLoss", True),
     )
 
 

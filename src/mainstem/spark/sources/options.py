@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from mainstem.errors import ConfigurationError
 from mainstem.recording.rows.span import Span
+from mainstem.spark.sources.option_values import MAX_TRIGGER_DELAY_NS, flag, positive, trigger_options
 from mainstem.spark.sources.places import is_pattern
 from mainstem.store.options import is_store_option
-from mainstem.units import parse_size, parse_time
+from mainstem.units import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,20 +27,12 @@ RECORDING_BYTES = 1 << 20
 # A batch costs Spark half a millisecond, whatever is in it.
 ROWS_PER_BATCH = 20_000
 
-# As of Kafka's connector.
-MAX_TRIGGER_DELAY_NS = 15 * 60 * 1_000_000_000
-_DELAY = re.compile(r"(\d+)\s*(ms|s|m|min|h)")
-_DELAY_UNITS_NS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
-
 NAMES = (
     "archiveColumns", "endingPositions", "failOnDataLoss", "fromPosition", "fromTime", "maxBytesPerTrigger",
     "maxRowsPerPartition", "maxRowsPerTrigger", "maxTriggerDelay", "minBytesPerTrigger", "minPartitions", "parallelism",
     "partitionBytes", "path", "paths", "recordingId", "rows", "rowsPerBatch", "sessionId", "skipReport", "startingPositions",
     "streamId", "timestampFrom", "toPosition", "toTime", "unknownTimes", "verify",
 )  # fmt: skip
-_SHOWN = {name.lower(): name for name in NAMES}
-
-D = TypeVar("D", int, None)
 Where = str | int
 ROWS = ("messages", "frames", "problems")
 TIMESTAMPS = ("recorded_at", "reserved_value_ns", "reserved_value_us", "reserved_value_ms")
@@ -108,7 +100,7 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     unknown_times = texts.get("unknowntimes", "fail")
     if unknown_times not in ("fail", "skip"):
         raise ConfigurationError(f"unknownTimes: {unknown_times!r} is neither 'fail' nor 'skip'")
-    max_rows_per_partition = positive(texts, "maxrowsperpartition", None)
+    max_rows_per_partition = positive(texts, "maxRowsPerPartition", None)
     if max_rows_per_partition is not None and rows != "messages":
         raise ConfigurationError(
             f"maxRowsPerPartition: it counts messages, and the rows are {rows}; use partitionBytes"
@@ -117,31 +109,31 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     return RecordingOptions(
         paths=paths,
         store_options=store_options,
-        archive_columns=flag(texts, "archivecolumns", has_many) and rows != "problems",
+        archive_columns=flag(texts, "archiveColumns", has_many) and rows != "problems",
         parallelism=positive(texts, "parallelism", None),
-        recording_ids=_ids(texts, "recordingid"),
-        stream_ids=_ids(texts, "streamid"),
-        session_ids=_ids(texts, "sessionid"),
+        recording_ids=_ids(texts, "recordingId"),
+        stream_ids=_ids(texts, "streamId"),
+        session_ids=_ids(texts, "sessionId"),
         rows=rows,
         timestamp_from=timestamp_from,
         skips_unknown_times=unknown_times == "skip",
         span=Span(
-            from_time_ns=_time(texts, "fromtime", "fromTime"),
-            to_time_ns=_time(texts, "totime", "toTime"),
-            from_position=_position(texts, "fromposition"),
-            to_position=_position(texts, "toposition"),
+            from_time_ns=_time(texts, "fromTime"),
+            to_time_ns=_time(texts, "toTime"),
+            from_position=_position(texts, "fromPosition"),
+            to_position=_position(texts, "toPosition"),
         ),
         starting=_where(texts.get("startingpositions", "earliest"), "startingPositions"),
         ending=_where(texts.get("endingpositions", "latest"), "endingPositions"),
-        max_bytes=positive(texts, "maxbytespertrigger", None),
-        max_rows=positive(texts, "maxrowspertrigger", None),
+        max_bytes=positive(texts, "maxBytesPerTrigger", None),
+        max_rows=positive(texts, "maxRowsPerTrigger", None),
         min_bytes=min_bytes,
         max_trigger_delay_ns=max_trigger_delay_ns,
         max_rows_per_partition=max_rows_per_partition,
-        min_partitions=positive(texts, "minpartitions", 1),
-        partition_bytes=positive(texts, "partitionbytes", PARTITION_BYTES),
-        rows_per_batch=positive(texts, "rowsperbatch", ROWS_PER_BATCH),
-        fail_on_data_loss=flag(texts, "failondataloss", True) and rows != "problems",
+        min_partitions=positive(texts, "minPartitions", 1),
+        partition_bytes=positive(texts, "partitionBytes", PARTITION_BYTES),
+        rows_per_batch=positive(texts, "rowsPerBatch", ROWS_PER_BATCH),
+        fail_on_data_loss=flag(texts, "failOnDataLoss", True) and rows != "problems",
         verify=flag(texts, "verify", False),
         skip_report=texts.get("skipreport", ""),
     )
@@ -168,66 +160,30 @@ def _list(text: str) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def _time(texts: Mapping[str, str], name: str, shown: str) -> int | None:
-    return time_ns_of(texts[name], shown, "no time as in 2026-01-31T12:00:00") if name in texts else None
+def _time(texts: Mapping[str, str], name: str) -> int | None:
+    text = texts.get(name.lower())
+    return None if text is None else time_ns_of(text, name, "no time as in 2026-01-31T12:00:00")
 
 
 def _position(texts: Mapping[str, str], name: str) -> int | None:
-    if name not in texts:
+    text = texts.get(name.lower())
+    if text is None:
         return None
     try:
-        value = int(texts[name])
+        value = int(text)
     except ValueError:
         value = -1
     if value < 0:
-        raise ConfigurationError(f"{_SHOWN[name]}: {texts[name]!r} is no position: a whole number, not below 0")
+        raise ConfigurationError(f"{name}: {text!r} is no position: a whole number, not below 0")
     return value
 
 
 def _ids(texts: Mapping[str, str], name: str) -> frozenset[int]:
+    text = texts.get(name.lower(), "")
     try:
-        return frozenset(int(part) for part in texts.get(name, "").split(",") if part.strip())
+        return frozenset(int(part) for part in text.split(",") if part.strip())
     except ValueError:
-        raise ConfigurationError(f"{_SHOWN[name]}: {texts[name]!r} is not a list of whole numbers, as in 1,2") from None
-
-
-def positive(texts: Mapping[str, str], name: str, default: D) -> int | D:
-    """A size or a count above zero."""
-    if name not in texts:
-        return default
-    shown = _SHOWN.get(name, name)
-    value = parse_size(texts[name], name=shown)
-    if value <= 0:
-        raise ConfigurationError(f"{shown}: {texts[name]!r} is not above zero")
-    return value
-
-
-def trigger_options(texts: Mapping[str, str]) -> tuple[int | None, int]:
-    """``minBytesPerTrigger`` and ``maxTriggerDelay`` in nanoseconds, for names in lower case."""
-    min_bytes = positive(texts, "minbytespertrigger", None)
-    max_bytes = positive(texts, "maxbytespertrigger", None)
-    if min_bytes is not None and max_bytes is not None and min_bytes > max_bytes:
-        raise ConfigurationError(
-            f"minBytesPerTrigger: {texts['minbytespertrigger']!r} is above maxBytesPerTrigger,"
-            f" {texts['maxbytespertrigger']!r}"
-        )
-    if "maxtriggerdelay" not in texts:
-        return min_bytes, MAX_TRIGGER_DELAY_NS
-    text = texts["maxtriggerdelay"]
-    if min_bytes is None:
-        raise ConfigurationError("maxTriggerDelay: it is the delay of minBytesPerTrigger, which is not given")
-    match = _DELAY.fullmatch(text.strip().lower())
-    if match is None:
-        raise ConfigurationError(f"maxTriggerDelay: {text!r} is no time as in 500ms, 30s, 15m or 1h")
-    return min_bytes, int(match[1]) * _DELAY_UNITS_NS[match[2]]
-
-
-def flag(texts: Mapping[str, str], name: str, default: bool) -> bool:
-    """True or false."""
-    text = texts.get(name, str(default)).lower()
-    if text not in ("true", "false"):
-        raise ConfigurationError(f"{_SHOWN.get(name, name)}: {texts[name]!r} is neither true nor false")
-    return text == "true"
+        raise ConfigurationError(f"{name}: {text!r} is not a list of whole numbers, as in 1,2") from None
 
 
 def _where(text: str, name: str) -> Where | dict[str, Where]:
