@@ -6,7 +6,7 @@ when it has changed, with a higher ``revision``; ``latest(rows, TABLES[name].ide
 describes the columns.
 
 A table of a fold is a selection from what ``folds.run.apply`` returns: ``sources`` lists where each column comes from.
-``select`` makes that selection in Spark, ``report.local_path`` makes it of an Arrow table.
+The others are a ``Selection`` from frames. Spark makes both here; ``report.local_tables`` makes the same without it.
 """
 
 from __future__ import annotations
@@ -90,6 +90,18 @@ class Table:
         return tuple(column.name for column in self.columns)
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Which frames are a row of a table, and its columns as expressions; one that is left out is the frame's of that name."""
+
+    where: str
+    columns: dict[str, str]
+
+    def expressions(self, table: Table) -> list[str]:
+        """Every column of a table, with its name."""
+        return [f"{self.columns.get(name, name)} as {name}" for name in table.names]
+
+
 def _of_fold(fold: Fold, name: str, meaning: str) -> Table:
     kind = fold.kind(name)
     keys = tuple(column for column, _ in fold.keys)
@@ -120,6 +132,11 @@ def select(folded: DataFrame, fold: Fold, table: Table) -> DataFrame:
 
     columns = (expression(*source) for source in sources(table, fold))
     return folded.where(f"kind = '{table.name}'").selectExpr(*columns)
+
+
+def _selected(rows: DataFrame, table: Table) -> DataFrame:
+    selection = SELECTIONS[table.name]
+    return rows.where(selection.where).selectExpr(*selection.expressions(table))
 
 
 def _fold(fold: Fold, rows: DataFrame, table: Table) -> DataFrame:
@@ -240,6 +257,38 @@ TABLES: dict[str, Table] = {
 }  # fmt: skip
 """Every table by name."""
 
+CHANNEL_OF_AERON = f"case when protocol = 'aeron' then {CHANNEL} end"
+_SENDER, _TARGET = "concat(src, ':', src_port)", "concat(dst, ':', dst_port)"
+SELECTIONS: dict[str, Selection] = {
+    "naks": Selection(
+        "protocol = 'aeron' and type = 2", {"channel": CHANNEL, "receiver": _SENDER, "length": "nak_length"}
+    ),
+    "status_messages": Selection(
+        "protocol = 'aeron' and type = 3",
+        {
+            "channel": CHANNEL,
+            "receiver": _SENDER,
+            "asks_for_setup": "flags & 128 != 0",
+            "is_end_of_stream": "flags & 64 != 0",
+        },
+    ),
+    "problems": Selection(
+        "protocol = 'problem' or (protocol = 'tcp' and frame_type in ('GAP', 'RESET')) or frame_type in ('ERR', 'ERROR')",
+        {
+            "kind": "frame_type",
+            "source": _SENDER,
+            "target": _TARGET,
+            "code": "error_code",
+            "recording_id": "cast(null as bigint)",
+            "position": "cast(null as bigint)",
+            "packets": "cast(if(frame_type = 'PASSED_OVER', length, null) as bigint)",
+        },
+    ),
+}
+"""The tables that are made of frames without a fold, by name."""
+FOLDS = (PATH_FOLD, MUX_FOLD, CHANNEL_FOLD, AQUEDUCT_FOLD)
+"""The folds that make the others."""
+
 
 def messages(recordings: DataFrame) -> DataFrame:
     """The messages of recordings, without the columns that describe frames.
@@ -268,7 +317,7 @@ def frames(capture: DataFrame) -> DataFrame:
     Example:
         >>> frames(capture).where("channel = '10.0.0.2:20121'").show()
     """
-    return capture.selectExpr(*capture.columns, f"case when protocol = 'aeron' then {CHANNEL} end as channel")
+    return capture.selectExpr(*capture.columns, f"{CHANNEL_OF_AERON} as channel")
 
 
 def sessions(rows: DataFrame) -> DataFrame:
@@ -315,10 +364,7 @@ def naks(frames: DataFrame) -> DataFrame:
     Example:
         >>> naks(capture).groupBy("receiver").sum("length").show()
     """
-    return frames.where("protocol = 'aeron' and type = 2").selectExpr(
-        "session_id", "stream_id", f"{CHANNEL} as channel", "time", "time_ns", "file", "packet",
-        "concat(src, ':', src_port) as receiver", "term_id", "term_offset", "nak_length as length",
-    )  # fmt: skip
+    return _selected(frames, NAKS)
 
 
 def retransmits(frames: DataFrame) -> DataFrame:
@@ -348,11 +394,7 @@ def status_messages(frames: DataFrame) -> DataFrame:
     Example:
         >>> status_messages(capture).agg({"receiver_window": "min"}).show()
     """
-    return frames.where("protocol = 'aeron' and type = 3").selectExpr(
-        "session_id", "stream_id", f"{CHANNEL} as channel", "time", "time_ns", "file", "packet",
-        "concat(src, ':', src_port) as receiver", "receiver_id", "group_tag", "term_id", "term_offset", "receiver_window",
-        "flags & 128 != 0 as asks_for_setup", "flags & 64 != 0 as is_end_of_stream",
-    )  # fmt: skip
+    return _selected(frames, STATUS_MESSAGES)
 
 
 def rtt(frames: DataFrame) -> DataFrame:
@@ -475,12 +517,6 @@ def aqueduct_channels(frames: DataFrame) -> DataFrame:
     return _fold(AQUEDUCT_FOLD, frames, AQUEDUCT_CHANNELS)
 
 
-_PASSED_OVER = "frame_type = 'PASSED_OVER'"
-_PROBLEMS_OF_A_CAPTURE = (
-    "protocol = 'problem' or (protocol = 'tcp' and frame_type in ('GAP', 'RESET')) or frame_type in ('ERR', 'ERROR')"
-)
-
-
 def problems(rows: DataFrame) -> DataFrame:
     """What is wrong with captures or recordings, and the errors that peers reported.
 
@@ -496,24 +532,19 @@ def problems(rows: DataFrame) -> DataFrame:
     Example:
         >>> problems(capture).groupBy("kind").count().show()
     """
-    if "recording_id" in rows.columns:
-        expressions = {"kind": "kind", "recording_id": "recording_id", "position": "position", "text": "text"}
-    else:
-        rows = rows.where(_PROBLEMS_OF_A_CAPTURE)
-        expressions = {name: name for name in ("time", "time_ns", "file", "packet", "session_id", "stream_id", "text")}
-        expressions |= {"kind": "frame_type", "code": "error_code"}
-        expressions |= {"source": "concat(src, ':', src_port)", "target": "concat(dst, ':', dst_port)"}
-        expressions |= {"packets": f"cast(if({_PASSED_OVER}, length, null) as bigint)"}
+    if "recording_id" not in rows.columns:
+        table = _selected(rows, PROBLEMS)
+        return table if table.isStreaming else _by_file(table)
+    own = ("kind", "recording_id", "position", "text")
     columns = ((column.name, column.type) for column in PROBLEMS.columns)
-    table = rows.selectExpr(*(f"{expressions.get(name, f'cast(null as {kind})')} as {name}" for name, kind in columns))
-    return table if table.isStreaming or "recording_id" in rows.columns else _by_file(table)
+    return rows.selectExpr(*(f"{name if name in own else f'cast(null as {kind})'} as {name}" for name, kind in columns))
 
 
 def _by_file(table: DataFrame) -> DataFrame:
     """Problems with one row of PASSED_OVER for each file and reason; those of the tasks are added up, the others stay."""
     from pyspark.sql import functions as f
 
-    names = [column.name for column in PROBLEMS.columns]
+    names = PROBLEMS.names
     summed = {"packet": f.max("packet"), "packets": f.sum("packets")}
     each = table.withColumn("each", f.expr("if(kind = 'PASSED_OVER', null, monotonically_increasing_id())"))
     grouped = each.groupBy("each", *(name for name in names if name not in summed))

@@ -69,7 +69,7 @@ class AqueductFold(Fold):
         "frame_index": "frame_index",
         "frame_type": "frame_type",
         "length": "coalesce(length, 0)",
-        "number": "coalesce(message_number, 0L)",
+        "number": "coalesce(message_number, 0)",
         "bits": "cast(channel_id & 7 as int)",
     }
     where = "protocol = 'aqueduct' and channel_id is not null"

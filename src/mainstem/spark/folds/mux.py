@@ -21,8 +21,8 @@ INPUTS = {
     "type": f"if(protocol = 'tcp', {GONE}, type)",
     "flags": "cast(coalesce(flags, 0) as int)",
     "from_client": f"cast({FROM_CLIENT} as int)",
-    "stream": "coalesce(mux_stream_id, -1L)",
-    "credit": "coalesce(credit, 0L)",
+    "stream": "coalesce(mux_stream_id, -1)",
+    "credit": "coalesce(credit, 0)",
     "length": "coalesce(length, 0)",
     "cookie": "coalesce(cookie, -1)",
 }

@@ -71,12 +71,12 @@ SEND_SETUP, SM_EOS, EOS, END, REPLY = 0x80, 0x40, 0x20, 0x40, 0x80
 # group's control address: the next one up, whose last byte wraps.
 # NAK, SM, ERR, RSP_SETUP, and a question for the round-trip time go from the receiver to the publisher.
 _TO_PUBLISHER = "(type in (2, 3, 4, 11) or (type = 6 and flags & 128 != 0))"
-_MULTICAST_4 = r"dst rlike '^(22[4-9]|23[0-9])[.]'"
+_MULTICAST_4 = "regexp_like(dst, '^(22[4-9]|23[0-9])[.]')"
 _MULTICAST_6 = "lower(dst) like 'ff%:%'"
-_GROUP_4 = "concat(substring_index(dst, '.', 3), '.', pmod(cast(substring_index(dst, '.', -1) as int) - 1, 256))"
+_GROUP_4 = "concat(regexp_extract(dst, '^(.*[.])', 1), pmod(cast(regexp_extract(dst, '([0-9]+)$', 1) as int) - 1, 256))"
 _GROUP_6 = (
     "concat(regexp_extract(dst, '^(.*:)', 1), "
-    "lower(conv(cast(conv(substring_index(dst, ':', -1), 16, 10) as bigint) - 1, 10, 16)))"
+    "lower(conv(cast(conv(regexp_extract(dst, '([^:]*)$', 1), 16, 10) as bigint) - 1, 10, 16)))"
 )
 CHANNEL = (
     f"case when {_TO_PUBLISHER} and {_MULTICAST_4} then concat({_GROUP_4}, ':', dst_port)"
@@ -113,8 +113,8 @@ class PathFold(Fold):
         "mtu": "coalesce(mtu, 0)",
         "nak_length": "coalesce(nak_length, 0)",
         "receiver_window": "coalesce(receiver_window, 0)",
-        "receiver_id": "coalesce(receiver_id, 0L)",
-        "echo_timestamp": "coalesce(echo_timestamp, 0L)",
+        "receiver_id": "coalesce(receiver_id, 0)",
+        "echo_timestamp": "coalesce(echo_timestamp, 0)",
         "sender": "if(type in (0, 1, 5), concat(src, ':', src_port), '')",
     }
     # The status messages by which receivers of a multi-destination cast make themselves known belong to no session.
