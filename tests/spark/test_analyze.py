@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pyspark
 import pytest
-from tests.support.frames import Wire, everything, lossy_stream, to_arrow
+from tests.support.frames import CHANNELS, Wire, everything, lossy_stream, to_arrow
 from tests.support.live_driver import exchange
 from tests.support.patience import STALL_S
 from tests.support.ports import free_port
@@ -27,12 +27,13 @@ from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.errors import CaptureError
 from mainstem.recording import Recorder
+from mainstem.spark.folds.path import CHANNEL
 from mainstem.spark.java import ensure_java
 from mainstem.spark.jobs import analyze as analyze_job
-from mainstem.spark.report import local_path
+from mainstem.spark.report import program
 from mainstem.spark.report.options import AnalyzeOptions, Inputs
 from mainstem.spark.report.parallel import in_parallel
-from mainstem.spark.report.program import analyze
+from mainstem.spark.report.program import analyze, needs_spark
 from mainstem.spark.tables import TABLES
 
 if TYPE_CHECKING:
@@ -239,8 +240,8 @@ def test_a_large_input_is_told_as_a_small_one_is(
     spark: SparkSession, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frames = report.parent.parent / "frames"
-    assert local_path.is_small(Inputs(frames=[str(frames)]), {})
-    monkeypatch.setattr(local_path, "SMALL_FRAMES_BYTES", 0)
+    assert not needs_spark(Inputs(frames=[str(frames)]), {})
+    monkeypatch.setattr(program, "LOCAL_FRAMES", 0)
     found = analyze(spark, AnalyzeOptions(inputs=(str(frames),), out=tmp_path)).as_json()
     told = json.loads((report.parent / "summary.json").read_text())
     places = ("tables", "report")
@@ -251,6 +252,14 @@ def test_a_large_input_is_told_as_a_small_one_is(
         one, other = (spark.read.parquet(str(where / folder.name)) for where in (folder.parent, tmp_path / "tables"))
         assert one.schema == other.schema
         assert sorted(map(repr, one.collect())) == sorted(map(repr, other.collect()))
+
+
+def test_the_channel_of_a_frame(spark: SparkSession) -> None:
+    columns = "type int, src string, dst string, expected string"
+    rows = spark.createDataFrame(CHANNELS, columns).selectExpr("*", "0 as flags", "8 as src_port", "9 as dst_port")
+    assert [row.channel for row in rows.selectExpr(f"{CHANNEL} as channel").collect()] == [
+        each[-1] for each in CHANNELS
+    ]
 
 
 def test_recordings_are_told_with_their_faults(spark: SparkSession, tmp_path: Path) -> None:

@@ -253,6 +253,19 @@ def everything() -> list[dict[str, Any]]:
     return [*rows, fault | {"frame_type": "TRUNCATED_FILE", "text": "the file ends inside a record", "time_ns": None}]
 
 
+# A frame's type, where it came from (port 8), where it went (port 9), and the channel that it belongs to.
+CHANNELS = [
+    (1, "10.0.0.1", "10.0.0.2", "10.0.0.2:9"),
+    (2, "10.0.0.2", "10.0.0.1", "10.0.0.2:8"),
+    (3, "10.0.0.2", "224.1.1.2", "224.1.1.1:9"),
+    (3, "10.0.0.2", "239.255.0.0", "239.255.0.255:9"),
+    (3, "10.0.0.2", "223.1.1.2", "10.0.0.2:8"),
+    (3, "fe80::1", "ff02::1:10", "ff02::1:f:9"),
+    (3, "fe80::1", "ff02::", None),
+    (3, None, "10.0.0.1", None),
+]
+
+
 def to_arrow(rows: list[dict[str, Any]]) -> Any:
     """Rows as an Arrow table with the types of ``frames``."""
     import pyarrow as pa

@@ -12,10 +12,11 @@ from mainstem.cli import EXIT_INTERRUPTED
 from mainstem.cli._files import require_captures, require_folder
 from mainstem.cli._table import console
 from mainstem.errors import ConfigurationError
-from mainstem.recording import read_catalog
 
 if TYPE_CHECKING:
+    from mainstem.cli._progress import ProgressBars
     from mainstem.spark.report.analysis import Analysis
+    from mainstem.spark.report.options import AnalyzeOptions
 
 
 def run(
@@ -28,7 +29,12 @@ def run(
     ] = "auto",
     bymux_ports: Annotated[str, typer.Option(help="TCP ports that speak bymux, as in 4000,4001.")] = "",
     jmux_ports: Annotated[str, typer.Option(help="TCP ports that speak Jmux.")] = "",
-    master: Annotated[str, typer.Option(help="Where Spark runs: local[*], or a cluster's address.")] = "local[*]",
+    master: Annotated[
+        str,
+        typer.Option(
+            help="Where Spark runs, for recordings and for captures above 256 MiB: local[*], or a cluster's address."
+        ),
+    ] = "local[*]",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Analyse captures and recordings: what was lost, where and why, and what held streams back.
@@ -39,11 +45,10 @@ def run(
     """
     try:
         from mainstem.cli._progress import ProgressBars
-        from mainstem.spark.report.program import analyze, ports_of
-        from mainstem.spark.session import stop
+        from mainstem.spark.report.options import AnalyzeOptions
+        from mainstem.spark.report.program import analyze, needs_spark, ports_of
     except ImportError as error:
-        raise ConfigurationError(f"analyze needs {error.name}: pip install 'mainstem[cli,spark]'") from None
-    from mainstem.spark.report.options import AnalyzeOptions
+        raise ConfigurationError(f"analyze needs {error.name}: pip install 'mainstem[cli,report]'") from None
 
     options = AnalyzeOptions(
         inputs=tuple(inputs), out=out, ports=ports_of(aeron=aeron_ports, bymux=bymux_ports, jmux=jmux_ports)
@@ -51,27 +56,16 @@ def run(
     inputs_by_kind = options.split()
     require_captures(inputs_by_kind.captures)
     for directory in inputs_by_kind.recordings:
+        from mainstem.recording import read_catalog
+
         read_catalog(Path(directory))
     require_folder(out, "--out")
     try:
         with ProgressBars() as bars:
-            from mainstem.spark.report import local_path
-            from mainstem.spark.session import create
-
-            bars.stage("start Spark", None)
-            config = (
-                {"spark.driver.extraJavaOptions": local_path.JAVA_OPTIONS}
-                if local_path.is_small(inputs_by_kind, options.ports)
-                else {}
-            )
-            spark = create("mainstem analyze", master=master, config=config, log_file=out / "spark.log")
-            bars.done("start Spark")
-            try:
-                analysis = analyze(spark, options, bars)
-            finally:
-                # What is left is short; a second Ctrl-C would only cut it in two.
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
-                stop(spark)
+            if needs_spark(inputs_by_kind, options.ports):
+                analysis = _with_spark(options, master, bars)
+            else:
+                analysis = analyze(None, options, bars)
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
@@ -80,6 +74,21 @@ def run(
         print(json.dumps(analysis.as_json()))
     else:
         _show(analysis)
+
+
+def _with_spark(options: AnalyzeOptions, master: str, bars: ProgressBars) -> Analysis:
+    from mainstem.spark.report.program import analyze
+    from mainstem.spark.session import create, stop
+
+    bars.stage("start Spark", None)
+    spark = create("mainstem analyze", master=master, log_file=options.out / "spark.log")
+    bars.done("start Spark")
+    try:
+        return analyze(spark, options, bars)
+    finally:
+        # What is left is short; a second Ctrl-C would only cut it in two.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        stop(spark)
 
 
 def _show(analysis: Analysis) -> None:

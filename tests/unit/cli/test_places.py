@@ -167,7 +167,8 @@ def test_a_missing_extra_names_itself(module: str, extra: str, code: str) -> Non
 @pytest.mark.parametrize(
     ("module", "extra", "arguments"),
     [
-        ("pyspark", "spark", ["analyze", "{capture}", "--out", "{out}"]),
+        ("pyspark", "spark", ["analyze", "{recordings}", "--out", "{out}"]),
+        ("pyarrow", "cli,report", ["analyze", "{capture}", "--out", "{out}"]),
         ("pyspark", "spark", ["ingest", "{recordings}", "--out", "{out}"]),
         ("pyarrow", "arrow", ["demo", "--out", "{out}"]),
         ("cryptography", "encryption", ["cert", "{out}"]),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mainstem.spark.report.parallel import in_parallel
 from mainstem.spark.report.summary import RowDict, StreamKey, Summary, Timeline, key_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from mainstem.spark.report.analysis import Tables
 
 # What a page can show: more lines than these are in the tables.
 MAX_SESSIONS = 300
@@ -17,24 +16,23 @@ MAX_PAGES = 40
 MAX_STALLS = 400
 MAX_PROBLEMS = 50
 BINS = 120
-QUANTILES = "percentile_approx({0}, array(0.5, 0.9, 0.99), 1000)"
 
 
-def rows_of(query: DataFrame) -> list[RowDict]:
-    """The rows of a small result; of an instant only the nanoseconds, which JSON can say."""
-    return [{name: value for name, value in row.asDict().items() if name != "time"} for row in query.collect()]
+def quantiles(column: str) -> str:
+    """The columns of a column's quantiles."""
+    shares = {"p50_ns": 0.5, "p90_ns": 0.9, "p99_ns": 0.99}
+    return ", ".join(f"percentile_approx({column}, {share}, 1000) as {name}" for name, share in shares.items())
 
 
 class Gatherer:
-    """Reads the tables of one analysis, which are views of the session named ``prefix + name``."""
+    """Reads the tables of one analysis."""
 
-    def __init__(self, spark: SparkSession, prefix: str) -> None:
-        self._spark, self._prefix = spark, prefix
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
 
     def query(self, sql: str) -> list[RowDict]:
-        """A query in which ``{name}`` is a table."""
-        names = _Names(self._prefix)
-        return rows_of(self._spark.sql(sql.format_map(names)))
+        """The rows of a small result; of an instant only the nanoseconds, which JSON can say."""
+        return [{name: value for name, value in row.items() if name != "time"} for row in self._tables.query(sql)]
 
     def captures(self, summary: Summary) -> None:
         """Everything about captures."""
@@ -43,7 +41,7 @@ class Gatherer:
             return
         self._streams(summary)
         parts = (self._losses, self._connections, self._timelines)
-        in_parallel(self._spark, [partial(part, summary) for part in parts])
+        self._tables.run_all([partial(part, summary) for part in parts])
 
     def _counts(self, summary: Summary) -> None:
         for row in self.query(
@@ -70,10 +68,11 @@ class Gatherer:
         names = ("naks", "nak_bytes", "status_messages", "retransmits", "retransmitted_bytes", "duplicates", "gaps",
                  "lost_bytes", "new_bytes", "messages", "setups")  # fmt: skip
         sums = ", ".join(f"coalesce(sum({name}), 0) {name}" for name in names)
-        summary.totals = self.query(f"select {sums}, count(distinct session_id, stream_id) sessions from {{sessions}}")[
-            0
-        ]
-        summary.sessions_count = summary.totals.pop("sessions")
+        (summary.totals,) = self.query(f"select {sums} from {{sessions}}")
+        (several,) = self.query(
+            "select count(*) n from (select distinct session_id, stream_id from {sessions}) as each"
+        )
+        summary.sessions_count = several["n"]
         summary.sessions = self.query(
             "select * from {sessions} order by lost_bytes desc, receiver_stall_ns + network_stall_ns desc, wire_bytes desc,"
             f" session_id, stream_id, channel limit {MAX_SESSIONS}"
@@ -89,13 +88,10 @@ class Gatherer:
         )
         counts = self.query("select reason, count(*) n from {retransmits} group by reason order by reason")
         summary.retransmits = {row["reason"]: row["n"] for row in counts}
-        summary.rtt = [
-            _quantiles(row)
-            for row in self.query(
-                f"select protocol, method, count(*) n, {QUANTILES.format('rtt_ns')} q, max(rtt_ns) max_ns from {{rtt}}"
-                " group by protocol, method order by protocol, method"
-            )
-        ]
+        summary.rtt = self.query(
+            f"select protocol, method, count(*) n, {quantiles('rtt_ns')}, max(rtt_ns) max_ns from {{rtt}}"
+            " group by protocol, method order by protocol, method"
+        )
         summary.stalls = self.query(
             f"select {key}, cause, count(*) times, sum(duration_ns) duration_ns, sum(held_ns) held_ns,"
             f" max(duration_ns) longest_ns from {{flow_control}} group by {key}, cause order by duration_ns desc, cause, {key}"
@@ -115,11 +111,10 @@ class Gatherer:
             "select outcome, count(*) n, sum(cast(may_have_run as int)) may_have_run from {requests} group by outcome"
             " order by n desc, outcome"
         )
-        (latency,) = self.query(
-            f"select count(*) n, {QUANTILES.format('latency_ns')} q, max(latency_ns) max_ns from {{requests}}"
+        (summary.request_latency,) = self.query(
+            f"select count(*) n, {quantiles('latency_ns')}, max(latency_ns) max_ns from {{requests}}"
             " where latency_ns is not null"
         )
-        summary.request_latency = _quantiles(latency)
         summary.aqueduct = self.query(
             "select * from {aqueduct_channels} order by messages desc, file, channel_id limit 100"
         )
@@ -148,29 +143,29 @@ class Gatherer:
         width = max(-(-summary.duration_ns // BINS), 1)
         bins = max(-(-summary.duration_ns // width), 1)
         empty = (summary.first_ns, width, bins)
-        at = f"least((time_ns - {summary.first_ns}L) div {width}L, {bins - 1})"
+        at = f"least((time_ns - {summary.first_ns}) {{div}} {width}, {bins - 1})"
         summary.timeline = Timeline(*empty)
         for row in self.query(
-            f"select {at} at, protocol, sum(if(frame_index = 0, wire_length, 0)) bytes, sum(coalesce(length, 0)) payload,"
+            f"select {at} bin, protocol, sum(if(frame_index = 0, wire_length, 0)) bytes, sum(coalesce(length, 0)) payload,"
             " sum(cast(protocol = 'aeron' and type = 2 as int)) naks from {frames}"
             " where protocol not in ('tcp', 'problem') group by 1, 2"
         ):
             _put(
                 summary.timeline,
-                row["at"],
+                row["bin"],
                 {row["protocol"]: row["bytes"], "payload": row["payload"], "naks": row["naks"]},
             )
         chosen = [key_of(row) for row in summary.sessions[:MAX_PAGES]]
         summary.stream_timelines = {key: Timeline(*empty) for key in chosen}
         key = "session_id, stream_id, channel"
         for row in self.query(
-            f"select {key}, {at} at, sum(if(frame_index = 0, wire_length, 0)) bytes, sum(if(type = 1, length, 0)) payload,"
+            f"select {key}, {at} bin, sum(if(frame_index = 0, wire_length, 0)) bytes, sum(if(type = 1, length, 0)) payload,"
             " sum(cast(type = 2 as int)) naks from {frames} where protocol = 'aeron' and channel is not null"
             f" group by {key}, {at}"
         ):
             _put_stream(summary, row, {name: row[name] for name in ("bytes", "payload", "naks")}, total=False)
         for row in self.query(
-            f"select {key}, {at} at, sum(if(reason like 'lost%', 1, 0)) retransmits, sum(if(reason like 'lost%', length, 0))"
+            f"select {key}, {at} bin, sum(if(reason like 'lost%', 1, 0)) retransmits, sum(if(reason like 'lost%', length, 0))"
             f" resent from {{retransmits}} group by {key}, {at}"
         ):
             _put_stream(summary, row, {name: row[name] for name in ("retransmits", "resent")}, total=True)
@@ -179,19 +174,14 @@ class Gatherer:
     def _round_trips(self, summary: Summary, at: str) -> None:
         key = "session_id, stream_id, channel"
         for row in self.query(
-            f"select {key}, method, {at} at, percentile_approx(rtt_ns, 0.5, 1000) middle, max(rtt_ns) slowest from {{rtt}}"
+            f"select {key}, method, {at} bin, percentile_approx(rtt_ns, 0.5, 1000) middle, max(rtt_ns) slowest from {{rtt}}"
             f" group by {key}, method, {at}"
         ):
             of_stream = summary.stream_timelines.get(key_of(row))
             for timeline in (summary.timeline, of_stream):
                 if timeline is not None:
-                    _put_most(timeline, row["at"], f"{row['method']} median", row["middle"] / 1e6)
-                    _put_most(timeline, row["at"], f"{row['method']} slowest", row["slowest"] / 1e6)
-
-
-def _quantiles(row: RowDict) -> RowDict:
-    middle, high, higher = row.pop("q") or (None, None, None)
-    return row | {"p50_ns": middle, "p90_ns": high, "p99_ns": higher}
+                    _put_most(timeline, row["bin"], f"{row['method']} median", row["middle"] / 1e6)
+                    _put_most(timeline, row["bin"], f"{row['method']} slowest", row["slowest"] / 1e6)
 
 
 def _put(timeline: Timeline, at: int, values: dict[str, float]) -> None:
@@ -209,15 +199,6 @@ def _put_most(timeline: Timeline, at: int, name: str, value: float) -> None:
 def _put_stream(summary: Summary, row: RowDict, values: dict[str, float], *, total: bool) -> None:
     key: StreamKey = key_of(row)
     if key in summary.stream_timelines:
-        _put(summary.stream_timelines[key], row["at"], values)
+        _put(summary.stream_timelines[key], row["bin"], values)
     if total:
-        _put(summary.timeline, row["at"], values)
-
-
-class _Names(dict[str, Any]):
-    def __init__(self, prefix: str) -> None:
-        super().__init__()
-        self._own = prefix
-
-    def __missing__(self, name: str) -> str:
-        return self._own + name
+        _put(summary.timeline, row["bin"], values)

@@ -48,6 +48,11 @@ class Inputs:
     frames: list[str] = field(default_factory=list)
     recordings: list[str] = field(default_factory=list)
 
+    @property
+    def has_frames(self) -> bool:
+        """Whether there are frames among them, and not recordings alone."""
+        return bool(self.captures or self.frames)
+
 
 @dataclass(frozen=True, kw_only=True)
 class AnalyzeOptions:
@@ -62,6 +67,11 @@ class AnalyzeOptions:
     out: Path
     ports: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def tables(self) -> Path:
+        """The folder of the tables."""
+        return self.out / "tables"
+
     def split(self) -> Inputs:
         """The inputs by what they are. Raises ConfigurationError where there is nothing to read, or it would be replaced."""
         if not self.inputs:
@@ -71,7 +81,7 @@ class AnalyzeOptions:
             if (Path(path) / CATALOG).exists():
                 inputs.recordings.append(path)
             elif any(Path(path).glob("*.parquet")):
-                if Path(path).resolve() == (self.out / "tables" / "frames").resolve():
+                if Path(path).resolve() == (self.tables / "frames").resolve():
                     raise ConfigurationError(f"--out: {self.out} is where {path} is; name another directory")
                 inputs.frames.append(path)
             else:

@@ -1,0 +1,120 @@
+"""The tables of an analysis in Spark: each a job, nothing is collected, whatever the size."""
+
+from __future__ import annotations
+
+import uuid
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from mainstem.capture.schema import ddl
+from mainstem.spark.folds.run import apply
+from mainstem.spark.report.parallel import in_parallel
+from mainstem.spark.tables import (
+    AQUEDUCT_FOLD,
+    CHANNEL_FOLD,
+    MUX_FOLD,
+    PATH_FOLD,
+    TABLES,
+    frames,
+    naks,
+    problems,
+    select,
+    sessions,
+    status_messages,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mainstem.spark.folds.fold import Fold
+    from mainstem.spark.report.options import Inputs
+    from mainstem.spark.report.summary import RowDict
+
+
+class SparkTables:
+    """The tables in ``folder``, as views of the session while it is open."""
+
+    def __init__(self, spark: SparkSession, folder: Path, ports: Mapping[str, str]) -> None:
+        self._spark, self._folder, self._ports = spark, folder, ports
+        self._prefix = f"mainstem_{uuid.uuid4().hex[:8]}_"
+
+    def close(self) -> None:
+        """Takes the views away."""
+        for name in TABLES:
+            self._spark.catalog.dropTempView(self._prefix + name)
+
+    def query(self, sql: str) -> list[RowDict]:
+        """The rows of a query in which ``{name}`` is a table and ``{div}`` divides whole numbers."""
+        names = {name: self._prefix + name for name in TABLES}
+        return [row.asDict() for row in self._spark.sql(sql.format_map(names | {"div": "div"})).collect()]
+
+    def run_all(self, jobs: Sequence[Callable[[], object]]) -> None:
+        """Runs jobs side by side."""
+        in_parallel(self._spark, jobs)
+
+    def write_frames(self, inputs: Inputs) -> None:
+        """Writes ``frames``, of captures and of tables of frames that were written before: the one pass over the captures."""
+        reader = self._spark.read.format("mainstem.capture").options(**self._ports)
+        parts = [frames(reader.load(path)) for path in inputs.captures]
+        parts += [frames(self._spark.read.schema(ddl()).parquet(path)) for path in inputs.frames]
+        self._save("frames", reduce(lambda a, b: a.unionByName(b), parts))
+
+    def write_tables(self) -> None:
+        """Writes every other table of frames but ``problems``."""
+        seen = self._stored("frames")
+        paths, connections = (apply(fold, seen).persist() for fold in (PATH_FOLD, MUX_FOLD))
+        first: list[Callable[[], object]] = [
+            # These two compute what the later ones read.
+            self._select(paths, PATH_FOLD, "sessions"),
+            self._select(connections, MUX_FOLD, "mux_streams"),
+            lambda: self._save("naks", naks(seen)),
+            lambda: self._save("status_messages", status_messages(seen)),
+        ]
+        first += [self._select(apply(fold, seen), fold, fold.kinds[0].name) for fold in (CHANNEL_FOLD, AQUEDUCT_FOLD)]
+        later: list[Callable[[], object]] = [
+            self._select(folded, fold, kind.name)
+            for folded, fold in ((paths, PATH_FOLD), (connections, MUX_FOLD))
+            for kind in fold.kinds
+            if kind.name not in ("rtt", "sessions", "mux_streams")
+        ]
+        rtt = TABLES["rtt"]
+        later.append(
+            lambda: self._save("rtt", select(paths, PATH_FOLD, rtt).unionByName(select(connections, MUX_FOLD, rtt)))
+        )
+        try:
+            in_parallel(self._spark, first)
+            in_parallel(self._spark, later)
+        finally:
+            paths.unpersist()
+            connections.unpersist()
+
+    def write_recorded_sessions(self, paths: Sequence[str]) -> None:
+        """Writes ``recorded_sessions``, of directories of recordings."""
+        reader = self._spark.read.format("mainstem.recording").option("failOnDataLoss", "false")
+        columns = (
+            "recording_id bigint, session_id int, stream_id int, position bigint, recorded_at timestamp, length int"
+        )
+        messages = reduce(lambda a, b: a.unionByName(b), (reader.schema(columns).load(path) for path in paths))
+        self._save("recorded_sessions", sessions(messages))
+
+    def write_problems(self, *, frames: bool, recordings: Sequence[str]) -> None:
+        """Writes ``problems``, of the frames where there are any and of recordings."""
+        parts = [problems(self._stored("frames"))] if frames else []
+        reader = self._spark.read.format("mainstem.recording").option("rows", "problems")
+        parts += [problems(reader.load(path)) for path in recordings]
+        self._save("problems", reduce(lambda a, b: a.unionByName(b), parts))
+
+    def _select(self, folded: DataFrame, fold: Fold, name: str) -> Callable[[], object]:
+        return lambda: self._save(name, select(folded, fold, TABLES[name]))
+
+    def _save(self, name: str, rows: DataFrame) -> None:
+        rows.write.mode("overwrite").parquet(str(self._folder / name))
+        self._stored(name).createOrReplaceTempView(self._prefix + name)
+
+    def _stored(self, name: str) -> DataFrame:
+        """A table that was written: the page shows what was written, and nothing else."""
+        types = ", ".join(f"{column.name} {column.type}" for column in TABLES[name].columns)
+        return self._spark.read.schema(types).parquet(str(self._folder / name))
