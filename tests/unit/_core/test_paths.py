@@ -8,6 +8,7 @@ import struct
 
 import pytest
 from tests.unit._core.network import (
+    HIGH_WATER_MARK,
     INITIAL_TERM_ID,
     PRESSURE,
     PUBLISHER_LIMIT,
@@ -914,3 +915,30 @@ def test_a_timestamp_is_written_into_each_message_that_has_room_for_it(core: Mod
     pair.deliver()
     pair.receiver.run_cycle(pair.now_ns)
     assert [pair.in_log.get_i64(at + place) for at in (0, 128)] == [2_000_001, 2_000_001]
+
+
+@pytest.mark.parametrize(("streams", "taken"), [(1, 16), (17, 32), (40, 48), (100, 60)])
+def test_a_cycle_takes_a_batch_and_as_many_datagrams_as_there_are_streams(
+    core: Modules, streams: int, taken: int
+) -> None:
+    pair = Pair(core)
+    for number in range(1, streams):
+        pair.receive_endpoint.paths.put(SESSION_ID + number, STREAM_ID, pair.receive_path)
+    for number in range(60):
+        pair.receiver_transport.deliver(frame(b"x" * 32, term_offset=64 * number), SENDER_ADDRESS)
+    pair.receiver.run_cycle(pair.now_ns)
+    assert pair.value(HIGH_WATER_MARK) == 64 * taken
+    pair.receiver.run_cycle(pair.now_ns)
+    assert pair.value(HIGH_WATER_MARK) == 64 * min(2 * taken, 60)
+
+
+def test_what_python_has_to_decide_ends_the_taking(core: Modules) -> None:
+    pair = Pair(core)
+    for number in range(1, 100):
+        pair.receive_endpoint.paths.put(SESSION_ID + number, STREAM_ID, pair.receive_path)
+    pair.receiver_transport.deliver(frame(b"", term_offset=0, session_id=SESSION_ID + 1000), SENDER_ADDRESS)
+    for number in range(60):
+        pair.receiver_transport.deliver(frame(b"x" * 32, term_offset=64 * number), SENDER_ADDRESS)
+    pair.receiver.run_cycle(pair.now_ns)
+    assert pair.value(HIGH_WATER_MARK) == 64 * 15
+    assert len(pair.receiver.events.take()) == 1

@@ -168,10 +168,10 @@ class ReceiveEndpointCore:
         return self.references[index]
 
     def poll(self, now_ns: cython.longlong) -> cython.int:
-        """Takes one batch from every socket; how many datagrams there were."""
+        """Takes what every socket may bring in a cycle; how many datagrams there were."""
         i: cython.int
         n: cython.int = 0
-        # One batch from each: a socket that never runs dry does not keep the others waiting.
+        # Bounded: a socket that never runs dry does not keep the others waiting.
         self.unknown_key = 0
         for i in range(MAX_TRANSPORTS):
             if (self.transports[i] != cython.NULL) if cython.compiled else (self.transports[i] is not None):
@@ -181,17 +181,19 @@ class ReceiveEndpointCore:
         return n
 
     def poll_transport(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.int:
-        """Takes one batch from one socket."""
+        """Takes a batch from one socket, and as many more as it has streams: a round visits each of them, which has to pay."""
         n: cython.int = 0
         octets: cython.longlong = 0
-        if transport.receive() <= 0:
-            return 0
-        while transport.next_datagram():
-            n += 1
-            # Also those that turn out malformed: the counter is what the network delivered.
-            octets += transport.length
-            if not self.dispatch(transport, index, now_ns):
-                fadd64(self.cells, SYSTEM_INVALID_PACKETS * COUNTER_VALUE_LENGTH, 1)
+        while transport.receive() > 0:
+            while transport.next_datagram():
+                n += 1
+                # Also those that turn out malformed: the counter is what the network delivered.
+                octets += transport.length
+                if not self.dispatch(transport, index, now_ns):
+                    fadd64(self.cells, SYSTEM_INVALID_PACKETS * COUNTER_VALUE_LENGTH, 1)
+            # What Python has to decide waits for the end of the cycle, and has bounded room.
+            if n >= self.paths.count or transport.received < transport.slots or self.events.count > 0:
+                break
         if n > 0:
             fadd64(self.cells, SYSTEM_BYTES_RECEIVED * COUNTER_VALUE_LENGTH, octets)
         return n
