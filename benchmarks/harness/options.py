@@ -81,7 +81,9 @@ def _count(text: str) -> int:
 
 
 def _chosen(parser: argparse.ArgumentParser, names: tuple[str, ...], only: str | None) -> tuple[str, ...]:
-    texts = names if only is None else tuple(only.split(","))
+    # A name may have a comma itself.
+    is_one = only is not None and any(only in name for name in names)
+    texts = names if only is None else (only,) if is_one else tuple(only.split(","))
     for text in texts:
         if not any(text in name for name in names):
             parser.error(f"--only: no part has {text!r} in its name; there are {'; '.join(names)}")

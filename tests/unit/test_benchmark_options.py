@@ -40,3 +40,15 @@ def test_a_part_that_there_is_not_is_refused_with_those_that_there_are() -> None
     done = run(BENCHMARKS[0].parent / "places.py", "--only", "serve,sheep")
     assert done.returncode == 2
     assert "no part has 'sheep' in its name; there are serve; s3; shipping; planning; live" in done.stderr
+
+
+def test_a_name_that_has_a_comma_is_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS[0].parent))
+    monkeypatch.setattr(sys, "argv", ["ipc.py", "--only", "32 B, batches"])
+    from harness.options import parse_options
+
+    try:
+        assert parse_options("", ["32 B, a call a message", "32 B, batches"]).parts == ("32 B, batches",)
+    finally:
+        for name in [name for name in sys.modules if name.split(".")[0] == "harness"]:
+            del sys.modules[name]
