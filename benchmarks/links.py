@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.comparison import available, comparison_options
-from harness.processes import RoleFailed, free_port
+from harness.processes import RoleFailed, free_port, free_ports
 from harness.relay import relaying
 from harness.report import Report
 from harness.streams import Peer, mainstem, spread
@@ -26,6 +26,7 @@ SECONDS, QUICK_SECONDS = 2.0, 0.5
 GOAL = 1.5
 LOSS, DELAY_MS = 0.01, 1.0
 GROUP = "224.20.30.1"
+DESTINATIONS = 20
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Link:
 
 
 def lossy(peer: Peer, seconds: float) -> float:
-    port, back = free_port(), free_port()
+    port, back = free_ports(2)
     with relaying(port=port, back=back, loss=LOSS, delay_ms=DELAY_MS, seed=1):
         return spread(peer, _endpoint(port), [[_endpoint(back)]], size=SIZE, seconds=seconds)
 
@@ -48,9 +49,10 @@ def multicast(peer: Peer, seconds: float) -> float:
 
 
 def destinations(peer: Peer, seconds: float) -> float:
-    control = f"control=127.0.0.1:{free_port()}|control-mode=dynamic"
-    here = [f"{_endpoint(free_port())}|{control}" for _ in range(20)]
-    return spread(peer, f"aeron:udp?{control}|fc=min,g:/20", [here], size=SIZE, seconds=seconds)
+    own, *ports = free_ports(1 + DESTINATIONS)
+    control = f"control=127.0.0.1:{own}|control-mode=dynamic"
+    here = [f"{_endpoint(port)}|{control}" for port in ports]
+    return spread(peer, f"aeron:udp?{control}|fc=min,g:/{DESTINATIONS}", [here], size=SIZE, seconds=seconds)
 
 
 def _endpoint(port: int) -> str:
@@ -60,7 +62,7 @@ def _endpoint(port: int) -> str:
 LINKS = (
     Link("1 KiB, 1 % loss and 1 ms each way", lossy),
     Link("1 KiB, multicast to 3 hosts", multicast),
-    Link("1 KiB, to 20 destinations", destinations),
+    Link(f"1 KiB, to {DESTINATIONS} destinations", destinations),
 )
 
 

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +25,26 @@ ROLE_TIMEOUT_S = 60.0  # a role that says nothing for so long has failed
 
 def free_port(kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:
     """A port of this machine that the kernel had free a moment ago, for UDP unless another kind of socket is meant."""
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    (port,) = free_ports(1, kind)
+    return port
+
+
+def free_ports(count: int, kind: socket.SocketKind = socket.SOCK_DGRAM) -> list[int]:
+    """Several of them, each another."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket(socket.AF_INET, kind)) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+
+
+def cores_of_ends() -> tuple[int | None, int | None]:
+    """A core for each end of a stream, so that none of them waits for the other to give way; none where there is only one core.
+
+    Drivers go where there is room.
+    """
+    first, *others = sorted(os.sched_getaffinity(0))
+    return (first, others[0]) if others else (None, None)
 
 
 class RoleFailed(Exception):
@@ -37,7 +54,15 @@ class RoleFailed(Exception):
 class Role:
     """One running process of a peer."""
 
-    def __init__(self, script: str, role: str, options: dict[str, Any], *, python: str = sys.executable) -> None:
+    def __init__(
+        self,
+        script: str,
+        role: str,
+        options: dict[str, Any],
+        *,
+        python: str = sys.executable,
+        core: int | None = None,
+    ) -> None:
         words = [f"{key}={value}" for key, value in options.items()]
         self.name = f"{script} {role}"
         self._process = subprocess.Popen(
@@ -46,6 +71,9 @@ class Role:
             text=True,
             start_new_session=True,
         )
+        if core is not None:
+            # Its threads are made later, and inherit it.
+            os.sched_setaffinity(self._process.pid, {core})
         self._timer = threading.Timer(ROLE_TIMEOUT_S, self.kill)
         self._timer.daemon = True
         self._timer.start()
@@ -86,9 +114,11 @@ class Role:
 
 
 @contextmanager
-def running(script: str, role: str, options: dict[str, Any], *, python: str = sys.executable) -> Iterator[Role]:
+def running(
+    script: str, role: str, options: dict[str, Any], *, python: str = sys.executable, core: int | None = None
+) -> Iterator[Role]:
     """A role that is ready inside the block and gone after it."""
-    started = Role(script, role, options, python=python)
+    started = Role(script, role, options, python=python, core=core)
     try:
         started.wait_ready()
         yield started

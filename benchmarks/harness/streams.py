@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from harness.processes import Role, running
+from harness.processes import Role, cores_of_ends, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,8 +86,9 @@ def _driver(peer: Peer) -> Iterator[dict[str, Any]]:
 def _run(peer: Peer, receiver: str, sender: str, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     with _driver(peer) as directory:
         everything = {**options, **peer.options, **directory, "port": PORTS.take()}
-        with running(peer.script, receiver, everything, python=peer.python) as receiving:
-            sending = Role(peer.script, sender, everything, python=peer.python)
+        near, far = cores_of_ends()
+        with running(peer.script, receiver, everything, python=peer.python, core=far) as receiving:
+            sending = Role(peer.script, sender, everything, python=peer.python, core=near)
             try:
                 sent = sending.result()
                 return receiving.result(), sent
