@@ -38,8 +38,8 @@ QUESTIONS: list[tuple[str, dict[str, Any], str, dict[str, float | None]]] = [
     ("ordered, 64 B messages", {"what": "ordered", "size": SMALL}, "messages", {"bare": 0.8, "grpc": None}),
     ("unordered, 64 B messages", {"what": "unordered", "size": SMALL}, "messages", {"bare": None}),
     ("datagrams, 64 B", {"what": "datagrams", "size": SMALL}, "messages", {"bare": 0.9}),
-    ("open a channel and be answered", {"what": "open"}, "p50_us", {"bare": 0.7, "grpc": None}),
-    ("be answered on an open channel", {"what": "again"}, "p50_us", {"bare": 0.9, "grpc": None}),
+    ("open a channel and get a response", {"what": "open"}, "p50_us", {"bare": 0.7, "grpc": None}),
+    ("get a response on an open channel", {"what": "again"}, "p50_us", {"bare": 0.9, "grpc": None}),
 ]
 
 
@@ -99,7 +99,7 @@ def opening_costs_no_round_trip(report: Report, directory: str) -> None:
                 finally:
                     role.stop()
         report.figure("20 ms away, open and be answered: p50_us", times["open"])
-        report.figure("20 ms away, be answered on an open channel: p50_us", times["again"])
+        report.figure("20 ms away, get a response on an open channel: p50_us", times["again"])
         report.pair(
             "opening a channel, 20 ms away",
             peer="an open channel",

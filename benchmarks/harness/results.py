@@ -72,7 +72,7 @@ def all_ratios(benchmark: str) -> list[str]:
     """Every ratio of a benchmark, and the machine of the last one."""
     kept = results(benchmark)
     table = [
-        f"| {name.rpartition(' / ')[0]} | {ratio['peer']} | {ratio['median']:.2f} | {ratio['min']:.2f} - {ratio['max']:.2f}"
+        f"| {name.rpartition(' / ')[0] or name} | {ratio['peer']} | {ratio['median']:.2f} | {ratio['min']:.2f} - {ratio['max']:.2f}"
         f" ({ratio['pairs']} pairs) | {goal_of(ratio)} |"
         for name, ratio in kept.items()
     ]
