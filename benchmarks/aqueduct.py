@@ -98,7 +98,7 @@ def opening_costs_no_round_trip(report: Report, directory: str) -> None:
                     times[what] = role.result()["p50_us"]
                 finally:
                     role.stop()
-        report.figure("20 ms away, open and be answered: p50_us", times["open"])
+        report.figure("20 ms away, open and get a response: p50_us", times["open"])
         report.figure("20 ms away, get a response on an open channel: p50_us", times["again"])
         report.pair(
             "opening a channel, 20 ms away",

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.processes import END_TIMEOUT_S
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REFERENCE = "MAINSTEM_AERONMD"
 NO_REFERENCE = f"{REFERENCE} names no reference driver"
-READY_TIMEOUT_S, END_TIMEOUT_S = 30.0, 20.0
+READY_TIMEOUT_S = 30.0
 POLL_S = 0.0005
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PEERS = Path(__file__).resolve().parent.parent / "peers"
 ROLE_TIMEOUT_S = 60.0  # a role that says nothing for so long has failed
+END_TIMEOUT_S = 20.0  # what was asked to end and does not is killed
 
 
 def free_port(kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:

@@ -7,12 +7,10 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from harness.processes import PEERS
+from harness.processes import END_TIMEOUT_S, PEERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-END_TIMEOUT_S = 20.0
 
 
 @contextmanager
