@@ -16,6 +16,8 @@ MAX_PAGES = 40
 MAX_STALLS = 400
 MAX_PROBLEMS = 50
 BINS = 120
+# A channel that a capture cannot name: the address of a group that no data was sent to.
+UNKNOWN = "unknown"
 
 
 def quantiles(column: str) -> str:
@@ -31,8 +33,12 @@ class Gatherer:
         self._tables = tables
 
     def query(self, sql: str) -> list[RowDict]:
-        """The rows of a small result; of an instant only the nanoseconds, which JSON can say."""
-        return [{name: value for name, value in row.items() if name != "time"} for row in self._tables.query(sql)]
+        """The rows of a small result; of an instant only the nanoseconds, which JSON can say; a channel is always a text."""
+        rows = [{name: value for name, value in row.items() if name != "time"} for row in self._tables.query(sql)]
+        for row in rows:
+            if "channel" in row:
+                row["channel"] = row["channel"] or UNKNOWN
+        return rows
 
     def captures(self, summary: Summary) -> None:
         """Everything about captures."""

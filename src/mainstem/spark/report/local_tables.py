@@ -245,7 +245,10 @@ def _by_key(batch: pa.RecordBatch, keys: int) -> Iterator[pa.RecordBatch]:
 
     changes = np.zeros(max(batch.num_rows - 1, 0), bool)
     for column in batch.columns[:keys]:
-        changes |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+        before, after = column[:-1], column[1:]
+        # A capture may lack the endpoint that a channel is named by: null is a key as any other.
+        changed = pc.coalesce(pc.not_equal(before, after), pc.xor(before.is_null(), after.is_null()))
+        changes |= changed.to_numpy(zero_copy_only=False)
     starts = [0, *(np.flatnonzero(changes) + 1).tolist(), batch.num_rows]
     for start, end in pairwise(starts):
         if end > start:

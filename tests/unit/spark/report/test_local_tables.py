@@ -77,6 +77,21 @@ def test_captures_and_tables_of_frames_are_read_together(tmp_path: Path) -> None
     assert frames.column_names == [*(column.name for column in COLUMNS), "channel"]
 
 
+def test_frames_whose_channel_cannot_be_named_are_one_channel(tmp_path: Path) -> None:
+    rows = [row for row in everything() if row.get("protocol") == "aeron"]
+    lost = [row | {"dst": "ff02::", "src": "fe80::1"} for row in rows if row["type"] == 3]
+    assert lost
+    (tmp_path / "frames").mkdir()
+    pq.write_table(to_arrow(rows + lost), tmp_path / "frames" / "0.parquet")
+    options = AnalyzeOptions(inputs=(str(tmp_path / "frames"),), out=tmp_path / "report")
+    analyze(None, options)
+    status = pq.read_table(options.tables / "status_messages")
+    assert status["channel"].null_count == len(lost)
+    keys = pq.read_table(options.tables / "sessions").select(["session_id", "stream_id", "channel"]).to_pylist()
+    assert any(key["channel"] is None for key in keys)
+    assert len(keys) == len({tuple(key.values()) for key in keys})
+
+
 def test_a_file_that_is_no_capture_is_a_problem_among_the_others(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     write_capture(
