@@ -36,7 +36,7 @@ IMPORTS = {
     "polars": "mainstem.arrow, polars, pyarrow",
     "stores": "mainstem.store, pyarrow, obstore, fsspec",
     "spark": "mainstem.spark, pyspark, pyarrow, pandas",
-    "report": "mainstem.spark.report.program, duckdb",
+    "report": "mainstem.analysis.program, duckdb",
     "quic": "mainstem.aqueduct.quic.qh3_backend",
     "quic-aioquic": "mainstem.aqueduct.quic.aioquic_backend",
     "encryption": "mainstem.duologue, cryptography",

@@ -26,6 +26,7 @@ def levels(*arguments: str) -> subprocess.CompletedProcess[str]:
         ("aeron.client", 2),
         ("mux", 2),
         ("aqueduct", 2),
+        ("analysis", 1),
         ("capture", 1),
         ("recording", 1),
         ("store", 1),

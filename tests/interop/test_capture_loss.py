@@ -23,9 +23,9 @@ from tests.support.captures import rows_of
 from tests.support.dumpcap import Dumpcap
 from tests.support.patience import STALL_S
 from tests.support.tshark import number
-from tests.unit.spark.folds.folding import events_of_wire, run
+from tests.unit.analysis.folds.folding import events_of_wire, run
 
-from mainstem.spark.folds.path import PathFold
+from mainstem.analysis.folds.path import PathFold
 
 if TYPE_CHECKING:
     from tests.interop.conftest import DriverFactory, PeerFactory

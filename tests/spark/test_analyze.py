@@ -25,15 +25,16 @@ from tests.support.tshark import Capture
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
+from mainstem.analysis import program
+from mainstem.analysis.folds.path import CHANNEL
+from mainstem.analysis.options import AnalyzeOptions, Inputs
+from mainstem.analysis.program import needs_spark
 from mainstem.errors import CaptureError
 from mainstem.recording import Recorder
-from mainstem.spark.folds.path import CHANNEL
 from mainstem.spark.java import ensure_java
 from mainstem.spark.jobs import analyze as analyze_job
-from mainstem.spark.report import program
-from mainstem.spark.report.options import AnalyzeOptions, Inputs
 from mainstem.spark.report.parallel import in_parallel
-from mainstem.spark.report.program import analyze, needs_spark
+from mainstem.spark.report.program import analyze
 from mainstem.spark.tables import TABLES
 
 if TYPE_CHECKING:

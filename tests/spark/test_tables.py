@@ -11,9 +11,9 @@ from tests.support.frames import everything, to_arrow
 from tests.support.streams import Stream, record
 from tests.support.tiers import long_after
 
+from mainstem.analysis.folds.path import CHANNEL
 from mainstem.capture import schema
 from mainstem.recording import Recorder
-from mainstem.spark.folds.path import CHANNEL
 from mainstem.spark.tables import OF_FRAMES, TABLES, latest, messages, problems, sessions
 
 if TYPE_CHECKING:

@@ -150,11 +150,11 @@ def ddl(*, payload: bool = False) -> str:
 
 
 @cache
-def arrow_types() -> dict[str, Any]:
-    """The Arrow type of each column by name, the payload included."""
+def arrow_kinds() -> dict[str, Any]:
+    """The Arrow type of each type that a column may have."""
     import pyarrow as pa
 
-    kinds: dict[str, Any] = {
+    return {
         "string": pa.string(),
         "bigint": pa.int64(),
         "int": pa.int32(),
@@ -163,7 +163,12 @@ def arrow_types() -> dict[str, Any]:
         "timestamp": pa.timestamp("us", tz="UTC"),
         "binary": pa.binary(),
     }
-    return {column.name: kinds[column.type] for column in columns(payload=True)}
+
+
+@cache
+def arrow_types() -> dict[str, Any]:
+    """The Arrow type of each column by name, the payload included."""
+    return {column.name: arrow_kinds()[column.type] for column in columns(payload=True)}
 
 
 def arrow_schema(names: Iterable[str]) -> pa.Schema:

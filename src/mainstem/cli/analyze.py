@@ -14,9 +14,9 @@ from mainstem.cli._table import console
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from mainstem.analysis.options import AnalyzeOptions
+    from mainstem.analysis.run import Analysis
     from mainstem.cli._progress import ProgressBars
-    from mainstem.spark.report.analysis import Analysis
-    from mainstem.spark.report.options import AnalyzeOptions
 
 
 def run(
@@ -44,9 +44,9 @@ def run(
     Example: mainstem analyze capture.pcap --out report
     """
     try:
+        from mainstem.analysis.options import AnalyzeOptions
+        from mainstem.analysis.program import analyze_here, needs_spark, ports_of
         from mainstem.cli._progress import ProgressBars
-        from mainstem.spark.report.options import AnalyzeOptions
-        from mainstem.spark.report.program import analyze, needs_spark, ports_of
     except ImportError as error:
         raise ConfigurationError(f"analyze needs {error.name}: pip install 'mainstem[cli,report]'") from None
 
@@ -65,7 +65,7 @@ def run(
             if needs_spark(inputs_by_kind, options.ports):
                 analysis = _with_spark(options, master, bars)
             else:
-                analysis = analyze(None, options, bars)
+                analysis = analyze_here(options, bars)
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
@@ -92,7 +92,7 @@ def _with_spark(options: AnalyzeOptions, master: str, bars: ProgressBars) -> Ana
 
 
 def _show(analysis: Analysis) -> None:
-    from mainstem.spark.report.verdict import is_bad
+    from mainstem.analysis.verdict import is_bad
 
     out = console()
     for sentence in analysis.verdict:

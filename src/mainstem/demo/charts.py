@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from mainstem.spark.report import formatting, svg
-from mainstem.spark.report.svg import Series
+from mainstem.analysis.page import formatting, svg
+from mainstem.analysis.page.svg import Series
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from mainstem.analysis.page import formatting, html
 from mainstem.demo import charts
 from mainstem.demo.figures import CarrierMonth
-from mainstem.spark.report import formatting, page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,7 +56,7 @@ def verdict(result: Result) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return page.table(head, ([escape(cell) for cell in row] for row in rows))
+    return html.table(head, ([escape(cell) for cell in row] for row in rows))
 
 
 def _charts(result: Result) -> list[str]:
@@ -65,15 +65,15 @@ def _charts(result: Result) -> list[str]:
         seconds = max(samples[-1].seconds, 1e-9)
         rate = f"{formatting.count(result.received / seconds)} messages a second were recorded, on average."
         parts = [
-            page.figure("Throughput, bytes a second", charts.throughput(samples), rate),
-            page.figure("Loss and repair, so far", charts.repairs(samples),
+            html.figure("Throughput, bytes a second", charts.throughput(samples), rate),
+            html.figure("Loss and repair, so far", charts.repairs(samples),
                         "Dropped data is asked for again (NAK) and sent again; control frames repeat themselves."),
-            page.figure("In flight, bytes", charts.in_flight(samples),
+            html.figure("In flight, bytes", charts.in_flight(samples),
                         "How far sender, receiver and subscriber were behind the publisher."),
         ]  # fmt: skip
     if months := [figure for figure in result.figures if isinstance(figure, CarrierMonth)]:
         delays = charts.delays(months)
-        parts.append(page.figure("Delay by carrier, minutes", delays, "Mean departure delay over the year."))
+        parts.append(html.figure("Delay by carrier, minutes", delays, "Mean departure delay over the year."))
     return parts
 
 
@@ -84,15 +84,15 @@ def render(result: Result) -> str:
     loss = f"{result.loss:.0%} of the datagrams dropped on purpose" if result.loss else "no datagram dropped on purpose"
     stages = [(name, f"{seconds:.2f} s") for name, seconds in result.stages.items()]
     pictures = _charts(result)
-    return page.document(
+    return html.document(
         f"{result.source}, over Aeron into Spark",
         f"{result.offered:,} rows, one message each, over UDP with {loss}, recorded and read as a table.",
         [verdict(result)],
         [
-            page.section("The run", page.pairs(result.counts())),
-            page.section("Time by stage", page.pairs(stages), lead="Publishing, recording and reading overlap."),
-            page.section("Timelines", page.figures(pictures)) if pictures else "",
-            page.section(lead, _table(head, rows), lead="Computed by Spark from what arrived."),
+            html.section("The run", html.pairs(result.counts())),
+            html.section("Time by stage", html.pairs(stages), lead="Publishing, recording and reading overlap."),
+            html.section("Timelines", html.figures(pictures)) if pictures else "",
+            html.section(lead, _table(head, rows), lead="Computed by Spark from what arrived."),
         ],
         is_bad=not result.is_success,
         footer="Written by mainstem demo.",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from mainstem.spark.report.options import Watcher
+    from mainstem.analysis.options import Watcher
 
 POLL_SECONDS = 0.1
 MARKER = ".mainstem-demo"  # in the demo's folder of work: the next demo may delete it

@@ -28,9 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     namespace = parser.parse_args(arguments)
     from pyspark.sql import SparkSession
 
+    from mainstem.analysis.options import AnalyzeOptions
+    from mainstem.analysis.program import ports_of
     from mainstem.errors import MainstemError
-    from mainstem.spark.report.options import AnalyzeOptions
-    from mainstem.spark.report.program import analyze, ports_of
+    from mainstem.spark.report.program import analyze
 
     ports = ports_of(aeron=namespace.aeron_ports, bymux=namespace.bymux_ports, jmux=namespace.jmux_ports)
     options = AnalyzeOptions(inputs=tuple(namespace.inputs), out=namespace.out, ports=ports)

@@ -1,1 +1,1 @@
-"""Private: what captures and recordings show, as tables, as a verdict in words, and as one HTML page."""
+"""Private: an analysis in a session of Spark."""

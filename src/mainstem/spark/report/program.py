@@ -1,82 +1,26 @@
-"""``analyze``: for the command line, ``spark-submit``, a notebook; and whether it takes Spark."""
+"""``analyze`` in a session that exists: for the command line, ``spark-submit``, a notebook."""
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainstem.capture.elsewhere import status_of
-from mainstem.capture.files import captures
-from mainstem.errors import CaptureError
+from mainstem.analysis.options import Silent
+from mainstem.analysis.program import analyze_here, needs_spark
+from mainstem.analysis.run import Analysis
 from mainstem.spark.reasons import own_error
-from mainstem.spark.report.analysis import Analysis
-from mainstem.spark.report.local_tables import LocalTables
-from mainstem.spark.report.options import AnalyzeOptions, Silent, Watcher
 from mainstem.spark.report.spark_tables import SparkTables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import SparkSession
 
-    from mainstem.spark.report.options import Inputs
-
-# What this process reads in seconds and holds. So much of captures makes four million frames of Aeron.
-LOCAL_CAPTURE_BYTES = 256 << 20
-# A frame of bymux takes as little as a byte.
-LOCAL_MUX_BYTES = 8 << 20
-# Parquet packs: its size does not bound the rows.
-LOCAL_FRAMES = 4_000_000
+    from mainstem.analysis.options import AnalyzeOptions, Watcher
 
 
-def ports_of(*, aeron: str, bymux: str, jmux: str) -> dict[str, str]:
-    """Ports as options of ``mainstem.capture``; empty ones are left out."""
-    ports = {"aeronPorts": aeron, "bymuxPorts": bymux, "jmuxPorts": jmux}
-    return {name: value for name, value in ports.items() if value}
-
-
-def needs_spark(inputs: Inputs, ports: Mapping[str, str]) -> bool:
-    """Whether the inputs are too large for this process; recordings always are, for their size is not their files'.
-
-    Raises CaptureError where an input cannot be read at all.
-    """
-    if inputs.recordings or (not _is_installed("duckdb") and _is_installed("pyspark")):
-        return True
-    has_mux = not {"bymuxports", "jmuxports"}.isdisjoint(name.lower() for name in ports)
-    most = LOCAL_MUX_BYTES if has_mux else LOCAL_CAPTURE_BYTES
-    files = [file for path in inputs.captures for file in captures(path)]
-    return sum(_bytes_of(file) for file in files) > most or _rows_of(inputs.frames) > LOCAL_FRAMES
-
-
-def _is_installed(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
-
-
-def _bytes_of(file: str) -> int:
-    try:
-        return status_of(file)[0]
-    except OSError as error:
-        raise CaptureError(f"{file}: {error.strerror or error}") from error
-
-
-def _rows_of(folders: list[str]) -> int:
-    import pyarrow.parquet as pq
-
-    rows = 0
-    for file in (file for path in folders for file in Path(path).glob("*.parquet")):
-        try:
-            rows += pq.read_metadata(file).num_rows
-        except (OSError, ValueError) as error:
-            raise CaptureError(f"{file} is no table: {error}") from error
-    return rows
-
-
-def analyze(spark: SparkSession | None, options: AnalyzeOptions, watcher: Watcher | None = None) -> Analysis:
+def analyze(spark: SparkSession, options: AnalyzeOptions, watcher: Watcher | None = None) -> Analysis:
     """Runs an analysis: in this process where it can, else in the session.
 
     Args:
-        spark: The session; None where ``needs_spark`` is False.
+        spark: The session.
         options: What is read, and where the results go.
         watcher: Receives how far it is.
 
@@ -87,32 +31,15 @@ def analyze(spark: SparkSession | None, options: AnalyzeOptions, watcher: Watche
         ConfigurationError, CaptureError, RecordingError: An input cannot be read at all.
     """
     if not needs_spark(options.split(), options.ports):
-        tables = LocalTables(options.tables, options.ports)
-        import duckdb
-
-        try:
-            return _run(tables, options, watcher)
-        except (duckdb.Error, RuntimeError) as error:
-            text = str(error)
-            if "Query interrupted" in text or isinstance(error, duckdb.InterruptException):
-                # DuckDB took Ctrl-C for its own.
-                raise KeyboardInterrupt from error
-            if not isinstance(error, duckdb.Error):
-                raise
-            raise CaptureError(f"{', '.join(options.inputs)} to {options.out}: {text.splitlines()[0]}") from error
+        return analyze_here(options, watcher)
     from pyspark.errors import PySparkException
 
     from mainstem.spark import register
 
-    assert spark is not None, "these inputs need Spark"
     register(spark)
+    analysis = Analysis(SparkTables(spark, options.tables, options.ports), options, watcher or Silent())
     try:
-        return _run(SparkTables(spark, options.tables, options.ports), options, watcher)
+        analysis.run()
     except PySparkException as error:
         raise own_error(error) or error from error
-
-
-def _run(tables: LocalTables | SparkTables, options: AnalyzeOptions, watcher: Watcher | None) -> Analysis:
-    analysis = Analysis(tables, options, watcher or Silent())
-    analysis.run()
     return analysis

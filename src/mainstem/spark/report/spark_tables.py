@@ -6,22 +6,11 @@ import uuid
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from mainstem.analysis.tables import AQUEDUCT_FOLD, CHANNEL_FOLD, MUX_FOLD, PATH_FOLD, TABLES
 from mainstem.capture.schema import ddl
-from mainstem.spark.folds.run import apply
+from mainstem.spark.fold_frames import apply
 from mainstem.spark.report.parallel import in_parallel
-from mainstem.spark.tables import (
-    AQUEDUCT_FOLD,
-    CHANNEL_FOLD,
-    MUX_FOLD,
-    PATH_FOLD,
-    TABLES,
-    frames,
-    naks,
-    problems,
-    select,
-    sessions,
-    status_messages,
-)
+from mainstem.spark.tables import frames, naks, problems, select, sessions, status_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,9 +18,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from mainstem.spark.folds.fold import Fold
-    from mainstem.spark.report.options import Inputs
-    from mainstem.spark.report.summary import RowDict
+    from mainstem.analysis.folds.fold import Fold
+    from mainstem.analysis.options import Inputs
+    from mainstem.analysis.summary import RowDict
 
 
 class SparkTables:

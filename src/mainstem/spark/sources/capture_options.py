@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.capture import schema
 from mainstem.capture.planning import PART_BYTES, ROWS, FrameSelection
+from mainstem.capture.ports import parse_aeron_ports, parse_ports
 from mainstem.errors import ConfigurationError
 from mainstem.spark.sources.option_values import MAX_TRIGGER_DELAY_NS, flag, positive, trigger_options
 from mainstem.store.options import is_store_option
@@ -79,13 +80,12 @@ def parse_options(options: Mapping[str, str]) -> CaptureOptions:
     if not MIN_ROWS <= rows <= MAX_ROWS:
         raise ConfigurationError(f"rowsPerBatch: {rows} is not between {MIN_ROWS} and {MAX_ROWS}")
     min_bytes, max_trigger_delay_ns = trigger_options(texts)
-    aeron = texts.get("aeronports", "auto").strip().lower()
     return CaptureOptions(
         path=texts["path"],
         store_options=store_options,
-        aeron_ports=None if aeron == "auto" else () if aeron == "none" else _ports(aeron, "aeronPorts"),
-        bymux_ports=_ports(texts.get("bymuxports", ""), "bymuxPorts"),
-        jmux_ports=_ports(texts.get("jmuxports", ""), "jmuxPorts"),
+        aeron_ports=parse_aeron_ports(texts.get("aeronports", "auto")),
+        bymux_ports=parse_ports(texts.get("bymuxports", ""), "bymuxPorts"),
+        jmux_ports=parse_ports(texts.get("jmuxports", ""), "jmuxPorts"),
         payload=flag(texts, "payload", False),
         partition_bytes=positive(texts, "partitionBytes", PART_BYTES),
         min_partitions=positive(texts, "minPartitions", 1),
@@ -96,14 +96,3 @@ def parse_options(options: Mapping[str, str]) -> CaptureOptions:
         max_trigger_delay_ns=max_trigger_delay_ns,
         fail_on_data_loss=flag(texts, "failOnDataLoss", True),
     )
-
-
-def _ports(text: str, name: str) -> tuple[int, ...]:
-    ports = []
-    for part in text.split(","):
-        if not part.strip():
-            continue
-        if not part.strip().isdecimal() or not 0 < int(part) < 65536:
-            raise ConfigurationError(f"{name}: {part.strip()!r} is no port (1 to 65535; several as in 20121,20122)")
-        ports.append(int(part))
-    return tuple(ports)

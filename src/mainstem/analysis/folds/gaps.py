@@ -1,0 +1,230 @@
+"""What was lost, and what became of it: holes in what passed the capture, and what receivers asked for again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainstem.analysis.folds.fold import Kind, Row
+from mainstem.analysis.folds.path_state import NS_PER_MS, UNSEEN, Gap
+from mainstem.capture.schema import Column
+
+if TYPE_CHECKING:
+    from mainstem.analysis.folds.path_state import PathState
+
+# A sender does not resend twice within this time, and NAKs that were on their way still come: they are for the same loss.
+LATE_NAK_NS = 20 * NS_PER_MS
+# At most so long are NAKs for the same loss, where the receiver is far: more is no way, but a NAK that was lost itself.
+LATEST_NAK_NS = 1000 * NS_PER_MS
+# Gaps of one path that are followed at once; with more the oldest is given as it stands.
+MAX_GAPS = 1024
+
+GAPS = Kind(
+    "gaps",
+    (
+        Column("position", "bigint", "where the lost range starts in the stream"),
+        Column("end_position", "bigint", "where it ends"),
+        Column("length", "bigint", "bytes, headers included"),
+        Column("term_id", "int", "the term in which it starts"),
+        Column("term_offset", "int", "and where in it"),
+        Column("noticed_ns", "bigint", "when later data showed the hole, or the first NAK asked"),
+        Column("place", "string", "where it was lost: 'before the capture', 'after the capture', or 'in the capture' only"),
+        Column("naks", "int", "NAKs that asked for some of it"),
+        Column("first_nak_ns", "bigint", "when the first of them passed; null without"),
+        Column("repaired_ns", "bigint", "when the last of it was seen (again); null where it was not"),
+        Column("repair_ns", "bigint", "from noticed to repaired"),
+        Column(
+            "status", "string",
+            "'repaired', 'reordered' (came late, no receiver asked), 'passed' (receivers went on without), 'open'",
+        ),
+    ),
+    "noticed_ns",
+    ("position", "noticed_ns"),
+)  # fmt: skip
+
+RETRANSMITS = Kind(
+    "retransmits",
+    (
+        Column("time_ns", "bigint", "when it passed"),
+        Column("packet", "bigint", "number of the packet in its file"),
+        Column("frame_index", "int", "which frame of that packet"),
+        Column("position", "bigint", "where the frame starts in the stream"),
+        Column("term_id", "int", "its term"),
+        Column("term_offset", "int", "where in its term"),
+        Column("length", "int", "bytes, header included"),
+        Column("reason", "string", "'lost before' the capture, 'lost after' it, 'reordered', or 'duplicate'"),
+        Column("since_nak_ns", "bigint", "from the first NAK for it to now; null without"),
+    ),
+    "time_ns",
+    ("time_ns", "packet", "frame_index"),
+)
+
+
+def _status(gap: Gap) -> str:
+    if gap.passed:
+        return "passed"
+    if gap.ended_ns == 0:
+        return "open"
+    return "reordered" if gap.naks == 0 else "repaired"
+
+
+def _place(gap: Gap) -> str:
+    if gap.by_nak:
+        return "after the capture"
+    return "in the capture" if gap.passed and gap.naks == 0 else "before the capture"
+
+
+def row_of(state: PathState, gap: Gap) -> Row:
+    """A gap as it stands."""
+    term_id, term_offset = state.place(gap.start)
+    repaired = gap.ended_ns if gap.ended_ns and not gap.passed else None
+    return Row(
+        GAPS.name,
+        gap.revision,
+        {
+            "position": gap.start,
+            "end_position": gap.end,
+            "length": gap.end - gap.start,
+            "term_id": term_id,
+            "term_offset": term_offset,
+            "noticed_ns": gap.noticed_ns,
+            "place": _place(gap),
+            "naks": gap.naks,
+            "first_nak_ns": gap.first_nak_ns or None,
+            "repaired_ns": repaired,
+            "repair_ns": None if repaired is None else repaired - gap.noticed_ns,
+            "status": _status(gap),
+        },
+    )
+
+
+def _add(state: PathState, gap: Gap, out: list[Row]) -> None:
+    state.gaps.append(gap)
+    state.totals.gaps += 1
+    state.totals.lost_bytes += gap.end - gap.start
+    if len(state.gaps) > MAX_GAPS:
+        out.append(row_of(state, state.gaps.pop(0)))
+
+
+def ahead(state: PathState) -> int:
+    """Up to where ranges are open: data below may fill one, also where it is new to the capture."""
+    return max((gap.end for gap in state.gaps), default=UNSEEN)
+
+
+def note_hole(state: PathState, start: int, end: int, time_ns: int, revision: int, out: list[Row]) -> None:
+    """The publisher is at ``end``, and nothing was seen after ``start``. What is open already is not noted again."""
+    pieces = [[start, end]]
+    for gap in state.gaps:
+        pieces = _without(pieces, gap.start, gap.end)
+    for low, high in pieces:
+        _add(state, Gap(low, high, time_ns, False, [[low, high]], revision), out)
+
+
+def _without(pieces: list[list[int]], start: int, end: int) -> list[list[int]]:
+    """Ranges without ``[start, end)``."""
+    parts = [part for low, high in pieces for part in ([low, min(high, start)], [max(low, end), high])]
+    return [part for part in parts if part[0] < part[1]]
+
+
+def note_nak(state: PathState, start: int, end: int, hwm: int, time_ns: int, revision: int, out: list[Row]) -> None:
+    """A receiver asked for a range again. What of it lies beyond ``hwm`` never passed the capture: it was lost before it."""
+    state.last_nak_ns = time_ns
+    settle(state, time_ns, out)
+    # One range may have been lost on both sides of the capture: what of it is no gap yet was seen, or lies beyond.
+    pieces = [[start, end]] if start < end else []
+    for gap in state.gaps + state.closed:
+        if gap.start < end and start < gap.end:
+            gap.naks += 1
+            gap.first_nak_ns = gap.first_nak_ns or time_ns
+            gap.revision = revision
+            pieces = _without(pieces, gap.start, gap.end)
+    for first, last in pieces:
+        border = last if hwm == UNSEEN else min(max(hwm, first), last)
+        for low, high, by_nak in ((first, border, True), (border, last, False)):
+            if low < high:
+                _add(state, Gap(low, high, time_ns, by_nak, [[low, high]], revision, 1, time_ns), out)
+
+
+def note_filling(
+    state: PathState, start: int, end: int, hwm: int, event: dict[str, Any], revision: int, out: list[Row]
+) -> None:
+    """Data that is new to the capture passed: it fills what receivers had asked for beyond ``hwm``."""
+    new = max(start, hwm)
+    if any(low < end and new < high for gap in state.gaps for low, high in gap.missing):
+        note_again(state, start, end, event, revision, out)
+
+
+def note_again(state: PathState, start: int, end: int, event: dict[str, Any], revision: int, out: list[Row]) -> None:
+    """Data at or behind the highest position passed: repairs, and what was not needed."""
+    time_ns = event["time_ns"]
+    settle(state, time_ns, out)
+    hit: Gap | None = None
+    for gap in [gap for gap in state.gaps if gap.start < end and start < gap.end]:
+        missing = _without(gap.missing, start, end)
+        if missing == gap.missing:
+            continue
+        gap.missing, gap.revision, hit = missing, revision, gap
+        if gap.naks and not gap.answered_ns:
+            gap.answered_ns = time_ns
+            out.append(_answer(gap, event, revision))
+        if not missing:
+            gap.ended_ns = time_ns
+            state.gaps.remove(gap)
+            state.closed.append(gap)
+    if hit is None:
+        hit = next((g for g in state.closed if g.naks and g.start < end and start < g.end), None)
+        reason = "lost after" if hit else "duplicate"
+    elif hit.by_nak:
+        reason = "lost after"
+    else:
+        reason = "lost before" if hit.naks else "reordered"
+    if reason in ("duplicate", "reordered"):
+        state.totals.duplicates += reason == "duplicate"
+    else:
+        state.totals.retransmits += 1
+        state.totals.retransmitted_bytes += end - start
+    term_id, term_offset = state.place(start)
+    since = time_ns - hit.first_nak_ns if hit is not None and hit.first_nak_ns else None
+    values = {"position": start, "term_id": term_id, "term_offset": term_offset, "length": end - start,
+              "reason": reason, "since_nak_ns": since}  # fmt: skip
+    out.append(Row(RETRANSMITS.name, revision, event | values))
+
+
+def _answer(gap: Gap, event: dict[str, Any], revision: int) -> Row:
+    return Row(
+        "rtt", revision, event | {"protocol": "aeron", "method": "NAK", "rtt_ns": gap.answered_ns - gap.first_nak_ns}
+    )
+
+
+def note_consumed(state: PathState, time_ns: int, revision: int) -> None:
+    """Receivers went on: what lies behind all of them is not waited for."""
+    consumed = state.least_position
+    for gap in [gap for gap in state.gaps if gap.end <= consumed]:
+        gap.ended_ns, gap.passed, gap.revision = time_ns, True, revision
+        state.gaps.remove(gap)
+        state.closed.append(gap)
+
+
+def _late_ns(gap: Gap) -> int:
+    """How long NAKs for a gap still come that left before its repair arrived: as long as the first came after the hole passed."""
+    reaction_ns = gap.first_nak_ns - gap.noticed_ns if gap.naks else 0
+    return min(max(LATE_NAK_NS, reaction_ns), LATEST_NAK_NS)
+
+
+def settle(state: PathState, now_ns: int, out: list[Row]) -> None:
+    """Gives the gaps that no NAK on its way can concern any more."""
+    old = [gap for gap in state.closed if now_ns - gap.ended_ns > _late_ns(gap)]
+    for gap in old:
+        state.closed.remove(gap)
+        out.append(row_of(state, gap))
+
+
+def settle_all(state: PathState, out: list[Row]) -> None:
+    """Gives every gap as it stands: the stream begins anew."""
+    out.extend(row_of(state, gap) for gap in state.closed + state.gaps)
+    state.closed.clear()
+    state.gaps.clear()
+
+
+def unsettled(state: PathState) -> list[Row]:
+    """The gaps that may still change."""
+    return [row_of(state, gap) for gap in state.closed + state.gaps]

@@ -1,0 +1,339 @@
+"""One path of an Aeron stream: what passed from a publisher to one endpoint, and what came back.
+
+A path is a session, a stream and the endpoint that data goes to. Frames of both directions belong to it: DATA, PAD, SETUP and
+RTTM replies of the publisher, and NAK, SM, ERR and RTTM requests of receivers (``docs/protocols/aeron.md``).
+
+Theory of operation. A capture has tens of millions of frames, nearly all of them data that continues where the last ended. Python
+can afford a few array operations for those, and a function call only for the rest. So frames come as columns (``Events``), and
+``feed`` works in three steps:
+
+1. ``_next_change`` finds, by columns, the next frame after which positions are computed differently: the first frame that names
+   a term, a SETUP with other parameters, or data beyond the term length that was assumed. ``_change`` applies it. Between two
+   changes ``position = (term_id - base_term) * term_length + term_offset`` holds for every frame.
+2. ``_advance`` handles the frames between two changes by columns: running maxima give, for each frame, the highest position
+   (``before``) and the time of the last new data before it. From them follow masks: ``hole`` (starts above the highest
+   position), ``again`` (ends at or below it), ``fills`` (new, where a receiver asked for data beyond it), ``pause`` (1 ms or
+   more since the last new data), ``ends`` (end of stream).
+3. Only frames in one of the masks, and every NAK, SM and RTTM, are *notable*: ``_note`` sees them one by one, in order, with the
+   derived values of their moment. What belongs to other subjects is in other files: ``gaps``, ``stalls``, ``sessions``.
+
+State. ``PathState`` is all that later frames are compared with; it is bounded (``MAX_GAPS``, ``MAX_RECEIVERS``,
+``MAX_QUESTIONS``), JSON in a checkpoint, and written by this file and its three companions only. During ``_note`` the fields that
+are carried by columns (``last_advance_ns``, ``largest``, ``stood``) are set to the moment of that frame, because gaps and stalls
+read them; ``_advance`` sets them to the end of the piece when all are noted.
+
+Invariants:
+
+- Cutting the frames anywhere gives the same rows: nothing depends on the pieces, only on state and order. Tests cut everywhere.
+- ``hwm`` never decreases between two restarts, and ``start <= hwm`` once data was seen.
+- A gap is in ``gaps`` while some of it is missing, then in ``closed`` until no NAK that was under way can still name it
+  (``LATE_NAK_NS``); a row of it leaves when it leaves ``closed``. ``missing`` pieces are disjoint and in order.
+- ``revision`` of a row is the number of frames of this path up to its last change, so a later form has a higher one.
+- The order of time is the caller's to give. Within one instant packet and frame index decide.
+
+Without a SETUP the term length is not known. Positions are then far apart (a term is taken for 2^40 bytes) until a second term
+appears, whose distance gives a power of two; a frame beyond it proves that guess wrong, and positions start anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mainstem.analysis.folds import gaps, sessions, stalls
+from mainstem.analysis.folds.fold import RTT, Fold, Row
+from mainstem.analysis.folds.path_state import (
+    LEAST_TERM_LENGTH,
+    MAX_RECEIVERS,
+    UNSEEN,
+    PathState,
+    Receiver,
+    aligned,
+)
+from mainstem.capture.schema import AERON_TYPES, Column
+
+if TYPE_CHECKING:
+    from mainstem.analysis.folds.events import Events
+
+PAD, DATA, NAK, SM, ERR, SETUP, RTTM = 0, 1, 2, 3, 4, 5, 6
+assert [AERON_TYPES[i] for i in (PAD, DATA, NAK, SM, ERR, SETUP, RTTM)] == [
+    "PAD",
+    "DATA",
+    "NAK",
+    "SM",
+    "ERR",
+    "SETUP",
+    "RTTM",
+]
+SEND_SETUP, SM_EOS, EOS, END, REPLY = 0x80, 0x40, 0x20, 0x40, 0x80
+# The channel of a frame is the endpoint that data goes to. What receivers send comes from there, or goes to a multicast
+# group's control address: the next one up, whose last byte wraps.
+# NAK, SM, ERR, RSP_SETUP, and a question for the round-trip time go from the receiver to the publisher.
+_TO_PUBLISHER = "(type in (2, 3, 4, 11) or (type = 6 and flags & 128 != 0))"
+_MULTICAST_4 = "regexp_like(dst, '^(22[4-9]|23[0-9])[.]')"
+_MULTICAST_6 = "lower(dst) like 'ff%:%'"
+_GROUP_4 = "concat(regexp_extract(dst, '^(.*[.])', 1), pmod(cast(regexp_extract(dst, '([0-9]+)$', 1) as int) - 1, 256))"
+_GROUP_6 = (
+    "concat(regexp_extract(dst, '^(.*:)', 1), "
+    "lower(conv(cast(conv(regexp_extract(dst, '([^:]*)$', 1), 16, 10) as bigint) - 1, 10, 16)))"
+)
+CHANNEL = (
+    f"case when {_TO_PUBLISHER} and {_MULTICAST_4} then concat({_GROUP_4}, ':', dst_port)"
+    f" when {_TO_PUBLISHER} and {_MULTICAST_6} then concat({_GROUP_6}, ':', dst_port)"
+    f" when {_TO_PUBLISHER} then concat(src, ':', src_port)"
+    " else concat(dst, ':', dst_port) end"
+)
+# RTT requests whose reply is awaited; one that gets none leaves when so many came after it.
+MAX_QUESTIONS = 64
+
+
+class PathFold(Fold):
+    """Sessions, gaps, retransmits, round trips and stalls of every path."""
+
+    name = "path"
+    keys = (
+        (Column("session_id", "int", "the publisher's session"), "session_id"),
+        (Column("stream_id", "int", "the stream"), "stream_id"),
+        (Column("channel", "string", "the endpoint that data goes to: address:port"), CHANNEL),
+    )
+    inputs = {  # noqa: RUF012 - as the class above declares it
+        "time_ns": "time_ns",
+        "packet": "packet",
+        "frame_index": "frame_index",
+        "type": "type",
+        "flags": "cast(flags as int)",
+        "frame_length": "frame_length",
+        "length": "coalesce(length, 0)",
+        "wire_length": "wire_length",
+        "term_id": "coalesce(term_id, 0)",
+        "term_offset": "coalesce(term_offset, 0)",
+        "initial_term_id": "coalesce(initial_term_id, 0)",
+        "term_length": "coalesce(term_length, 0)",
+        "mtu": "coalesce(mtu, 0)",
+        "nak_length": "coalesce(nak_length, 0)",
+        "receiver_window": "coalesce(receiver_window, 0)",
+        "receiver_id": "coalesce(receiver_id, 0)",
+        "echo_timestamp": "coalesce(echo_timestamp, 0)",
+        "sender": "if(type in (0, 1, 5), concat(src, ':', src_port), '')",
+    }
+    # The status messages by which receivers of a multi-destination cast make themselves known belong to no session.
+    where = (
+        "protocol = 'aeron' and session_id is not null and type in (0, 1, 2, 3, 4, 5, 6, 11)"
+        " and not (type = 3 and session_id = 0 and stream_id = 0 and flags & 128 != 0)"
+    )
+    kinds = (sessions.SESSIONS, gaps.GAPS, gaps.RETRANSMITS, RTT, stalls.STALLS)
+
+    def fresh(self) -> PathState:
+        return PathState()
+
+    def feed(self, state: PathState, events: Events) -> list[Row]:
+        out: list[Row] = []
+        at, count = 0, len(events)
+        while at < count:
+            change = _next_change(state, events, at)
+            if change > at:
+                _advance(state, events.part(at, change), out)
+            if change < count:
+                _change(state, events, change, out)
+            at = change
+        if count:
+            assert state.hwm == UNSEEN or state.start <= state.hwm, "the highest position is before the start"
+            gaps.settle(state, state.last_ns, out)
+        return out
+
+    def unsettled(self, state: PathState) -> list[Row]:
+        if not state.seen:
+            return []
+        out = [sessions.row_of(state), *gaps.unsettled(state)]
+        if not state.is_ended:
+            lasting = stalls.stall(state, state.last_ns, state.seen, ended=False)
+            out += [lasting] if lasting else []
+        return out
+
+
+def _next_change(state: PathState, events: Events, at: int) -> int:
+    """The index of the next frame that changes where positions lie; the number of frames when none does."""
+    kind = events["type"][at:]
+    setup, data = kind == SETUP, kind <= DATA
+    if state.base_term is None:
+        # Any frame that names a term will do; a status message that only asks for a SETUP names none.
+        news = setup | data | (kind == NAK) | ((kind == SM) & (events["flags"][at:] & SEND_SETUP == 0))
+    else:
+        news = setup & (
+            (
+                events["initial_term_id"][at:]
+                != (state.initial_term_id if state.initial_term_id is not None else 1 << 40)
+            )
+            | (events["term_length"][at:] != (state.term_length if state.is_length_known else -1))
+            | (events["mtu"][at:] != state.mtu)
+        )
+        if not state.term_length:
+            terms = (events["term_id"][at:] - state.base_term + (1 << 31)) & 0xFFFFFFFF
+            news |= data & (terms > 1 << 31)
+        elif not state.is_length_known:
+            news |= data & (events["term_offset"][at:] + events["frame_length"][at:] > state.term_length)
+    changes = np.flatnonzero(news)
+    return at + int(changes[0]) if len(changes) else len(events)
+
+
+def _change(state: PathState, events: Events, at: int, out: list[Row]) -> None:
+    """Applies what the frame at ``at`` shows of term ids and lengths."""
+    fields = {name: int(events[name][at]) for name in ("type", "term_id", "initial_term_id", "term_length", "mtu")}
+    if fields["type"] == SETUP:
+        known = state.initial_term_id
+        is_new = state.base_term is None or (known is not None and known != fields["initial_term_id"])
+        if is_new or state.term_length not in (0, fields["term_length"]):
+            _restart(state, fields["initial_term_id"], out)
+        state.initial_term_id, state.mtu = fields["initial_term_id"], fields["mtu"]
+        state.term_length, state.is_length_known = fields["term_length"], True
+    elif state.base_term is None:
+        _restart(state, fields["term_id"], out)
+    else:
+        needed = max(state.base_end, 1)
+        if state.term_length:
+            # The length that was found is too short after all: whatever was reckoned with it is void.
+            needed = int(events["term_offset"][at] + events["frame_length"][at])
+            _restart(state, fields["term_id"], out)
+        state.term_length = max(LEAST_TERM_LENGTH, 1 << (needed - 1).bit_length())
+
+
+def _restart(state: PathState, base_term: int, out: list[Row]) -> None:
+    """Positions begin anew: a first frame, or another life of the same session id."""
+    if state.base_term is not None:
+        gaps.settle_all(state, out)
+        if not state.is_ended:
+            stalls.note_end(state, state.last_ns, state.seen, out)
+    state.base_term, state.base_end, state.term_length = base_term, 0, 0
+    state.is_length_known = False
+    state.start = state.hwm = state.stood = state.unblocked_at = UNSEEN
+    state.last_advance_ns, state.limit, state.is_ended = 0, None, False
+    state.receivers.clear()
+
+
+def _advance(state: PathState, events: Events, out: list[Row]) -> None:
+    """Frames between two changes, by columns; then the notable ones by one."""
+    kind, time_ns, flags = events["type"], events["time_ns"], events["flags"]
+    is_data, is_sender = kind <= DATA, (kind <= DATA) | (kind == SETUP)
+    sizes = np.where(is_data, (events["frame_length"] + 31) & ~31, 0)
+    start = _positions(state, events)
+    end = np.where(is_sender, start + sizes, UNSEEN)
+    unseen = 0
+    if state.hwm == UNSEEN:
+        unseen = int(np.argmax(is_sender)) if is_sender.any() else len(events)
+        if unseen < len(events):
+            state.start = state.hwm = int(start[unseen])
+    before = np.maximum.accumulate(np.concatenate(([state.hwm], end)))
+    after, before = before[1:], before[:-1].copy()
+    before[:unseen] = UNSEEN
+    grows = is_data & (sizes > 0) & (end > before)
+    last = np.maximum.accumulate(np.concatenate(([state.last_advance_ns], np.where(grows, time_ns, 0))))
+    last_before = last[:-1]
+    stood = np.maximum.accumulate(np.concatenate(([state.stood], np.where(grows, end, UNSEEN))))
+    pause = grows & (last_before > 0) & (time_ns - last_before >= stalls.HELD_NS)
+    hole = is_sender & (start > before)
+    again = is_data & (sizes > 0) & (end <= before)
+    ends = is_data & (flags & EOS != 0)
+    ended = _ended_before(state, ends, grows)
+    room = np.maximum.accumulate(np.concatenate(([state.largest], np.where(is_data & (kind == DATA), sizes, 0))))[:-1]
+    # A range that a receiver asked for before the capture saw it is filled by data that is new here.
+    nak_end = np.where(kind == NAK, start + ((np.maximum(events["nak_length"], 0) + 31) & ~31), UNSEEN)
+    ahead = np.maximum.accumulate(np.concatenate(([gaps.ahead(state)], nak_end)))[:-1]
+    fills = grows & (before < ahead)
+    notable = np.flatnonzero(pause | hole | again | fills | ends | (kind == NAK) | (kind == SM) | (kind == RTTM))
+    columns = {
+        "start": start, "end": end, "before": before, "last_before": last_before, "stood": stood[:-1], "pause": pause,
+        "hole": hole, "again": again, "fills": fills, "ends": ends, "ended": ended, "grows": grows, "room": room,
+    }  # fmt: skip
+    sessions.count(state, events, grows, sizes)
+    frames = zip(
+        notable.tolist(), *(column[notable].tolist() for column in columns.values()), events.rows(_NOTED, notable),
+        strict=True,
+    )  # fmt: skip
+    seen = state.seen
+    for index, *derived, raw in frames:
+        event = dict(zip(columns, derived, strict=True)) | dict(zip(_NOTED, raw, strict=True))
+        _note(state, event, seen + index + 1, out)
+    _remember(state, events, is_data & (kind == DATA), sizes, end)
+    state.hwm, state.last_advance_ns, state.stood = int(after[-1]), int(last[-1]), int(stood[-1])
+    state.is_ended = bool(ends[-1] or (ended[-1] and not grows[-1]))
+
+
+def _ended_before(state: PathState, ends: Any, grows: Any) -> Any:
+    """For each frame whether the stream had ended before it: an end of stream was seen, and no new data since."""
+    decisive = np.where(ends | grows, np.arange(len(ends)), -1)
+    latest = np.maximum.accumulate(np.concatenate(([-1], decisive)))[:-1]
+    return np.where(latest >= 0, ends[latest], state.is_ended)
+
+
+_NOTED = ("type", "time_ns", "packet", "frame_index", "flags", "term_id", "term_offset", "nak_length",
+          "receiver_window", "receiver_id", "echo_timestamp")  # fmt: skip
+
+
+def _positions(state: PathState, events: Events) -> Any:
+    terms = ((events["term_id"] - (state.base_term or 0) + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
+    if state.term_length:
+        return terms * state.term_length + events["term_offset"]
+    return (terms << 40) + events["term_offset"]
+
+
+def _remember(state: PathState, events: Events, is_message: Any, sizes: Any, end: Any) -> None:
+    state.seen += len(events)
+    state.last_ns = int(events["time_ns"][-1])
+    state.largest = max(state.largest, int(sizes[is_message].max(initial=0)))
+    if not state.term_length:
+        state.base_end = max(state.base_end, int(end.max(initial=0)))
+
+
+def _note(state: PathState, event: dict[str, Any], revision: int, out: list[Row]) -> None:
+    """One notable frame. Whatever of the state goes on with the columns is set to this frame's moment first."""
+    state.last_advance_ns, state.largest, state.stood = event["last_before"], event["room"], event["stood"]
+    time_ns, hwm = event["time_ns"], event["before"]
+    if event["pause"] and not event["ended"]:
+        stalls.note_end(state, time_ns, revision, out)
+    if event["hole"]:
+        gaps.note_hole(state, hwm, event["start"], time_ns, revision, out)
+    if event["again"] or event["fills"]:
+        frame = {name: event[name] for name in ("time_ns", "packet", "frame_index")}
+        if event["again"]:
+            gaps.note_again(state, event["start"], event["end"], frame, revision, out)
+        else:
+            gaps.note_filling(state, event["start"], event["end"], hwm, frame, revision, out)
+    if event["ends"] and not event["ended"] and not event["grows"]:
+        stalls.note_end(state, time_ns, revision, out)
+    if event["type"] == NAK:
+        start = state.position(event["term_id"], event["term_offset"])
+        gaps.note_nak(state, start, start + aligned(max(event["nak_length"], 0)), hwm, time_ns, revision, out)
+    elif event["type"] == SM:
+        _note_status(state, event, revision)
+    elif event["type"] == RTTM:
+        _note_rttm(state, event, revision, out)
+
+
+def _note_status(state: PathState, event: dict[str, Any], revision: int) -> None:
+    key = str(event["receiver_id"])
+    if event["flags"] & SEND_SETUP:
+        return
+    position = state.position(event["term_id"], event["term_offset"])
+    before = stalls.left(state)
+    if event["flags"] & SM_EOS:
+        state.receivers.pop(key, None)
+    elif key in state.receivers or len(state.receivers) < MAX_RECEIVERS:
+        state.receivers[key] = Receiver(position, position + event["receiver_window"])
+        state.most_receivers = max(state.most_receivers, len(state.receivers))
+    limit = position + event["receiver_window"]
+    state.limit = limit if state.limit is None else max(state.limit, limit)
+    stalls.note_window(state, before, event["time_ns"])
+    gaps.note_consumed(state, event["time_ns"], revision)
+
+
+def _note_rttm(state: PathState, event: dict[str, Any], revision: int, out: list[Row]) -> None:
+    key = f"{event['receiver_id']}/{event['echo_timestamp']}"
+    if event["flags"] & REPLY:
+        state.questions[key] = event["time_ns"]
+        if len(state.questions) > MAX_QUESTIONS:
+            state.questions.pop(next(iter(state.questions)))
+    elif key in state.questions:
+        values = {name: event[name] for name in ("time_ns", "packet", "frame_index")}
+        values |= {"protocol": "aeron", "method": "RTTM", "rtt_ns": event["time_ns"] - state.questions.pop(key)}
+        out.append(Row(RTT.name, revision, values))

@@ -1,0 +1,140 @@
+"""What is remembered of one path of an Aeron stream: where its publisher and its receivers are, and what is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mainstem.analysis.folds.state import WRITTEN_AS, checkpointed
+
+NS_PER_MS = 1_000_000
+UNSEEN = -(1 << 62)
+"""A position before every other: nothing was seen yet."""
+
+# Where no SETUP gives the length of a term: the smallest, from which the true one is derived.
+LEAST_TERM_LENGTH = 64 << 10
+# Receivers of one path that are tracked; of a larger group the first members stand for all.
+MAX_RECEIVERS = 1024
+
+
+def aligned(length: int) -> int:
+    """Frames begin at multiples of 32 bytes."""
+    return (length + 31) & ~31
+
+
+def wrapped(value: int) -> int:
+    """A difference of term ids, which count on from the largest to the smallest."""
+    return ((value + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
+
+
+@checkpointed("Receiver")
+@dataclass
+class Receiver:
+    """A receiver as of its last status message."""
+
+    position: int
+    limit: int
+
+
+@checkpointed("Gap")
+@dataclass
+class Gap:
+    """A range that was lost, or seemed so. ``missing`` holds what was not seen (again) yet, as pairs of positions."""
+
+    start: int
+    end: int
+    noticed_ns: int
+    by_nak: bool
+    missing: list[list[int]]
+    revision: int
+    naks: int = 0
+    first_nak_ns: int = 0
+    answered_ns: int = 0
+    ended_ns: int = 0
+    passed: bool = False
+
+
+@checkpointed("Totals")
+@dataclass
+class Totals:
+    """Counts of one path."""
+
+    datagrams: int = 0
+    wire_bytes: int = 0
+    data_frames: int = 0
+    data_bytes: int = 0
+    new_bytes: int = 0
+    messages: int = 0
+    padding_frames: int = 0
+    heartbeats: int = 0
+    setups: int = 0
+    naks: int = 0
+    nak_bytes: int = 0
+    status_messages: int = 0
+    rttms: int = 0
+    errors: int = 0
+    retransmits: int = 0
+    retransmitted_bytes: int = 0
+    duplicates: int = 0
+    gaps: int = 0
+    lost_bytes: int = 0
+    publisher_idle_ns: int = 0
+    receiver_stall_ns: int = 0
+    network_stall_ns: int = 0
+
+
+@checkpointed("PathState")
+@dataclass
+class PathState:
+    """One path: everything that later frames are compared with. Positions count from the start of ``base_term``."""
+
+    seen: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+    publisher: str = ""
+    base_term: int | None = None
+    initial_term_id: int | None = None
+    term_length: int = 0
+    is_length_known: bool = field(default=False, metadata={WRITTEN_AS: "is_length_told"})
+    mtu: int = 0
+    base_end: int = 0
+    largest: int = 0
+    start: int = UNSEEN
+    hwm: int = UNSEEN
+    last_advance_ns: int = 0
+    limit: int | None = None
+    receivers: dict[str, Receiver] = field(default_factory=dict)
+    most_receivers: int = 0
+    stood: int = UNSEEN
+    unblocked_at: int = UNSEEN
+    unblocked_ns: int = 0
+    unblocked_left: int = 0
+    last_nak_ns: int = 0
+    is_ended: bool = False
+    gaps: list[Gap] = field(default_factory=list)
+    closed: list[Gap] = field(default_factory=list)
+    questions: dict[str, int] = field(default_factory=dict)
+    totals: Totals = field(default_factory=Totals)
+
+    def position(self, term_id: int, term_offset: int) -> int:
+        """Where that place of a term lies in the stream."""
+        terms = wrapped(term_id - (self.base_term or 0))
+        if self.term_length:
+            return terms * self.term_length + term_offset
+        # Before the length of a term is known, data was seen of one only: others are far away.
+        return (terms << 40) + term_offset
+
+    def place(self, position: int) -> tuple[int, int]:
+        """The term id and the offset in the term of a position."""
+        terms = position // self.term_length if self.term_length else position >> 40
+        offset = position - (terms * self.term_length if self.term_length else terms << 40)
+        return wrapped((self.base_term or 0) + terms), offset
+
+    @property
+    def least_limit(self) -> int | None:
+        """How far the slowest receiver lets a publisher go that waits for all of them."""
+        return min((receiver.limit for receiver in self.receivers.values()), default=None)
+
+    @property
+    def least_position(self) -> int:
+        """Up to where every receiver has consumed."""
+        return min((receiver.position for receiver in self.receivers.values()), default=UNSEEN)

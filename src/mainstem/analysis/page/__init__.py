@@ -1,0 +1,1 @@
+"""Private: the page of an analysis, and what other pages share with it."""

@@ -1,0 +1,96 @@
+"""The charts of the whole and of each stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem.analysis.page import formatting, svg
+from mainstem.analysis.page.html import figure, figures, section
+from mainstem.analysis.page.svg import Series
+from mainstem.analysis.summary import key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mainstem.analysis.summary import RowDict, StreamKey, Summary, Timeline
+
+CAUSES = {"receiver": "red", "network": "orange", "publisher": "blue", "unknown": "violet"}
+CAUSE_NAMES = (
+    ("held by the receiver's window", "red"),
+    ("held by a loss under repair", "orange"),
+    ("publisher had nothing to send", "blue"),
+    ("cause not seen", "violet"),
+)
+PROTOCOLS = (("aeron", "blue"), ("bymux", "green"), ("jmux", "violet"), ("aqueduct", "red"))
+MAX_LANES = 12
+
+
+def overall(summary: Summary) -> str:
+    """The charts of everything that passed."""
+    timeline = summary.timeline
+    lines = [Series(f"{name}, on the wire", colour, timeline.rate(name), is_filled=True)
+             for name, colour in PROTOCOLS if name in timeline.series]  # fmt: skip
+    lines.append(Series("payload", "orange", timeline.rate("payload")))
+    parts = [
+        figure("Throughput, bytes a second", svg.chart(timeline.seconds, lines, formatting.short, title="Throughput"))
+    ]
+    parts += _repairs(timeline)
+    parts += _round_trips(timeline)
+    if lanes := _lanes(summary, summary.longest_stalls):
+        parts.append(figure("Silences of publishers", lanes))
+    return section("Timelines", figures(parts))
+
+
+def of_stream(summary: Summary, key: StreamKey) -> str:
+    """The charts of one stream."""
+    timeline = summary.stream_timelines[key]
+    lines = [Series("on the wire", "blue", timeline.rate("bytes"), is_filled=True),
+             Series("payload", "orange", timeline.rate("payload"))]  # fmt: skip
+    parts = [
+        figure("Throughput, bytes a second", svg.chart(timeline.seconds, lines, formatting.short, title="Throughput"))
+    ]
+    parts += _repairs(timeline)
+    parts += _round_trips(timeline)
+    own = [row for row in summary.longest_stalls if key_of(row) == key]
+    if lanes := _lanes(summary, own):
+        parts.append(figure("Silences", lanes))
+    return figures(parts)
+
+
+def _repairs(timeline: Timeline) -> list[str]:
+    if not any(timeline.get("naks")) and not any(timeline.get("retransmits")):
+        return []
+    lines = [Series("NAKs", "red", timeline.rate("naks")), Series("retransmits", "green", timeline.rate("retransmits"))]
+    return [
+        figure(
+            "NAKs and retransmits a second",
+            svg.chart(timeline.seconds, lines, formatting.short, title="NAKs and retransmits"),
+        )
+    ]
+
+
+def _round_trips(timeline: Timeline) -> list[str]:
+    out = []
+    for method, title in (("RTTM", "RTT by RTTM, ms"), ("NAK", "NAK to data, ms"), ("PING", "Ping to pong, ms")):
+        if f"{method} slowest" not in timeline.series:
+            continue
+        lines = [
+            Series("slowest", "orange", timeline.get(f"{method} slowest"), is_dots=True),
+            Series("median of the slowest stream", "blue", timeline.get(f"{method} median"), is_dots=True),
+        ]
+        out.append(figure(title, svg.chart(timeline.seconds, lines, formatting.short, title=title)))
+    return out
+
+
+def _lanes(summary: Summary, stalls: Sequence[RowDict]) -> str:
+    """A lane for each stream that was silent, the longest first."""
+    lanes: dict[StreamKey, list[tuple[float, float, str]]] = {}
+    for row in stalls:
+        begin = (row["start_ns"] - summary.first_ns) / 1e9
+        lanes.setdefault(key_of(row), []).append((begin, begin + row["duration_ns"] / 1e9, CAUSES[row["cause"]]))
+    if not lanes:
+        return ""
+    rows = [(str(key[1]), bars) for key, bars in list(lanes.items())[:MAX_LANES]]
+    used = {colour for _, bars in rows for *_, colour in bars}
+    names = [Series(name, colour, ()) for name, colour in CAUSE_NAMES if colour in used]
+    return svg.spans(rows, 0.0, summary.duration_ns / 1e9, title="Silences of publishers", series=names)

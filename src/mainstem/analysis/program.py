@@ -1,0 +1,98 @@
+"""``analyze`` of captures in this process, and what is too large for it."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mainstem.analysis.local_tables import LocalTables
+from mainstem.analysis.options import Silent
+from mainstem.analysis.run import Analysis
+from mainstem.capture.elsewhere import status_of
+from mainstem.capture.files import captures
+from mainstem.errors import CaptureError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mainstem.analysis.options import AnalyzeOptions, Inputs, Watcher
+
+# What this process reads in seconds and holds. So much of captures makes four million frames of Aeron.
+LOCAL_CAPTURE_BYTES = 256 << 20
+# A frame of bymux takes as little as a byte.
+LOCAL_MUX_BYTES = 8 << 20
+# Parquet packs: its size does not bound the rows.
+LOCAL_FRAMES = 4_000_000
+
+
+def ports_of(*, aeron: str, bymux: str, jmux: str) -> dict[str, str]:
+    """Ports as options of ``mainstem.capture``; empty ones are left out."""
+    ports = {"aeronPorts": aeron, "bymuxPorts": bymux, "jmuxPorts": jmux}
+    return {name: value for name, value in ports.items() if value}
+
+
+def needs_spark(inputs: Inputs, ports: Mapping[str, str]) -> bool:
+    """Whether the inputs are too large for this process; recordings always are, for their size is not their files'.
+
+    Raises CaptureError where an input cannot be read at all.
+    """
+    if inputs.recordings or (not _is_installed("duckdb") and _is_installed("pyspark")):
+        return True
+    has_mux = not {"bymuxports", "jmuxports"}.isdisjoint(name.lower() for name in ports)
+    most = LOCAL_MUX_BYTES if has_mux else LOCAL_CAPTURE_BYTES
+    files = [file for path in inputs.captures for file in captures(path)]
+    return sum(_bytes_of(file) for file in files) > most or _rows_of(inputs.frames) > LOCAL_FRAMES
+
+
+def _is_installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _bytes_of(file: str) -> int:
+    try:
+        return status_of(file)[0]
+    except OSError as error:
+        raise CaptureError(f"{file}: {error.strerror or error}") from error
+
+
+def _rows_of(folders: list[str]) -> int:
+    import pyarrow.parquet as pq
+
+    rows = 0
+    for file in (file for path in folders for file in Path(path).glob("*.parquet")):
+        try:
+            rows += pq.read_metadata(file).num_rows
+        except (OSError, ValueError) as error:
+            raise CaptureError(f"{file} is no table: {error}") from error
+    return rows
+
+
+def analyze_here(options: AnalyzeOptions, watcher: Watcher | None = None) -> Analysis:
+    """Runs an analysis of inputs that do not need Spark.
+
+    Args:
+        options: What is read, and where the results go; ``needs_spark`` is False of it.
+        watcher: Receives how far it is.
+
+    Returns:
+        The analysis, which ended.
+
+    Raises:
+        ConfigurationError, CaptureError: An input cannot be read at all.
+    """
+    tables = LocalTables(options.tables, options.ports)  # which says what to install where there is no DuckDB
+    import duckdb
+
+    analysis = Analysis(tables, options, watcher or Silent())
+    try:
+        analysis.run()
+    except (duckdb.Error, RuntimeError) as error:
+        text = str(error)
+        if "Query interrupted" in text or isinstance(error, duckdb.InterruptException):
+            # DuckDB took Ctrl-C for its own.
+            raise KeyboardInterrupt from error
+        if not isinstance(error, duckdb.Error):
+            raise
+        raise CaptureError(f"{', '.join(options.inputs)} to {options.out}: {text.splitlines()[0]}") from error
+    return analysis

@@ -1,0 +1,76 @@
+"""An analysis from end to end: read once, write every table, gather the numbers, write the verdict and the page."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from mainstem.analysis.gather import Gatherer
+from mainstem.analysis.page.overview import render
+from mainstem.analysis.summary import Summary
+from mainstem.analysis.verdict import verdict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mainstem.analysis.backend import Backend
+    from mainstem.analysis.options import AnalyzeOptions, Inputs, Watcher
+
+READ, WRITE, GATHER = "read captures", "write tables", "gather"
+RECORDED = "read recordings"
+
+
+class Analysis:
+    """One run. ``summary``, ``verdict`` and ``report`` are there after ``run``."""
+
+    def __init__(self, tables: Backend, options: AnalyzeOptions, watcher: Watcher) -> None:
+        self._tables, self._options, self._watcher = tables, options, watcher
+        self.summary = Summary(inputs=list(options.inputs))
+        self.verdict: list[str] = []
+
+    @property
+    def report(self) -> Path:
+        """The page."""
+        return self._options.out / "report.html"
+
+    def run(self) -> None:
+        """Everything. Raises ConfigurationError, CaptureError or RecordingError where an input cannot be read at all."""
+        try:
+            inputs = self._options.split()
+            self._options.out.mkdir(parents=True, exist_ok=True)
+            self._write(inputs)
+            self._gather(inputs)
+        finally:
+            self._tables.close()
+        self.verdict = verdict(self.summary)
+        self.report.write_text(render(self.summary, self.verdict), encoding="utf-8")
+        (self._options.out / "summary.json").write_text(json.dumps(self.as_json()), encoding="utf-8")
+        self._watcher.done(GATHER)
+
+    def as_json(self) -> dict[str, Any]:
+        """The counts, the verdict, and where everything is."""
+        where = {"tables": str(self._options.tables), "report": str(self.report)}
+        return self.summary.as_json() | {"verdict": self.verdict} | where
+
+    def _write(self, inputs: Inputs) -> None:
+        if inputs.has_frames:
+            self._watcher.stage(READ, None)
+            self._tables.write_frames(inputs)
+            self._watcher.done(READ)
+            self._watcher.stage(WRITE, None)
+            self._tables.write_tables()
+            self._watcher.done(WRITE)
+        if inputs.recordings:
+            self._watcher.stage(RECORDED, len(inputs.recordings))
+            self._tables.write_recorded_sessions(inputs.recordings)
+            self._watcher.done(RECORDED)
+        self._tables.write_problems(frames=inputs.has_frames, recordings=inputs.recordings)
+
+    def _gather(self, inputs: Inputs) -> None:
+        self._watcher.stage(GATHER, None)
+        gatherer = Gatherer(self._tables)
+        if inputs.has_frames:
+            gatherer.captures(self.summary)
+        if inputs.recordings:
+            gatherer.recordings(self.summary)
+        gatherer.problems(self.summary)

@@ -1,0 +1,23 @@
+"""Which ports speak a protocol, as texts of options say it."""
+
+from __future__ import annotations
+
+from mainstem.errors import ConfigurationError
+
+
+def parse_ports(text: str, name: str) -> tuple[int, ...]:
+    """Ports as in ``20121,20122``. Raises ConfigurationError that begins with the option's ``name``."""
+    ports = []
+    for part in (part.strip() for part in text.split(",")):
+        if not part:
+            continue
+        if not part.isdecimal() or not 0 < int(part) < 65536:
+            raise ConfigurationError(f"{name}: {part!r} is no port (1 to 65535; several as in 20121,20122)")
+        ports.append(int(part))
+    return tuple(ports)
+
+
+def parse_aeron_ports(text: str) -> tuple[int, ...] | None:
+    """The same of Aeron's UDP ports; None for ``auto``, which is every port, and empty for ``none``."""
+    word = text.strip().lower()
+    return None if word == "auto" else () if word == "none" else parse_ports(word, "aeronPorts")

@@ -1,0 +1,60 @@
+"""Runs a fold over frames made by hand, in pieces."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from mainstem.analysis.folds.events import from_rows
+from mainstem.analysis.folds.multiplexed import MuxFold
+from mainstem.analysis.folds.mux import GONE
+from mainstem.analysis.folds.path import PathFold
+from mainstem.analysis.folds.state import dump, load
+
+if TYPE_CHECKING:
+    from tests.support.frames import Connection, Wire
+
+    from mainstem.analysis.folds.fold import Fold, Row
+
+
+def run(fold: Fold, events: list[dict[str, Any]], cuts: list[int]) -> list[Row]:
+    """Every row in its last form; the state goes through its bytes at each cut."""
+    state, rows = fold.fresh(), []
+    for start, stop in pairwise([0, *cuts, len(events)]):
+        rows += fold.feed(state, from_rows(events[start:stop], fold.inputs))
+        rows += fold.unsettled(state)
+        state = load(dump(state))
+    return latest(fold, rows)
+
+
+def latest(fold: Fold, rows: list[Row]) -> list[Row]:
+    found: dict[Any, Row] = {}
+    for row in rows:
+        key = (row.kind, *(row.values[name] for name in fold.kind(row.kind).identity))
+        if key not in found or found[key].revision <= row.revision:
+            found[key] = row
+    return sorted(found.values(), key=lambda row: (row.kind, row.revision, str(row.values)))
+
+
+def events_of_wire(wire: Wire) -> list[dict[str, Any]]:
+    """Rows as the fold's inputs would be, without Spark: nothing is null."""
+    out = []
+    for row in wire.rows:
+        sender = f"{row['src']}:{row['src_port']}" if row["type"] in (0, 1, 5) else ""
+        out.append({name: row.get(name) or 0 for name in PathFold.inputs} | {"sender": sender})
+    return out
+
+
+CODES = {"bymux": 1, "jmux": 2, "tcp": 0}
+
+
+def events_of_connection(connection: Connection) -> list[dict[str, Any]]:
+    out = []
+    for row in connection.rows:
+        event = {name: row.get(name) or 0 for name in MuxFold.inputs}
+        event |= {"protocol": CODES[row["protocol"]], "from_client": int(row["from_client"])}
+        event["stream"] = -1 if row["mux_stream_id"] is None else row["mux_stream_id"]
+        event["cookie"] = -1 if row["cookie"] is None else row["cookie"]
+        event["type"] = GONE if row["protocol"] == "tcp" else row["type"]
+        out.append(event)
+    return out

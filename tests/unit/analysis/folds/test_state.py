@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.unit.analysis.folds.checkpoints import VECTORS, cases, rows_after
+
+from mainstem.analysis.folds.state import VERSION, checkpointed, dump, load, registered_names
+from mainstem.errors import ConfigurationError
+
+STATES: dict[int, dict[str, Any]] = {
+    version: json.loads((VECTORS / f"fold_states_{version}.json").read_text()) for version in range(VERSION + 1)
+}
+
+
+def test_the_names_in_checkpoints_are_those_of_every_release() -> None:
+    assert {name: kind.__name__ for name, kind in registered_names().items() if name != "Later"} == {
+        "AqueductState": "AqueductState",
+        "BymuxState": "BymuxState",
+        "ChannelState": "ChannelState",
+        "EveryState": "EveryState",
+        "Gap": "Gap",
+        "JmuxState": "JmuxState",
+        "Lane": "MuxStream",
+        "MuxState": "MuxState",
+        "PathState": "PathState",
+        "Receiver": "Receiver",
+        "RecordedState": "RecordedState",
+        "Request": "Request",
+        "Totals": "Totals",
+    }
+
+
+@pytest.mark.parametrize("version", STATES)
+@pytest.mark.parametrize("name", STATES[VERSION])
+def test_a_state_of_every_version_goes_on_where_it_was(name: str, version: int) -> None:
+    fold, events, seen = cases()[name]
+    state = load(STATES[version][name]["state"].encode())
+    assert json.loads(dump(state)) == json.loads(STATES[VERSION][name]["state"])
+    assert rows_after(fold, state, events[seen:]) == STATES[version][name]["rows"]
+
+
+@checkpointed("Later")
+@dataclass
+class Later:
+    """A state with a field more than the release before had."""
+
+    seen: int = 0
+    further: int = 5
+
+
+def test_a_state_is_read_by_a_release_with_a_field_more_and_refused_by_one_with_a_field_less() -> None:
+    assert load(b'{"version":1,"state":{"#":"Later","seen":3}}') == Later(3, 5)
+    with pytest.raises(ConfigurationError, match="the checkpoint's Later has 'lost', which this release does not have"):
+        load(b'{"version":1,"state":{"#":"Later","lost":3}}')
+    with pytest.raises(ConfigurationError, match="states of version 2; this release reads up to version 1"):
+        load(b'{"version":2,"state":{}}')
+
+
+def test_a_class_without_a_registered_name_is_refused() -> None:
+    @dataclass
+    class Unregistered:
+        seen: int = 0
+
+    with pytest.raises(TypeError, match="Unregistered cannot be kept"):
+        dump(Unregistered())

@@ -1,0 +1,62 @@
+"""Which analyses need Spark: those of more than this process reads in seconds."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mainstem.analysis import program
+from mainstem.analysis.options import AnalyzeOptions, Inputs
+from mainstem.analysis.program import analyze_here, needs_spark
+from mainstem.errors import CaptureError, MissingExtraError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_recordings_always_do(tmp_path: Path) -> None:
+    (tmp_path / "a.pcap").write_bytes(b"1")
+    assert not needs_spark(Inputs(captures=[str(tmp_path)]), {})
+    assert needs_spark(Inputs(captures=[str(tmp_path)], recordings=[str(tmp_path)]), {})
+
+
+def test_what_cannot_be_read_is_an_error_and_starts_nothing(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="absent"):
+        needs_spark(Inputs(captures=[str(tmp_path / "absent")]), {})
+    (tmp_path / "part.parquet").write_bytes(b"no table")
+    with pytest.raises(CaptureError, match=r"part\.parquet is no table"):
+        needs_spark(Inputs(frames=[str(tmp_path)]), {})
+
+
+def test_captures_of_multiplexers_do_earlier_for_a_frame_may_be_a_byte(tmp_path: Path) -> None:
+    with (tmp_path / "a.pcap").open("wb") as file:
+        file.truncate(program.LOCAL_CAPTURE_BYTES)
+    inputs = Inputs(captures=[str(tmp_path)])
+    assert not needs_spark(inputs, {"aeronPorts": "40123"})
+    assert needs_spark(inputs, {"bymuxPorts": "4000"})
+    assert needs_spark(inputs, {"jmuxports": "4000"})
+
+
+def test_packed_frames_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "LOCAL_FRAMES", 1000)
+    pq.write_table(pa.table({"type": pa.repeat(1, 1000)}), tmp_path / "a.parquet")
+    inputs = Inputs(frames=[str(tmp_path)])
+    assert not needs_spark(inputs, {})
+    pq.write_table(pa.table({"type": [1]}), tmp_path / "b.parquet")
+    assert needs_spark(inputs, {})
+
+
+def test_without_duckdb_spark_does_it_and_without_both_the_smaller_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.pcap").write_bytes(b"1")
+    options = AnalyzeOptions(inputs=(str(tmp_path / "a.pcap"),), out=tmp_path / "out")
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    assert needs_spark(options.split(), {})
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(MissingExtraError, match=r"duckdb is not installed: pip install 'mainstem\[report\]'"):
+        analyze_here(options)
