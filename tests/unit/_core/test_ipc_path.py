@@ -161,7 +161,7 @@ def test_pages_are_made_ahead_of_a_producer_and_no_more_than_it_has_filled() -> 
 
         def made(produced: int) -> int:
             log.put_i64(3 * term_length, (INITIAL_TERM_ID << 32) | produced)
-            for _ in range(100):
+            for _ in range(200):
                 publication.do_work()
             return path.stat().st_blocks * 512 - page
 
@@ -170,5 +170,7 @@ def test_pages_are_made_ahead_of_a_producer_and_no_more_than_it_has_filled() -> 
         assert made(32) == step
         assert made(step) == 2 * step
         assert made(2 * 1024 * 1024) == 4 * 1024 * 1024
-        assert made(term_length) == term_length + 4 * 1024 * 1024
+        assert made(2 * 1024 * 1024 + 2 * step) == 4 * 1024 * 1024, "less than half of what was ahead is used up"
+        assert made(3 * 1024 * 1024) == 6 * 1024 * 1024
+        assert made(term_length) == 2 * term_length
         files.unmap(log)

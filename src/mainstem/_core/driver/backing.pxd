@@ -12,6 +12,7 @@ cdef class Backing:
     cdef readonly long long margin
     cdef readonly long long position
     cdef readonly bint is_held
+    cdef bint is_refilling
     cdef long long retry_ns
     cdef long long missed
 

@@ -12,7 +12,9 @@ there is, and nothing is held back any more.
 
 How far ahead. ``margin`` is what may be touched beyond a limit: a message is checked where it begins, so one of the
 greatest length may lie behind it, and a reader loads the length word behind the last frame. Beyond margin and limit a
-stream that has written little is given little, so that a sparse log stays one: most streams are small.
+stream that has written little is given little, so that a sparse log stays one: most streams are small. A publication
+gets more only when half of that is used up, and then all of it, a step a cycle: each step is work, after which the
+driver's thread spins and yields before it sleeps again, and so takes a core from the programs that spin on it.
 
 Who writes what: the thread that runs the stream's path calls ``take``; ``is_held`` and ``position`` may be read by any.
 
@@ -34,8 +36,8 @@ PAGE_LENGTH = cython.declare(cython.longlong, 4096)
 # Taken in steps that keep no other stream waiting: 64 pages, about 0.2 ms.
 STEP_LENGTH = cython.declare(cython.longlong, 256 * 1024)
 # A limit goes no further beyond the producers than they have written already, within these two.
-LEAST_AHEAD = cython.declare(cython.longlong, 64 * 1024)
-MOST_AHEAD = cython.declare(cython.longlong, 4 * 1024 * 1024)
+LEAST_AHEAD = cython.declare(cython.longlong, 128 * 1024)
+MOST_AHEAD = cython.declare(cython.longlong, 16 * 1024 * 1024)
 # A full file system is asked again this often: a failed attempt costs a call to the kernel.
 RETRY_NS = cython.declare(cython.longlong, 10_000_000)
 NOT_SUPPORTED = cython.declare(cython.int, 22)  # EINVAL
@@ -52,6 +54,7 @@ class Backing:
     margin: readonly[cython.longlong]
     position: readonly[cython.longlong]
     is_held: readonly[cython.bint]
+    is_refilling: cython.bint
     retry_ns: cython.longlong
     missed: cython.longlong
 
@@ -66,6 +69,7 @@ class Backing:
         self.margin = margin + PAGE_LENGTH
         self.position = self.first
         self.is_held = False
+        self.is_refilling = False
         self.retry_ns = 0
         self.missed = 0
 
@@ -101,11 +105,11 @@ class Backing:
 
     def limit(self, goal: cython.longlong, produced: cython.longlong, now_ns: cython.longlong) -> cython.longlong:
         """How far publishers may go towards ``goal`` that have written up to ``produced``."""
-        ahead: cython.longlong
+        ahead: cython.longlong = max(LEAST_AHEAD, min(produced - self.first, MOST_AHEAD))
         if self.position == NEVER_NS:
             return goal
-        ahead = produced + max(LEAST_AHEAD, min(produced - self.first, MOST_AHEAD))
-        self.take(min(goal, ahead), now_ns)
+        if self.is_refilling or self.position - self.margin < min(goal, produced + ahead // 2):
+            self.is_refilling = self.take(min(goal, produced + ahead), now_ns) or self.is_held
         return min(goal, self.position - self.margin)
 
     def back_up(self, goal: cython.longlong) -> bool:

@@ -32,6 +32,7 @@ cdef class IpcPath:
     cdef long long trip_limit
     cdef long long first_position
     cdef long long populated_position
+    cdef bint is_populating
 
     cdef int work(self, long long now_ns) noexcept nogil
     cdef bint populate_ahead(self, long long produced) noexcept nogil

@@ -47,9 +47,10 @@ from mainstem._core.memory.buffer import AtomicBuffer
 # The limit moves in steps of this part of the window, so that producers do not share its cache line with every poll.
 LIMIT_STEPS = cython.declare(cython.longlong, 8)
 # Pages of a log are mapped in steps that keep no other stream waiting (64 pages, about 0.2 ms), and so far ahead of a producer that
-# it does not catch up before the next cycle; never more than it has filled already, for most streams are small.
+# it does not catch up before the next cycle; never more than it has filled already, for most streams are small. Steps come
+# many together, when half of what was ahead is used up: each is work, after which the driver's thread takes long to sleep.
 POPULATE_STEP = cython.declare(cython.longlong, 256 * 1024)
-POPULATE_AHEAD = cython.declare(cython.longlong, 4 * 1024 * 1024)
+POPULATE_AHEAD = cython.declare(cython.longlong, 16 * 1024 * 1024)
 
 
 @cython.cclass
@@ -82,6 +83,7 @@ class IpcPath:
     trip_limit: cython.longlong
     first_position: cython.longlong
     populated_position: cython.longlong
+    is_populating: cython.bint
 
     def __init__(
         self,
@@ -116,6 +118,7 @@ class IpcPath:
         self.trip_limit = self.consumer_position
         self.first_position = self.consumer_position
         self.populated_position = self.consumer_position - self.consumer_position % POPULATE_STEP
+        self.is_populating = False
         self.draining = False
         self.is_connected = False
         self.key = 0
@@ -188,9 +191,11 @@ class IpcPath:
         """Maps some of the pages that producers write for the first time: each fault would stop them for microseconds."""
         at: cython.longlong = self.populated_position
         log_length: cython.longlong = PARTITION_COUNT * self.term_length
+        ahead: cython.longlong = min(produced - self.first_position, POPULATE_AHEAD)
         if at >= self.first_position + log_length:
             return False
-        if at >= produced + min(produced - self.first_position, POPULATE_AHEAD):
+        if at >= produced + (ahead if self.is_populating else ahead // 2):
+            self.is_populating = False
             return False
         if (
             not cython.compiled
@@ -200,6 +205,7 @@ class IpcPath:
             self.populated_position = self.first_position + log_length
             return False
         self.populated_position = at + POPULATE_STEP
+        self.is_populating = True
         return True
 
     def do_work(self, now_ns: cython.longlong = 0) -> int:
