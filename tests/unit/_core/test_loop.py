@@ -82,6 +82,29 @@ def test_spinning_yielding_and_sleeping_all_come_back(idle: dict[str, int]) -> N
     assert Loop([Cycle()], **idle).run(time.monotonic_ns() + 2_000_000) == DEADLINE
 
 
+@pytest.mark.parametrize(("round_ns", "spins"), [(50, 10), (2_000, 1)])
+def test_spins_end_after_a_microsecond_for_another_program_may_wait_for_the_core(
+    round_ns: int, spins: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = uncompiled.load("driver.loop")
+    now_ns = 0
+    waits: list[str] = []
+
+    def steady_ns() -> int:
+        nonlocal now_ns
+        now_ns += round_ns
+        return now_ns
+
+    monkeypatch.setattr(module, "steady_ns", steady_ns)
+    monkeypatch.setattr(module, "pause_core", lambda: waits.append("pause"))
+    monkeypatch.setattr(module, "yield_core", lambda: waits.append("yield"))
+    monkeypatch.setattr(module, "nap", lambda _: waits.append("nap"))
+    module.Loop([module.Cycle()]).run(100 * round_ns)
+    assert waits[:spins] == ["pause"] * spins
+    assert waits[spins : spins + 20] == ["yield"] * 20
+    assert set(waits[spins + 20 :]) == {"nap"}
+
+
 def test_runs_uncompiled_too() -> None:
     module = uncompiled.load("driver.loop")
     loop = module.Loop([module.Cycle()])

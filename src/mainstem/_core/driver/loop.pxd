@@ -30,6 +30,7 @@ cdef class Loop:
     cdef long long min_park_ns
     cdef long long max_park_ns
     cdef int idle_count
+    cdef long long idle_ns
     cdef long long park_ns
     cdef list watched
     cdef unsigned char *watch_base[MAX_WATCHES]
@@ -40,7 +41,7 @@ cdef class Loop:
     cdef readonly long long rounds
     cdef readonly long long longest_round_ns
 
-    cdef void idle(self, bint worked) noexcept nogil
+    cdef void idle(self, bint worked, long long now_ns) noexcept nogil
     cdef bint changed(self) noexcept nogil
     cdef int reason(self) noexcept nogil
     cdef int round(self, long long now_ns) noexcept nogil

@@ -28,6 +28,10 @@ WOKEN = cython.declare(cython.int, 2)
 WATCHED = cython.declare(cython.int, 3)
 STOPPED = cython.declare(cython.int, 4)
 
+# Spins end after this time, however few they were: a round of sockets takes microseconds, and the program that would
+# give it work may wait for this core.
+MAX_SPIN_NS = cython.declare(cython.longlong, 1000)
+
 
 @cython.cclass
 class Cycle:
@@ -80,9 +84,9 @@ class Cycle:
 class Loop:
     """Runs cycles in the calling thread, without the GIL, until Python is needed.
 
-    Idling: ``max_spins`` pauses, then ``max_yields`` yields, then sleeps from ``min_park_ns`` doubling to ``max_park_ns``;
-    ``max_park_ns=0`` never sleeps (with ``max_yields=0`` it spins). ``work`` is what the last round found; ``rounds`` and
-    ``longest_round_ns`` are for counters.
+    Idling: ``max_spins`` pauses, for a microsecond at most, then ``max_yields`` yields, then sleeps from ``min_park_ns``
+    doubling to ``max_park_ns``; ``max_park_ns=0`` never sleeps (with ``max_yields=0`` it spins). ``work`` is what the last
+    round found; ``rounds`` and ``longest_round_ns`` are for counters.
     """
 
     references: list
@@ -95,6 +99,7 @@ class Loop:
     min_park_ns: cython.longlong
     max_park_ns: cython.longlong
     idle_count: cython.int
+    idle_ns: cython.longlong
     park_ns: cython.longlong
     watched: list
     watch_base: cython.p_uchar[MAX_WATCHES]
@@ -129,6 +134,7 @@ class Loop:
         self.min_park_ns = min_park_ns
         self.max_park_ns = max_park_ns
         self.idle_count = 0
+        self.idle_ns = 0
         self.park_ns = min_park_ns
         self.work = 0
         self.rounds = 0
@@ -167,12 +173,16 @@ class Loop:
     def is_stopped(self) -> bool:
         return self.stopping != 0
 
-    def idle(self, worked: cython.bint) -> cython.void:
-        """Spins, then yields, then parks for longer and longer while there is nothing to do."""
+    def idle(self, worked: cython.bint, now_ns: cython.longlong) -> cython.void:
+        """Spins, then yields, then parks for longer and longer while there is nothing to do. ``now_ns``: when the round began."""
         if worked:
             self.idle_count = 0
             self.park_ns = self.min_park_ns
             return
+        if self.idle_count == 0:
+            self.idle_ns = now_ns
+        elif now_ns - self.idle_ns > MAX_SPIN_NS:
+            self.idle_count = max(self.idle_count, self.max_spins)
         if self.idle_count < self.max_spins:
             self.idle_count += 1
             pause_core()
@@ -230,11 +240,11 @@ class Loop:
             if reason != DEADLINE:
                 return reason
             if self.round(now_ns) == ATTENTION:
-                self.idle(True)
+                self.idle(True, now_ns)
                 return ATTENTION
             if now_ns >= deadline_ns:
                 return DEADLINE
-            self.idle(self.work > 0)
+            self.idle(self.work > 0, now_ns)
             before = now_ns
             now_ns = steady_ns()
             if self.work > 0 and now_ns - before > self.longest_round_ns:

@@ -21,9 +21,9 @@ class Cycle:
 class Loop:
     """Runs cycles in the calling thread, without the GIL, until Python is needed.
 
-    Idling: ``max_spins`` pauses, then ``max_yields`` yields, then sleeps from ``min_park_ns`` doubling to ``max_park_ns``;
-    ``max_park_ns=0`` never sleeps (with ``max_yields=0`` it spins). ``work`` is what the last round found; ``rounds`` and
-    ``longest_round_ns`` are for counters.
+    Idling: ``max_spins`` pauses, for a microsecond at most, then ``max_yields`` yields, then sleeps from ``min_park_ns``
+    doubling to ``max_park_ns``; ``max_park_ns=0`` never sleeps (with ``max_yields=0`` it spins). ``work`` is what the last
+    round found; ``rounds`` and ``longest_round_ns`` are for counters.
     """
 
     work: int
