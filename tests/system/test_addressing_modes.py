@@ -209,6 +209,7 @@ def test_sessions_of_a_stream_are_limited(port: int) -> None:
             machines.near.add_exclusive_publication(f"aeron:udp?endpoint={HOST}:{port}", 1001) for _ in range(3)
         ]
         machines.until(lambda: sum(each.is_connected for each in publications) == 2)
+        machines.until(lambda: len(subscription.images) == 2)
         for _ in range(200):
             machines.work()
         assert len(subscription.images) == 2

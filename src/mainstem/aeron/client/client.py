@@ -12,7 +12,7 @@ from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.client.stats import client_stats
 from mainstem.aeron.cnc import ATTACH_POLL_INTERVAL_NS, CncAttach
 from mainstem.aeron.idle import SleepIdle
-from mainstem.clock import NS_PER_MS
+from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.unclosed import finalise_at_exit
 
 if TYPE_CHECKING:
@@ -35,17 +35,18 @@ BUSY_SLEEP_NS = 1 * NS_PER_MS  # how long the conductor sleeps while a command i
 
 
 class _ConductorIdle:
-    """Sleeps as long as the settings say, and briefly while a command is pending."""
+    """Sleeps as long as the settings say, and briefly while a command is pending, which ends a sleep when it is written."""
 
     name = "conductor"
 
     def __init__(self, conductor: ClientConductor) -> None:
         self._conductor = conductor
-        self._long = SleepIdle(conductor.context.settings.client_idle_sleep_duration_ns)
-        self._short = SleepIdle(min(BUSY_SLEEP_NS, conductor.context.settings.client_idle_sleep_duration_ns))
+        self._long_s = conductor.context.settings.client_idle_sleep_duration_ns / NS_PER_SECOND
+        self._short_s = min(BUSY_SLEEP_NS / NS_PER_SECOND, self._long_s)
 
     def idle(self, work_count: int) -> None:
-        (self._short if self._conductor.pending else self._long).idle(work_count)
+        if work_count <= 0:
+            self._conductor.sleep(self._short_s if self._conductor.pending else self._long_s)
 
     def reset(self) -> None:
         """Nothing to forget."""

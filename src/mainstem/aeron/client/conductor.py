@@ -86,6 +86,7 @@ class ClientConductor:
         self.resources: dict[int, Resource] = {}
         self.pending: dict[int, AsyncOperation[Any]] = {}
         self.invokers: tuple[Callable[[], int], ...] = ()
+        self._written = threading.Event()
         self._receiver = cnc.receiver()
         self._in_handler = False
         self._lingering: list[tuple[int, AtomicBuffer]] = []
@@ -277,7 +278,13 @@ class ClientConductor:
             except BaseException:
                 del self.pending[correlation_id]
                 raise
-            return operation
+        self._written.set()
+        return operation
+
+    def sleep(self, seconds: float) -> None:
+        """Sleeps until a command was written, and so long at most; for the thread that runs this."""
+        self._written.wait(seconds)
+        self._written.clear()
 
     def add_publication(self, channel: str, stream_id: int) -> AsyncOperation[Publication]:
         """Adds a concurrent publication."""
