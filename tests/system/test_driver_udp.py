@@ -33,6 +33,19 @@ def test_carries_messages_in_threads_of_this_process(mode: str, port: int) -> No
     assert not shared_memory()
 
 
+@pytest.mark.parametrize("mode", ["DEDICATED", "SHARED"])
+def test_a_thousand_idle_streams_on_two_sockets_all_connect(mode: str, port: int) -> None:
+    """What all of them send at once is more than a socket's buffer holds."""
+    channel, streams = f"aeron:udp?endpoint=127.0.0.1:{port}", range(1000)
+    with (
+        MediaDriver.launch(threading_mode=mode, term_buffer_length=1 << 16) as driver,
+        Aeron.connect(driver.directory) as aeron,
+    ):
+        subscriptions = [aeron.add_subscription(channel, stream) for stream in streams]
+        publications = [aeron.add_publication(channel, stream) for stream in streams]
+        wait_for(lambda: all(each.is_connected for each in (*publications, *subscriptions)))
+
+
 def test_carries_messages_when_the_caller_drives(port: int) -> None:
     with (
         MediaDriver.launch(threading_mode="INVOKER", **SMALL) as driver,

@@ -38,7 +38,7 @@ BUGS = (
         name="a status message is sent for consumption only",
         harm="a quiet subscriber is taken for gone",
         file=RECEIVE_PATH,
-        old="        if self.schedule_status() or now_ns >= self.status_due_ns:\n",
+        old="        if self.schedule_status() or (reminders and now_ns >= self.status_due_ns):\n",
         new="        if self.schedule_status() or (self.status_messages_sent == 0 and now_ns >= self.status_due_ns):\n",
         finder=Simulator(scenarios=("unicast",)),
     ),

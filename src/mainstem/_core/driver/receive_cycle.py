@@ -5,13 +5,17 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    from mainstem._core.memory.plain import readonly
+    from mainstem._core.layout import *
+    from mainstem._core.memory.plain import *
 
 from mainstem._core.driver.events import EventBuffer
 from mainstem._core.driver.loop import Cycle
 from mainstem._core.driver.receive_path import ReceiveEndpointCore, ReceivePath
 from mainstem._core.driver.table import PathTable
 from mainstem._core.memory.buffer import AtomicBuffer
+
+# Status messages of one cycle, before those that are due by time only wait for the next: as ``MOST_HEARTBEATS`` of the sender's.
+MOST_REMINDERS = cython.declare(cython.longlong, 64)
 
 
 @cython.cclass
@@ -20,12 +24,16 @@ class ReceiverCycle(Cycle):
 
     events: readonly[EventBuffer]
     counters: AtomicBuffer
+    cells: cython.p_uchar
+    first: cython.int
     path_table: PathTable
     endpoint_table: PathTable
 
     def __init__(self, counters: AtomicBuffer) -> None:
         Cycle.__init__(self)
         self.counters = counters
+        self.cells = counters.base
+        self.first = 0
         self.events = EventBuffer()
         self.path_table = PathTable()
         self.endpoint_table = PathTable()
@@ -58,14 +66,23 @@ class ReceiverCycle(Cycle):
 
     def cycle(self, now_ns: cython.longlong) -> cython.int:
         i: cython.int
+        which: cython.int
+        n: cython.int = self.path_table.count
         work: cython.int = 0
         nearest: cython.longlong = self.timer_ns
+        sent: cython.longlong = ld64(self.cells, SYSTEM_STATUS_MESSAGES_SENT * COUNTER_VALUE_LENGTH)
+        most: cython.longlong = sent + MOST_REMINDERS
         for i in range(self.endpoint_table.count):
             work += cython.cast(ReceiveEndpointCore, self.endpoint_table.entries[i]).poll(now_ns)
-        for i in range(self.path_table.count):
-            work += cython.cast(ReceivePath, self.path_table.entries[i]).work(now_ns)
-            if cython.cast(ReceivePath, self.path_table.entries[i]).next_python_ns < nearest:
-                nearest = cython.cast(ReceivePath, self.path_table.entries[i]).next_python_ns
+        self.first += 1
+        if self.first >= n:
+            self.first = 0
+        for i in range(n):
+            which = (self.first + i) % n
+            work += cython.cast(ReceivePath, self.path_table.entries[which]).work(now_ns, sent < most)
+            sent = ld64(self.cells, SYSTEM_STATUS_MESSAGES_SENT * COUNTER_VALUE_LENGTH)
+            if cython.cast(ReceivePath, self.path_table.entries[which]).next_python_ns < nearest:
+                nearest = cython.cast(ReceivePath, self.path_table.entries[which]).next_python_ns
         self.next_python_ns = nearest
         self.attention = self.events.count
         return work

@@ -123,7 +123,7 @@ cdef class ReceivePath:
     cdef void raise_mark(self, long long position) noexcept nogil
     cdef void on_heartbeat(self, long long position, int flags, int row, long long now_ns) noexcept nogil
     cdef void on_end(self, long long position, bint revoked, int row, long long now_ns) noexcept nogil
-    cdef int work(self, long long now_ns) noexcept nogil
+    cdef int work(self, long long now_ns, bint reminders) noexcept nogil
     cdef long long next_due_ns(self) noexcept nogil
     cdef void rebuild(self, long long now_ns) noexcept nogil
     cdef void find_gaps(self, long long now_ns) noexcept nogil

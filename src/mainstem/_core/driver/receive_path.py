@@ -678,8 +678,11 @@ class ReceivePath:
                 put8(self.base, self.meta + LOG_IS_PUBLICATION_REVOKED_OFFSET, 1)
             self.events.put(EVENT_END_OF_STREAM, self.endpoint_key, self.key, now_ns, 1 if revoked else 0)
 
-    def work(self, now_ns: cython.longlong) -> cython.int:
-        """One duty cycle: positions, gaps, the status message that is due; how much there was to do."""
+    def work(self, now_ns: cython.longlong, reminders: cython.bint) -> cython.int:
+        """One duty cycle: positions, gaps, the status message that is due; how much there was to do.
+
+        ``reminders``: a status message may be sent though nothing was consumed.
+        """
         work: cython.int = 0
         # A window that was too small for want of blocks is announced anew with each step.
         if self.backing is not None and self.backing.follow(self.scheduled_position + self.scheduled_window, now_ns):
@@ -687,7 +690,7 @@ class ReceivePath:
             work = 1
         self.rebuild(now_ns)
         # By consumption, so that a fast stream gets its window in time; by time, so that a quiet receiver is known to live.
-        if self.schedule_status() or now_ns >= self.status_due_ns:
+        if self.schedule_status() or (reminders and now_ns >= self.status_due_ns):
             self.send_status(now_ns)
             work = 1
         return work

@@ -14,6 +14,10 @@ from mainstem._core.driver.send_path import SendEndpointCore, SendPath
 from mainstem._core.driver.table import PathTable
 from mainstem._core.memory.buffer import AtomicBuffer
 
+# Heartbeats of one cycle. Those of a thousand idle streams at once are more than a socket's buffer of 128 KiB holds, and where
+# one thread sends and receives, none is read in between: each time the same streams' would be lost.
+MOST_HEARTBEATS = cython.declare(cython.longlong, 64)
+
 
 @cython.cclass
 class SenderCycle(Cycle):
@@ -88,6 +92,8 @@ class SenderCycle(Cycle):
         work: cython.int = 0
         sent: cython.longlong = 0
         before: cython.longlong
+        heartbeats: cython.longlong = ld64(self.cells, SYSTEM_HEARTBEATS_SENT * COUNTER_VALUE_LENGTH)
+        most: cython.longlong = heartbeats + MOST_HEARTBEATS
         short: cython.bint = False
         nearest: cython.longlong = self.timer_ns
         self.first += 1
@@ -96,7 +102,8 @@ class SenderCycle(Cycle):
         before = ld64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH)
         for i in range(n):
             which = (self.first + i) % n
-            sent += cython.cast(SendPath, self.path_table.entries[which]).work(now_ns)
+            sent += cython.cast(SendPath, self.path_table.entries[which]).work(now_ns, heartbeats < most)
+            heartbeats = ld64(self.cells, SYSTEM_HEARTBEATS_SENT * COUNTER_VALUE_LENGTH)
             if cython.cast(SendPath, self.path_table.entries[which]).next_python_ns < nearest:
                 nearest = cython.cast(SendPath, self.path_table.entries[which]).next_python_ns
         self.next_python_ns = nearest
@@ -108,6 +115,6 @@ class SenderCycle(Cycle):
             for i in range(self.endpoint_table.count):
                 work += cython.cast(SendEndpointCore, self.endpoint_table.entries[i]).poll(now_ns)
         self.attention = self.events.count
-        if sent > 0:
+        if sent > 0 or heartbeats >= most:
             work += 1
         return work

@@ -107,7 +107,7 @@ cdef class SendPath:
     cdef long long term_at(self, long long position) noexcept nogil
     cdef int term_id_at(self, long long position) noexcept nogil
     cdef long long position_of(self, int term_id, long long offset) noexcept nogil
-    cdef long long work(self, long long now_ns) noexcept nogil
+    cdef long long work(self, long long now_ns, bint heartbeats) noexcept nogil
     cdef void set_connected(self, bint connected) noexcept nogil
     cdef void move_limits(self, long long now_ns) noexcept nogil
     cdef void follow_spies(self) noexcept nogil

@@ -486,8 +486,8 @@ class SendPath:
         terms: cython.longlong = wrap32(cython.cast(cython.longlong, term_id) - self.initial_term_id)
         return shift_left(terms, self.bits) + offset
 
-    def work(self, now_ns: cython.longlong) -> cython.longlong:
-        """One duty cycle; the bytes that left, and 1 for blocks that were taken."""
+    def work(self, now_ns: cython.longlong, heartbeats: cython.bint) -> cython.longlong:
+        """One duty cycle; the bytes that left, and 1 for blocks that were taken. ``heartbeats``: one may be sent."""
         sent: cython.longlong = 0
         # Only Python knows the flags and the TTL of a SETUP. Where the event does not fit, the next cycle asks again.
         if (not self.has_initial_connection or self.setup_elicited) and now_ns >= self.setup_due_ns:
@@ -501,7 +501,7 @@ class SendPath:
         # What is due by time is checked after the data: a frame that was sent makes a heartbeat superfluous.
         if sent == 0:
             # Idle: a heartbeat shows receivers where the stream is, so that the loss of its last frames is noticed at all.
-            if self.has_initial_connection and now_ns >= self.heartbeat_due_ns:
+            if heartbeats and self.has_initial_connection and now_ns >= self.heartbeat_due_ns:
                 self.send_heartbeat(now_ns)
             # Stopped by the window: the interval doubles, for a receiver that is only slow needs no reminding.
             elif self.batch.blocked and self.has_initial_connection and now_ns >= self.probe_due_ns:
