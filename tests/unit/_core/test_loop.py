@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import gc
+import os
+import socket
+import sys
 import threading
 import time
 
@@ -15,6 +21,17 @@ from mainstem._core.memory.buffer import AtomicBuffer
 
 DEADLINE, ATTENTION, WOKEN, WATCHED, STOPPED = range(5)
 SOON_NS = int(STALL_S * 1e9)
+EPOLL_PWAIT2 = 441
+
+
+def sleeps_until_arrivals() -> bool:
+    """Whether the kernel, or what stands for it, has the call; there is no set -1."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return (
+        sys.platform == "linux"
+        and libc.syscall(EPOLL_PWAIT2, -1, None, 1, None, None, 0) == -1
+        and ctypes.get_errno() == errno.EBADF
+    )
 
 
 def test_comes_back_at_the_deadline_and_has_run_its_cycles() -> None:
@@ -98,11 +115,40 @@ def test_spins_end_after_a_microsecond_for_another_program_may_wait_for_the_core
     monkeypatch.setattr(module, "steady_ns", steady_ns)
     monkeypatch.setattr(module, "pause_core", lambda: waits.append("pause"))
     monkeypatch.setattr(module, "yield_core", lambda: waits.append("yield"))
-    monkeypatch.setattr(module, "nap", lambda _: waits.append("nap"))
+    monkeypatch.setattr(module, "nap_or_arrival", lambda *_: waits.append("nap"))
     module.Loop([module.Cycle()]).run(100 * round_ns)
     assert waits[:spins] == ["pause"] * spins
     assert waits[spins : spins + 20] == ["yield"] * 20
     assert set(waits[spins + 20 :]) == {"nap"}
+
+
+@pytest.mark.skipif(not sleeps_until_arrivals(), reason="the kernel has no epoll_pwait2")
+def test_a_datagram_ends_a_sleep() -> None:
+    hour = 3600 * 10**9
+    loop = Loop([Cycle()], max_spins=0, max_yields=0, min_park_ns=hour, max_park_ns=hour)
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        receiver.bind(("127.0.0.1", 0))
+        loop.wake_by(receiver.fileno())
+        thread = threading.Thread(target=lambda: loop.run(NEVER_NS))
+        thread.start()
+        for _ in range(5):
+            before = loop.rounds
+            # Nothing reads it: each datagram that arrives ends one sleep.
+            sender.sendto(b"x", receiver.getsockname())
+            wait_for(lambda before=before: loop.rounds > before)
+        loop.stop()
+        sender.sendto(b"x", receiver.getsockname())
+        thread.join()
+
+
+def test_a_loop_that_was_refused_closes_no_file() -> None:
+    with pytest.raises(TypeError):
+        Loop(max_spins="many")  # type: ignore[arg-type]
+    gc.collect()
+    os.fstat(0)
 
 
 def test_runs_uncompiled_too() -> None:

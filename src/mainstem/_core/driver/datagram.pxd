@@ -17,6 +17,7 @@ cdef class Address:
 
 
 cdef class Transport:
+    cdef readonly int fd
     cdef readonly LossGenerator outgoing
     cdef readonly LossGenerator incoming
     cdef readonly int max_segments

@@ -65,8 +65,10 @@ class Transport:
 
     ``incoming`` and ``outgoing`` drop datagrams on purpose, on their way in and out. ``max_segments`` is how many equal
     datagrams go as one run (1 where the kernel has no segmentation offload). ``last_error`` is the errno of the last failed call.
+    ``fd`` is the socket's, -1 where there is none.
     """
 
+    fd: readonly[cython.int]
     outgoing: readonly[LossGenerator | None]
     incoming: readonly[LossGenerator | None]
     max_segments: readonly[cython.int]
@@ -109,6 +111,7 @@ class Transport:
             self.one_offset = [0]
             self.one_length = [0]
             self.one_segment = [0]
+        self.fd = -1
         self.incoming = incoming
         self.outgoing = outgoing
         self.max_segments = 1

@@ -25,8 +25,10 @@ class Transport:
 
     ``incoming`` and ``outgoing`` drop datagrams on purpose, on their way in and out. ``max_segments`` is how many equal
     datagrams go as one run (1 where the kernel has no segmentation offload). ``last_error`` is the errno of the last failed call.
+    ``fd`` is the socket's, -1 where there is none.
     """
 
+    fd: int
     outgoing: LossGenerator | None
     incoming: LossGenerator | None
     max_segments: int

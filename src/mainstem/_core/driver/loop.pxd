@@ -2,7 +2,7 @@
 from mainstem._core.layout cimport *
 from mainstem._core.memory.atomics cimport *
 from mainstem._core.memory.buffer cimport AtomicBuffer
-from mainstem._core.memory.waiting cimport nap, pause_core, steady_ns, yield_core
+from mainstem._core.memory.waiting cimport add_arrivals, close_arrivals, nap_or_arrival, open_arrivals, pause_core, steady_ns, yield_core
 
 
 cdef enum:
@@ -32,6 +32,7 @@ cdef class Loop:
     cdef int idle_count
     cdef long long idle_ns
     cdef long long park_ns
+    cdef int arrivals
     cdef list watched
     cdef unsigned char *watch_base[MAX_WATCHES]
     cdef long long watch_offset[MAX_WATCHES]

@@ -10,7 +10,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 if cython.compiled:
-    from cython.cimports.mainstem._core.memory.waiting import nap, pause_core, steady_ns, yield_core
+    from cython.cimports.mainstem._core.memory.waiting import (
+        add_arrivals,
+        close_arrivals,
+        nap_or_arrival,
+        open_arrivals,
+        pause_core,
+        steady_ns,
+        yield_core,
+    )
 else:
     from mainstem._core.layout import *
     from mainstem._core.memory.plain import *
@@ -85,8 +93,9 @@ class Loop:
     """Runs cycles in the calling thread, without the GIL, until Python is needed.
 
     Idling: ``max_spins`` pauses, for a microsecond at most, then ``max_yields`` yields, then sleeps from ``min_park_ns``
-    doubling to ``max_park_ns``; ``max_park_ns=0`` never sleeps (with ``max_yields=0`` it spins). ``work`` is what the last
-    round found; ``rounds`` and ``longest_round_ns`` are for counters.
+    doubling to ``max_park_ns``, each until a datagram arrives at a socket of ``wake_by`` at most; ``max_park_ns=0`` never
+    sleeps (with ``max_yields=0`` it spins). ``work`` is what the last round found; ``rounds`` and ``longest_round_ns`` are
+    for counters.
     """
 
     references: list
@@ -101,6 +110,7 @@ class Loop:
     idle_count: cython.int
     idle_ns: cython.longlong
     park_ns: cython.longlong
+    arrivals: cython.int
     watched: list
     watch_base: cython.p_uchar[MAX_WATCHES]
     watch_offset: cython.longlong[MAX_WATCHES]
@@ -136,6 +146,7 @@ class Loop:
         self.idle_count = 0
         self.idle_ns = 0
         self.park_ns = min_park_ns
+        self.arrivals = open_arrivals()
         self.work = 0
         self.rounds = 0
         self.longest_round_ns = 0
@@ -160,6 +171,18 @@ class Loop:
         self.watch_offset[self.watches] = offset
         self.watch_seen[self.watches] = ld64(buffer.base, offset)
         self.watches += 1
+
+    def wake_by(self, fd: cython.int) -> None:
+        """Has a datagram that arrives at this socket end a sleep, until the socket is closed."""
+        add_arrivals(self.arrivals, fd)
+
+    if cython.compiled:
+
+        def __cinit__(self):
+            self.arrivals = -1  # where __init__ refuses its arguments, there is no set to close
+
+        def __dealloc__(self):
+            close_arrivals(self.arrivals)
 
     def wake(self) -> None:
         """Makes ``run`` come back soon. From any thread."""
@@ -193,8 +216,11 @@ class Loop:
                 yield_core()
             else:
                 pause_core()
+        elif nap_or_arrival(self.arrivals, self.park_ns):
+            # What arrived may take some rounds to be read: a sender reads its sockets in every few of them.
+            self.idle_count = 0
+            self.park_ns = self.min_park_ns
         else:
-            nap(self.park_ns)
             self.park_ns = 2 * self.park_ns if 2 * self.park_ns < self.max_park_ns else self.max_park_ns
 
     def changed(self) -> cython.bint:

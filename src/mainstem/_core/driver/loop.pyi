@@ -22,8 +22,9 @@ class Loop:
     """Runs cycles in the calling thread, without the GIL, until Python is needed.
 
     Idling: ``max_spins`` pauses, for a microsecond at most, then ``max_yields`` yields, then sleeps from ``min_park_ns``
-    doubling to ``max_park_ns``; ``max_park_ns=0`` never sleeps (with ``max_yields=0`` it spins). ``work`` is what the last
-    round found; ``rounds`` and ``longest_round_ns`` are for counters.
+    doubling to ``max_park_ns``, each until a datagram arrives at a socket of ``wake_by`` at most; ``max_park_ns=0`` never
+    sleeps (with ``max_yields=0`` it spins). ``work`` is what the last round found; ``rounds`` and ``longest_round_ns`` are
+    for counters.
     """
 
     work: int
@@ -41,6 +42,8 @@ class Loop:
         """Drives one more; eight at most (OverflowError)."""
     def watch(self, buffer: AtomicBuffer, offset: int) -> None:
         """``run`` also comes back when this int64 changes: the tail of a command ring. Four at most (OverflowError)."""
+    def wake_by(self, fd: int) -> None:
+        """Has a datagram that arrives at this socket end a sleep, until the socket is closed."""
     def wake(self) -> None:
         """Makes ``run`` come back soon. From any thread."""
     def stop(self) -> None:

@@ -35,6 +35,7 @@ class TappedTransport(Transport):
 
     def __init__(self, inner: Transport, watcher: Watcher) -> None:
         Transport.__init__(self, 1)
+        self.fd = inner.fd
         self.inner = inner
         self.watcher = watcher
         # What is at hand lies where the inner one put it.

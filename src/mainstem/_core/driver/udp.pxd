@@ -6,7 +6,6 @@ from mainstem._core.driver.sockets cimport *
 
 
 cdef class UdpTransport(Transport):
-    cdef readonly int fd
     cdef readonly bint coalesces
     cdef readonly bint timestamps
     cdef ms_mmsghdr outgoing_messages[MAX_SLOTS]

@@ -34,7 +34,6 @@ class UdpTransport(Transport):
     as many as is usual.
     """
 
-    fd: readonly[cython.int]
     coalesces: readonly[cython.bint]
     timestamps: readonly[cython.bint]
     outgoing_messages: ms_mmsghdr[MAX_SLOTS]

@@ -13,7 +13,6 @@ class UdpTransport(Transport):
     as many as is usual.
     """
 
-    fd: int
     coalesces: bool
     timestamps: bool
     def __init__(

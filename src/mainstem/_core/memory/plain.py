@@ -154,6 +154,20 @@ def nap(ns: int) -> None:
     """Returns at once: an uncompiled loop serves tests."""
 
 
+def open_arrivals() -> int:
+    return -1
+
+
+def add_arrivals(arrivals: int, fd: int) -> None:
+    """There is no set, and nothing sleeps."""
+
+
+def nap_or_arrival(arrivals: int, ns: int) -> bool:
+    """Returns at once, as ``nap``: nothing arrived."""
+    nap(ns)
+    return False
+
+
 def wrap_i32(v: int) -> int:
     return ((v + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 

@@ -144,9 +144,9 @@ class DriverCore:
             loop.watch(ring.buffer, ring.capacity + layout.RING_TAIL_OFFSET)
             self.to_conductor.on_append = loop.wake
         if "sender" in agents:
-            self.sender.commands.on_append = loop.wake
+            self.sender.commands.on_append, self.sender.wake_by = loop.wake, loop.wake_by
         if "receiver" in agents:
-            self.receiver.commands.on_append = loop.wake
+            self.receiver.commands.on_append, self.receiver.wake_by = loop.wake, loop.wake_by
 
     def close(self) -> None:
         """Ends the clients' sessions, closes sockets and memory, and removes the directory where the settings require it."""

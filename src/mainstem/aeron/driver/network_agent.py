@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from mainstem.aeron.driver.agent_queue import CommandQueue
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem._core.driver.datagram import Transport
     from mainstem._core.driver.receive_cycle import ReceiverCycle
     from mainstem._core.driver.send_cycle import SenderCycle
     from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, SendChannelEndpoint
@@ -28,6 +31,8 @@ class NetworkAgent(Generic[C, E]):
     def __init__(self, cycle: C, *, to_conductor: ConductorQueue, resolve_interval_ns: int, now_ns: int) -> None:
         self.cycle = cycle
         self.commands = CommandQueue()
+        # What makes a thread that sleeps wake by what arrives at a socket; no thread sleeps in INVOKER mode.
+        self.wake_by: Callable[[int], None] | None = None
         self._to_conductor = to_conductor
         self._endpoints: dict[int, E] = {}
         self._now_ns = now_ns
@@ -69,6 +74,10 @@ class NetworkAgent(Generic[C, E]):
         """Closes every socket. After the last duty cycle."""
         for endpoint in list(self._endpoints.values()):
             self.on_close_endpoint(endpoint)
+
+    def _wake_by(self, transport: Transport) -> None:
+        if self.wake_by is not None and transport.fd >= 0:
+            self.wake_by(transport.fd)
 
     def _send(self, message: Message) -> None:
         self._to_conductor.append(message)
