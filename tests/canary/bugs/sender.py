@@ -62,8 +62,8 @@ BUGS = (
         name="a heartbeat is never sent",
         harm="the loss of a stream's last messages is never noticed",
         file=SEND_PATH,
-        old="            if heartbeats and self.has_initial_connection and now_ns >= self.heartbeat_due_ns:\n",
-        new="            if heartbeats and self.has_initial_connection and now_ns >= NEVER_NS:\n",
+        old="                if now_ns >= self.heartbeat_due_ns:\n",
+        new="                if now_ns >= NEVER_NS:\n",
         finder=Simulator(scenarios=("unicast",)),
     ),
     Bug(

@@ -500,13 +500,14 @@ class SendPath:
             sent = self.send_data(now_ns)
         # What is due by time is checked after the data: a frame that was sent makes a heartbeat superfluous.
         if sent == 0:
-            # Idle: a heartbeat shows receivers where the stream is, so that the loss of its last frames is noticed at all.
-            if heartbeats and self.has_initial_connection and now_ns >= self.heartbeat_due_ns:
-                self.send_heartbeat(now_ns)
-            # Stopped by the window: the interval doubles, for a receiver that is only slow needs no reminding.
-            elif self.batch.blocked and self.has_initial_connection and now_ns >= self.probe_due_ns:
-                self.probe_interval_ns = 2 * self.probe_interval_ns
-                self.send_heartbeat(now_ns)
+            if heartbeats and self.has_initial_connection:
+                # Idle: a heartbeat shows receivers where the stream is, so that the loss of its last frames is noticed at all.
+                if now_ns >= self.heartbeat_due_ns:
+                    self.send_heartbeat(now_ns)
+                # Stopped by the window: the interval doubles, for a receiver that is only slow needs no reminding.
+                elif self.batch.blocked and now_ns >= self.probe_due_ns:
+                    self.probe_interval_ns = 2 * self.probe_interval_ns
+                    self.send_heartbeat(now_ns)
             # A receiver that left or was discounted may have been the one that held the limit.
             if self.tracks_minimum and self.table.count > 0 and not self.limit_frozen:
                 self.set_sender_limit(self.table.lowest_edge(self.sender_limit))
