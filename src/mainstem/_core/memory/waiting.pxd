@@ -1,4 +1,4 @@
-# Waiting without the GIL: a steady clock, the pauses of a spinning core, and sleeps. plain.py has the same names but for watch.
+# Waiting without the GIL: a steady clock, the pauses of a spinning core, and sleeps. plain.py has the same names but for nap, watch and close_arrivals.
 from libc.stdint cimport int64_t, uint8_t
 
 cdef extern from *:

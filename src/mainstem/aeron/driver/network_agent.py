@@ -75,7 +75,8 @@ class NetworkAgent(Generic[C, E]):
         for endpoint in list(self._endpoints.values()):
             self.on_close_endpoint(endpoint)
 
-    def _wake_by(self, transport: Transport) -> None:
+    def _watch(self, transport: Transport) -> None:
+        """Has what arrives at a transport wake the thread."""
         if self.wake_by is not None and transport.fd >= 0:
             self.wake_by(transport.fd)
 

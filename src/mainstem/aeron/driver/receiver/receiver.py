@@ -239,7 +239,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         self._dispatchers[endpoint.key] = DataPacketDispatcher(endpoint.core)
         self.cycle.add_endpoint(endpoint.core)
         for destination in endpoint.destinations.values():
-            self._wake_by(destination.transport)
+            self._watch(destination.transport)
 
     def on_close_endpoint(self, endpoint: ReceiveChannelEndpoint) -> None:
         """Closes an endpoint's sockets, then reports ``EndpointClosed``. Its images must have been removed."""
@@ -329,7 +329,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             destination.close()
             self._send(NetworkFault(text=f"{endpoint.channel.canonical_form}: {error}"))
             return
-        self._wake_by(destination.transport)
+        self._watch(destination.transport)
         if destination.elicits_setup and self._dispatchers[endpoint.key].has_interest:
             self._elicit(endpoint, destination.index, b"", 0, 0)
 

@@ -168,7 +168,7 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
         self._endpoints[endpoint.key] = endpoint
         self._registered_ns[endpoint.key] = self._now_ns
         self.cycle.add_endpoint(endpoint.core)
-        self._wake_by(endpoint.core.transport)
+        self._watch(endpoint.core.transport)
 
     def on_close_endpoint(self, endpoint: SendChannelEndpoint) -> None:
         """Closes an endpoint's socket, then reports ``EndpointClosed``. Its publications must have been removed."""
