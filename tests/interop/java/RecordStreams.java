@@ -36,6 +36,7 @@ public class RecordStreams
             .segmentFileLength(128 * 1024)
             .threadingMode(ArchiveThreadingMode.SHARED)
             .controlChannel(control)
+            .replicationChannel("aeron:udp?endpoint=127.0.0.1:0")
             .recordingEventsChannel(events);
         ArchivingMediaDriver.launch(driver, context);
         final AeronArchive archive = AeronArchive.connect(new AeronArchive.Context()
