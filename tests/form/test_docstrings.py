@@ -1,4 +1,4 @@
-"""What users may import is documented in Google's style: meaning, arguments, result, an example for each function."""
+"""What users may import is documented in Google's style: meaning, arguments and result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PUBLIC: dict[str, tuple[str, str]] = runpy.run_path(str(ROOT / "tools" / "public_api.py"))["PUBLIC"]
 SECTIONS = griffe.DocstringSectionKind
 RESULTS = {SECTIONS.returns, SECTIONS.yields}
-EXAMPLES = {SECTIONS.examples, SECTIONS.admonition}
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +50,6 @@ def public_objects(package: griffe.Module, module_name: str) -> Iterator[griffe.
                     yield method
 
 
-def has_example(sections: list[griffe.DocstringSection]) -> bool:
-    return any(
-        section.kind is SECTIONS.examples
-        or (section.title or getattr(section.value, "kind", "")).lower().startswith("example")
-        for section in sections
-    )
-
-
 def faults(target: griffe.Object) -> Iterator[str]:
     """What the docstring of one public object lacks."""
     if target.docstring is None:
@@ -81,8 +72,6 @@ def faults(target: griffe.Object) -> Iterator[str]:
         result = str(target.returns) if target.returns is not None else "None"
         if result not in ("None", "NoReturn", "Never") and not any(section.kind in RESULTS for section in sections):
             yield "no Returns"
-        if not has_example(sections):
-            yield "no Example"
 
 
 @pytest.mark.parametrize("module_name", PUBLIC)
