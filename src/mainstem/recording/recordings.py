@@ -142,7 +142,9 @@ class Recordings(Sequence[RecordingReader]):
     ) -> Iterator[pa.RecordBatch]:
         columns = schema.names
         also = columns_of(frames=frames) if chosen.columns is None else sorted(chosen.columns)
-        names = {name: name in NULLABLE for name in dict.fromkeys(chain(columns, also))}
+        # Without a column a batch has no rows either: one is read to count them.
+        read = list(dict.fromkeys(chain(columns, also))) or ["position"]
+        names = {name: name in NULLABLE for name in read}
         for reader, begin, stop in self._spans(chosen.bounds, frames):
             for batch in read_rows(reader, begin, stop, names, frames=frames, rows_per_batch=rows, strict=strict):
                 selected = batch if chosen.expression is None else batch.filter(chosen.expression)
@@ -387,9 +389,9 @@ class Recordings(Sequence[RecordingReader]):
     def scan_polars(self, *, frames: bool = False, strict: bool = True) -> pl.LazyFrame:
         """Scans the recordings lazily in Polars.
 
-        Polars asks for the columns that the query needs, and for no more rows than it takes. Comparisons of recording_id,
-        stream_id, session_id, position and recorded_at with plain values, joined by ``&`` and ``|``, read only what can be
-        true. The recordings stay open until the query is collected.
+        Polars pushes down the columns that the query needs, a limit (``head``) and filters. Comparisons of recording_id,
+        stream_id, session_id, position and recorded_at with plain values, joined by ``&`` and ``|``, read only what can match.
+        A filter after a limit reads the rows of the limit. Keep the recordings open until the query is collected.
 
         Args:
             frames: As ``to_batches``.

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.support.streams import Stream, record
 
@@ -84,7 +84,8 @@ def test_a_sequence_of_readers(recordings: Recordings) -> None:
 
 def test_columns_come_as_they_are_asked_for(recordings: Recordings) -> None:
     assert recordings.to_arrow(["length", "position"]).column_names == ["length", "position"]
-    assert recordings.to_arrow([]).num_columns == 0
+    assert (recordings.to_arrow([]).num_columns, recordings.to_arrow([]).num_rows) == (0, 600)
+    assert recordings.to_arrow([], [("stream_id", "=", 1001)]).num_rows == 200
     assert "type" in recordings.to_arrow(frames=True).column_names
     assert recordings.to_arrow(frames=True).num_rows > recordings.to_arrow().num_rows
     with pytest.raises(ConfigurationError, match="no column 'topic'"):
@@ -126,27 +127,86 @@ def test_a_filter_leaves_out_no_row_and_lets_none_through(
         assert recordings.to_arrow(["length"], where).equals(expected.select(["length"]))
 
 
+def expression(part: tuple[str, str, Any]) -> pl.Expr:
+    """A filter as Polars writes it."""
+    name, operator, value = part
+    column = pl.col(name)
+    if "in" in operator:
+        return column.is_in(value) if operator == "in" else ~column.is_in(value)
+    compared: dict[str, pl.Expr] = {
+        "=": column == value, "==": column == value, "!=": column != value, "<": column < value,
+        "<=": column <= value, ">": column > value, ">=": column >= value,
+    }  # fmt: skip
+    return compared[operator]
+
+
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(filters().filter(lambda each: "in" not in each[1]), min_size=1, max_size=3), st.booleans())
 def test_polars_pushes_conditions_down_and_keeps_every_row(
     place: tuple[Path, dict[int, list[bytes]]], parts: list[tuple[str, str, Any]], joined_by_or: bool
 ) -> None:
-    def of(part: tuple[str, str, Any]) -> pl.Expr:
-        name, operator, value = part
-        column = pl.col(name)
-        return {
-            "=": column == value, "==": column == value, "!=": column != value, "<": column < value,
-            "<=": column <= value, ">": column > value, ">=": column >= value,
-        }[operator]  # fmt: skip
-
-    predicate = of(parts[0])
+    predicate = expression(parts[0])
     for part in parts[1:]:
-        predicate = predicate | of(part) if joined_by_or else predicate & of(part)
+        predicate = predicate | expression(part) if joined_by_or else predicate & expression(part)
     with open_recordings(place[0]) as recordings:
         whole = recordings.to_polars()
         lazy = recordings.scan_polars().filter(predicate)
         assert lazy.collect().equals(whole.filter(predicate))
         assert lazy.select("length").collect().equals(whole.filter(predicate).select("length"))
+
+
+counts = st.sampled_from([0, 1, 7, 199, 200, 201, 450, 1000])
+STEPS: dict[str, st.SearchStrategy[Any]] = {
+    "head": counts,
+    "tail": counts,
+    "slice": st.tuples(st.integers(-650, 650), counts),
+    "filter": filters(),
+    "with_row_index": st.none(),
+    "select": st.sampled_from([["stream_id", "position"], ["length"], ["recorded_at", "stream_id"], []]),
+    "len": st.none(),
+}
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> tuple[str, Any]:
+    name = draw(st.sampled_from([*STEPS, "head", "filter"]))
+    return name, draw(STEPS[name])
+
+
+def applied(frame: Any, each: tuple[str, Any], number: int) -> Any:
+    """A frame, eager or lazy, after one step; unchanged if an earlier step dropped the step's column."""
+    name, argument = each
+    names = frame.collect_schema().names()
+    if name in ("head", "tail"):
+        return getattr(frame, name)(argument)
+    if name == "slice":
+        return frame.slice(*argument)
+    if name == "filter":
+        return frame.filter(expression(argument)) if argument[0] in names else frame
+    if name == "with_row_index":
+        return frame.with_row_index(f"index_{number}")
+    if name == "select":
+        # With no column of the recording, what is left is a row index, if there is one.
+        return frame.select([each for each in names if each in argument or each.startswith("index_")])
+    return frame.select(pl.len())
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@example([("head", 200), ("filter", ("stream_id", "=", 1002))])
+@example([("head", 450), ("filter", ("position", ">", 200_000)), ("head", 7)])
+@example([("filter", ("stream_id", "=", 1002)), ("head", 7), ("filter", ("length", "<", 1500))])
+@example([("with_row_index", None), ("select", [])])
+@example([("head", 7), ("with_row_index", None), ("len", None)])
+@given(st.lists(steps(), min_size=1, max_size=5))
+def test_a_lazy_query_returns_what_the_same_steps_on_a_data_frame_do(
+    place: tuple[Path, dict[int, list[bytes]]], query: list[tuple[str, Any]]
+) -> None:
+    with open_recordings(place[0]) as recordings:
+        eager, lazy = recordings.to_polars(), recordings.scan_polars()
+        for number, each in enumerate(query):
+            eager, lazy = applied(eager, each, number), applied(lazy, each, number)
+        for engine in ("in-memory", "streaming"):
+            assert lazy.collect(engine=engine).equals(eager), engine
 
 
 def test_a_condition_of_polars_bounds_what_is_read(place: tuple[Path, dict[int, list[bytes]]]) -> None:

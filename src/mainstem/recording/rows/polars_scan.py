@@ -1,4 +1,7 @@
-"""Recordings as a lazy frame of Polars, which names the columns and the condition that its query needs."""
+"""Recordings as a lazy frame of Polars, which passes down the columns, the row limit and the predicate of its query.
+
+Polars passes a limit and a predicate together only if the limit comes first: `head(n).filter(p)` takes n rows, then filters them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-# Polars names none.
+# For a query that passes no batch size.
 ROWS_PER_BATCH = 50_000
 _OPERATORS = {"Eq": "=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -31,6 +34,7 @@ def scan(
     """A lazy frame over ``read(schema, bounds, frames, rows of a batch, strict)``."""
     with needs_extras():
         import polars as pl
+        import pyarrow as pa
         from polars.io.plugins import register_io_source
 
     names = list(columns_of(frames=frames))
@@ -39,20 +43,22 @@ def scan(
         columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
         chosen = names if columns is None else columns
-        # The condition is applied here, so its columns are read too.
-        also = [] if predicate is None else [name for name in predicate.meta.root_names() if name not in chosen]
+        # The predicate is applied here, so its columns are read too.
+        also = [] if predicate is None else sorted(set(predicate.meta.root_names()).difference(chosen))
         schema = arrow_schema([*chosen, *also], frames=frames)
-        bounds = EVERYTHING if predicate is None else bounds_of(predicate)
+        # Rows that the predicate excludes count towards the limit, so they are read too.
+        bounds = EVERYTHING if predicate is None or n_rows is not None else bounds_of(predicate)
         left = n_rows
         for batch in read(schema, bounds, frames, batch_size or ROWS_PER_BATCH, strict):
-            frame = pl.from_arrow(batch)
-            assert isinstance(frame, pl.DataFrame), "a batch, and not an array, went in"
+            # Unlike a batch, a table without columns keeps its number of rows in Polars.
+            frame = pl.from_arrow(pa.Table.from_batches([batch]))
+            assert isinstance(frame, pl.DataFrame), "a table, and not an array, went in"
             if left is not None:
                 frame = frame.head(left)
                 left -= frame.height
             if predicate is not None:
                 frame = frame.filter(predicate)
-            yield frame.select(chosen)
+            yield frame.drop(also)
             if left == 0:
                 return
 
