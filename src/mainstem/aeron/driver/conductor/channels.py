@@ -88,8 +88,8 @@ class ReceiveChannel(OpenChannel):
         return min((each.receive_buffer_length for each in self.destinations), default=0)
 
     def find_destination(self, udp: UdpChannel) -> ReceiveDestination | None:
-        """Returns the socket that was opened for that channel."""
-        return next((each for each in self.destinations if each.is_of(udp)), None)
+        """Returns the newest socket that was opened for that channel."""
+        return next((each for each in reversed(self.destinations) if each.is_of(udp)), None)
 
     def add_interest(self, stream_id: int, session_id: int | None) -> None:
         """One subscription more; the first of its kind is passed on to the receiver."""
@@ -121,10 +121,10 @@ class Channels:
         # Distinguishes the receivers of a group; every endpoint takes the next one.
         self._next_receiver_id = resources.random.getrandbits(64)
 
-    def resolve(self, uri: ChannelUri) -> UdpChannel:
+    def resolve(self, uri: ChannelUri, *, is_destination: bool = False) -> UdpChannel:
         """Returns the channel with its names resolved. Raises ChannelUriError."""
         names = self._resources.names
-        return UdpChannel.parse(uri, resolver=names, lookup=names.lookup)
+        return UdpChannel.parse(uri, resolver=names, lookup=names.lookup, is_destination=is_destination)
 
     def find_send(self, udp: UdpChannel, params: PublicationParams) -> SendChannel | None:
         """Returns the channel that publications to ``udp`` share, if there is one. Raises RegistrationError."""

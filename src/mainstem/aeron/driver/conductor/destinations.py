@@ -9,6 +9,7 @@ from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.command.responses import OnOperationSuccess
 from mainstem.aeron.driver.conductor.network_publication import NetworkPublication
 from mainstem.aeron.driver.conductor.params import SubscriptionParams
+from mainstem.aeron.driver.conductor.subscription_link import LocalInterest, TetherState
 from mainstem.aeron.driver.errors import conflict, invalid_channel
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.endpoints import ReceiveDestination
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
     from mainstem.aeron.driver.conductor.publications import Publications
     from mainstem.aeron.driver.conductor.resources import Resources
-    from mainstem.aeron.driver.conductor.subscription_link import StreamSource, SubscriptionLink
+    from mainstem.aeron.driver.conductor.subscription_link import StreamSource, SubscriberPosition, SubscriptionLink
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
     from mainstem.aeron.driver.media.udp_channel import UdpChannel
 
@@ -131,15 +132,14 @@ class ReceiveDestinations:
     def add(self, command: AddReceiveDestination, now_ns: int) -> None:
         """ADD_RCV_DESTINATION: a socket, a publication to spy on, or IPC."""
         uri = ChannelUri.parse(command.channel)
-        udp = None if uri.is_ipc else self._channels.resolve(uri)
         if uri.is_ipc or uri.spy:
-            SubscriptionParams.of(uri, self._resources.settings)  # for its errors
-        subscription = self._manual(command.registration_id)
-        if udp is None:
-            subscription.ipc = True
-        elif uri.spy:
-            subscription.spied.add(udp.canonical_form)
+            udp = None if uri.is_ipc else self._channels.resolve(uri)
+            params = SubscriptionParams.of(uri, self._resources.settings)
+            subscription = self._manual(command.registration_id)
+            subscription.local.append(LocalInterest(channel=command.channel, params=params, spied=udp))
         else:
+            udp = self._channels.resolve(uri, is_destination=True)
+            subscription = self._manual(command.registration_id)
             uri.check_destination()
             uri.check_ats()
             udp.check_subscription()
@@ -149,27 +149,14 @@ class ReceiveDestinations:
         self._network.link_all(now_ns)
 
     def remove(self, command: RemoveReceiveDestination, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """REMOVE_RCV_DESTINATION: what came through it goes, what else carries the stream stays."""
+        """REMOVE_RCV_DESTINATION: a socket by its canonical channel; IPC and a spy by their text, as the reference does."""
         uri = ChannelUri.parse(command.channel)
-        udp = None if uri.is_ipc else self._channels.resolve(uri)
-        subscription = self._manual(command.registration_id)
-        if udp is None:
-            self._check_local(subscription.ipc, subscription, uri)
-            subscription.ipc = False
-            self._drop(subscription)
-        elif uri.spy:
-            self._check_local(udp.canonical_form in subscription.spied, subscription, uri)
-            subscription.spied.discard(udp.canonical_form)
-            self._drop(subscription)
+        if uri.is_ipc or uri.spy:
+            self._remove_local(self._manual(command.registration_id), command.channel)
         else:
-            self._remove_socket(self._receive_channel(subscription), udp)
+            udp = self._channels.resolve(uri, is_destination=True)
+            self._remove_socket(self._receive_channel(self._manual(command.registration_id)), udp)
         self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
-
-    def _check_local(self, is_there: bool, subscription: SubscriptionLink, uri: ChannelUri) -> None:
-        if not is_there:
-            raise RegistrationError(
-                f"{subscription.channel} has no destination {uri}", code=ErrorCode.UNKNOWN_SUBSCRIPTION
-            )
 
     def _add_socket(self, subscription: SubscriptionLink, udp: UdpChannel, registration_id: int) -> None:
         channel = self._receive_channel(subscription)
@@ -194,18 +181,27 @@ class ReceiveDestinations:
         self._channels.remove_address(channel, destination.local_address)
         self._resources.receiver.remove_destination(channel.endpoint, destination)
 
-    def _drop(self, subscription: SubscriptionLink) -> None:
-        """Unlinks the local publications that the subscription no longer asks for."""
-        for publication in self._ipc.streams:
-            if publication in subscription.positions and not publication.is_read_by(subscription):
-                self._unlink(subscription, publication)
-        for spied in self._network.streams:
-            if spied in subscription.positions and not spied.is_read_by(subscription):
-                self._unlink(subscription, spied)
+    def _remove_local(self, subscription: SubscriptionLink, channel: str) -> None:
+        """Unlinks what the subscription read through ``channel``, unless another of its channels reads it too."""
+        removed = next((each for each in subscription.local if each.channel == channel), None)
+        if removed is None:
+            raise RegistrationError(
+                f"cannot remove destination {channel}: subscription {subscription.channel} has no such destination",
+                code=ErrorCode.UNKNOWN_SUBSCRIPTION,
+            )
+        subscription.local.remove(removed)
+        for source, position in list(subscription.positions.items()):
+            if position.interest is removed:
+                self._reassign(source, position)
 
-    def _unlink(self, subscription: SubscriptionLink, source: StreamSource) -> None:
-        self._links.announce_gone(source, subscription.positions[source])
-        self._links.unlink(subscription, source)
+    def _reassign(self, source: StreamSource, position: SubscriberPosition) -> None:
+        remaining = source.interest_of(position.subscription)
+        if remaining is not None:
+            position.interest = remaining
+            return
+        if position.state is TetherState.ACTIVE:
+            self._links.announce_gone(source, position)
+        self._links.unlink(position.subscription, source)
 
     def _manual(self, registration_id: int) -> SubscriptionLink:
         subscription = self._registry.get(registration_id)
@@ -216,6 +212,6 @@ class ReceiveDestinations:
     def _receive_channel(self, subscription: SubscriptionLink) -> ReceiveChannel:
         if subscription.receive_channel is None:
             raise RegistrationError(
-                f"{subscription.channel} is no network subscription", code=ErrorCode.UNKNOWN_SUBSCRIPTION
+                f"{subscription.channel} is not a network subscription", code=ErrorCode.UNKNOWN_SUBSCRIPTION
             )
         return subscription.receive_channel

@@ -22,12 +22,14 @@ class ImageLinks:
     def link(self, subscription: SubscriptionLink, source: StreamSource, now_ns: int) -> SubscriberPosition:
         """Gives ``subscription`` a position in ``source``; ``announce`` notifies its client, once the source is ready."""
         assert source not in subscription.positions
+        interest = source.interest_of(subscription)
+        assert interest is not None
         join = source.join_position
         spec = subscriber_position(
             subscription.registration_id,
             session_id=source.session_id,
             stream_id=source.stream_id,
-            channel=subscription.channel,
+            channel=interest.channel,
             join_position=join,
         )
         cell = self._resources.counters.allocate(
@@ -37,7 +39,7 @@ class ImageLinks:
             reference_id=source.registration_id,
             value=join,
         )
-        position = SubscriberPosition(subscription=subscription, cell=cell, since_ns=now_ns)
+        position = SubscriberPosition(subscription=subscription, interest=interest, cell=cell, since_ns=now_ns)
         subscription.positions[source] = position
         source.add_subscriber(position)
         return position
@@ -91,13 +93,12 @@ class ImageLinks:
 
     def announce_gone(self, source: StreamSource, position: SubscriberPosition) -> None:
         """ON_UNAVAILABLE_IMAGE for one subscriber."""
-        subscription = position.subscription
         self._resources.clients.send(
             OnUnavailableImage(
                 image_correlation_id=source.registration_id,
-                subscription_registration_id=subscription.registration_id,
+                subscription_registration_id=position.subscription.registration_id,
                 stream_id=source.stream_id,
-                channel=subscription.channel,
+                channel=position.interest.channel,
             )
         )
 

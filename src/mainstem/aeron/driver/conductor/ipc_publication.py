@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.life_cycle import StreamListener, StreamMemory
     from mainstem.aeron.driver.conductor.publication import PublicationRequest
     from mainstem.aeron.driver.conductor.resources import Resources
-    from mainstem.aeron.driver.conductor.subscription_link import SubscriberPosition, SubscriptionLink
+    from mainstem.aeron.driver.conductor.subscription_link import Interest, SubscriberPosition, SubscriptionLink
 
 
 class IpcPublication(Publication):
@@ -65,9 +65,9 @@ class IpcPublication(Publication):
         """Where the producers are, from the log's tail."""
         return self.path.producer_position()
 
-    def is_read_by(self, subscription: SubscriptionLink) -> bool:
-        """Whether the subscription reads IPC publications."""
-        return subscription.ipc
+    def interest_of(self, subscription: SubscriptionLink) -> Interest | None:
+        """Returns the IPC channel through which the subscription reads this session, if any."""
+        return subscription.interest_in_ipc(self.session_id)
 
     def add_subscriber(self, position: SubscriberPosition) -> None:
         """The publication's limit waits for ``position`` from now on, and it is connected."""

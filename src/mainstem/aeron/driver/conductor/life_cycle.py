@@ -47,7 +47,12 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.params import TetherTimeouts
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.stream_counters import StreamCounters
-    from mainstem.aeron.driver.conductor.subscription_link import StreamSource, SubscriberPosition, SubscriptionLink
+    from mainstem.aeron.driver.conductor.subscription_link import (
+        Interest,
+        StreamSource,
+        SubscriberPosition,
+        SubscriptionLink,
+    )
     from mainstem.aeron.logbuffer import LogBuffers
 
 
@@ -153,8 +158,8 @@ class Stream(Generic[P]):
         """Whether a new subscription may link to it."""
         return self.state is StreamState.ACTIVE
 
-    def is_read_by(self, subscription: SubscriptionLink) -> bool:
-        """Whether the subscription's channel is this stream's; stream and session are not compared."""
+    def interest_of(self, subscription: SubscriptionLink) -> Interest | None:
+        """Returns the channel through which the subscription reads this stream, if any; the stream id is not compared."""
         raise NotImplementedError
 
     def add_subscriber(self, position: SubscriberPosition) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.life_cycle import StreamListener, StreamMemory
     from mainstem.aeron.driver.conductor.publication import PublicationRequest
     from mainstem.aeron.driver.conductor.resources import Resources
-    from mainstem.aeron.driver.conductor.subscription_link import SubscriptionLink
+    from mainstem.aeron.driver.conductor.subscription_link import Interest, SubscriptionLink
     from mainstem.aeron.driver.sender.sender_publication import SenderPublication
 
 
@@ -59,9 +59,9 @@ class NetworkPublication(Publication):
         """Where the producers are, from the log's tail."""
         return self.path.producer_position()
 
-    def is_read_by(self, subscription: SubscriptionLink) -> bool:
-        """Whether the subscription spies on this channel."""
-        return subscription.spies_on(self.send_channel)
+    def interest_of(self, subscription: SubscriptionLink) -> Interest | None:
+        """Returns the channel through which the subscription spies on this publication, if any."""
+        return subscription.interest_in_sent(self.send_channel.udp, self.session_id)
 
     def release(self, now_ns: int) -> None:
         """One registration fewer; the last one begins the drain, and is announced at once where all has been sent."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.channels import ReceiveChannel
     from mainstem.aeron.driver.conductor.life_cycle import StreamListener, StreamMemory
     from mainstem.aeron.driver.conductor.resources import Resources
-    from mainstem.aeron.driver.conductor.subscription_link import SubscriptionLink
+    from mainstem.aeron.driver.conductor.subscription_link import Interest, SubscriptionLink
     from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
     from mainstem.aeron.loss_report import LossEntryWriter
 
@@ -71,9 +71,9 @@ class PublicationImage(Stream[SubscriptionParams]):
         """Whether the same session may come again once this image is gone."""
         return all(position.subscription.params.rejoin for position in self.subscribers)
 
-    def is_read_by(self, subscription: SubscriptionLink) -> bool:
-        """Whether the subscription is to the channel through which the image arrives."""
-        return subscription.receive_channel is self.receive_channel
+    def interest_of(self, subscription: SubscriptionLink) -> Interest | None:
+        """Returns the subscription's channel if the image arrives through it."""
+        return subscription.interest_in_received(self.receive_channel, self.session_id)
 
     def on_revoked(self, now_ns: int) -> bool:
         """The sender withdrew the stream: nothing is drained. False when the image was already on its way out."""

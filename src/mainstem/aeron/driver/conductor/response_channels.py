@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from mainstem.aeron.driver.conductor.network_publication import NetworkPublication
 from mainstem.aeron.driver.conductor.params import NO_RESPONSE
-from mainstem.aeron.driver.conductor.subscription_link import SubscriptionKind
 from mainstem.aeron.driver.errors import conflict
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class ResponseChannels:
             self._check_response(uri, correlation_id)
         elif correlation_id != NO_RESPONSE:
             subscription = self._registry.find(correlation_id)
-            if subscription is None or subscription.kind is not SubscriptionKind.NETWORK:
+            if subscription is None or subscription.receive_channel is None:
                 raise conflict(f"channel {uri}: response-correlation-id={correlation_id} names no network subscription")
         return params
 

@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from mainstem._core.memory.counters import CounterCell
-    from mainstem.aeron.driver.conductor.channels import ReceiveChannel, SendChannel
+    from mainstem.aeron.driver.conductor.channels import ReceiveChannel
     from mainstem.aeron.driver.conductor.params import SubscriptionParams
-
-
-class SubscriptionKind(Enum):
-    """Where a subscription's frames come from."""
-
-    IPC = auto()
-    NETWORK = auto()
-    SPY = auto()
+    from mainstem.aeron.driver.media.udp_channel import UdpChannel
 
 
 class TetherState(Enum):
@@ -43,42 +36,91 @@ _TETHER_SUCCESSORS = {
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
-class SubscriptionLink:
-    """One registered subscription. ``channel`` is the text that its client sent.
+class Interest:
+    """One channel that a subscription reads: its own, or a destination. ``channel`` is the text that the client sent."""
 
-    ``session_id`` is the only session it takes, None for all. ``receive_channel`` is where its streams arrive (NETWORK);
-    ``spied`` are the canonical channels that it spies on and ``ipc`` says whether it reads IPC publications: one of the three
-    for a simple subscription, any number where destinations were added.
+    channel: str
+    params: SubscriptionParams
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class LocalInterest(Interest):
+    """A channel of this driver's publications: ``spied`` is a network publication's channel, None for IPC."""
+
+    spied: UdpChannel | None
+
+    def reads_ipc(self, session_id: int) -> bool:
+        """Whether it reads the IPC publications of a session."""
+        return self.spied is None and self._accepts_session(session_id)
+
+    def reads_sent(self, channel: UdpChannel, session_id: int) -> bool:
+        """Whether it spies on the publications of a session that are sent through ``channel``.
+
+        A tag identifies the channel whatever the session is (docs/protocols/aeron.md, 19.5).
+        """
+        if self.spied is None:
+            return False
+        if self.spied.tag is not None and self.spied.tag == channel.tag:
+            return True
+        return self.spied.canonical_form == channel.canonical_form and self._accepts_session(session_id)
+
+    def _accepts_session(self, session_id: int) -> bool:
+        return self.params.session_id is None or self.params.session_id == session_id
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class SubscriptionLink:
+    """One registered subscription. ``interest`` is the channel that it was added with.
+
+    ``receive_channel`` is where its network streams arrive, and ``session_id`` the only session of them that it takes, None for
+    all. ``local`` are the channels of this driver's publications that it reads: its own if it is IPC or a spy, and destinations.
     """
 
     registration_id: int
     client_id: int
     stream_id: int
-    channel: str
-    kind: SubscriptionKind
-    params: SubscriptionParams
+    interest: Interest
     session_id: int | None
     receive_channel: ReceiveChannel | None = None
-    spied: set[str] = field(default_factory=set)
-    ipc: bool = False
+    local: list[LocalInterest] = field(default_factory=list)
     positions: dict[StreamSource, SubscriberPosition] = field(default_factory=dict)
 
-    def accepts_session(self, session_id: int) -> bool:
-        """Whether it takes streams of that session; one that waits for a response takes none before the session is known."""
-        if self.session_id is None:
-            return not self.params.is_response or self.ipc
-        return self.session_id == session_id
+    @property
+    def channel(self) -> str:
+        """The text that its client sent."""
+        return self.interest.channel
 
-    def spies_on(self, channel: SendChannel) -> bool:
-        """Whether it reads what is sent through ``channel``."""
-        return channel.canonical_form in self.spied
+    @property
+    def params(self) -> SubscriptionParams:
+        """The parameters of its own channel."""
+        return self.interest.params
+
+    def interest_in_ipc(self, session_id: int) -> Interest | None:
+        """Returns the channel through which it reads the IPC publications of a session, if any."""
+        return next((each for each in self.local if each.reads_ipc(session_id)), None)
+
+    def interest_in_sent(self, channel: UdpChannel, session_id: int) -> Interest | None:
+        """Returns the channel through which it spies on what is sent through ``channel``, if any."""
+        return next((each for each in self.local if each.reads_sent(channel, session_id)), None)
+
+    def interest_in_received(self, channel: ReceiveChannel, session_id: int) -> Interest | None:
+        """Returns its own channel if the streams of a session that arrive through ``channel`` are its own.
+
+        A subscription that waits for a response takes none before the session is known.
+        """
+        if self.receive_channel is not channel:
+            return None
+        if self.session_id is None:
+            return None if self.params.is_response else self.interest
+        return self.interest if self.session_id == session_id else None
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class SubscriberPosition:
-    """How far one subscription has read one source."""
+    """How far one subscription has read one source, and through which of its channels."""
 
     subscription: SubscriptionLink
+    interest: Interest
     cell: CounterCell
     since_ns: int
     state: TetherState = TetherState.ACTIVE
@@ -108,8 +150,8 @@ class StreamSource(Protocol):
         """Where a new subscriber begins to read."""
         ...
 
-    def is_read_by(self, subscription: SubscriptionLink) -> bool:
-        """Whether the subscription's channel is this source's; stream and session are not compared."""
+    def interest_of(self, subscription: SubscriptionLink) -> Interest | None:
+        """Returns the channel through which the subscription reads this source, if any; the stream id is not compared."""
         ...
 
     def add_subscriber(self, position: SubscriberPosition) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.command.error_code import ErrorCode
-from mainstem.aeron.driver.conductor.subscription_link import SubscriptionKind
 from mainstem.aeron.driver.errors import conflict
 from mainstem.errors import RegistrationError
 
@@ -56,9 +55,8 @@ class SubscriptionRegistry:
             subscription
             for subscription in self
             if subscription.stream_id == source.stream_id
-            and source.is_read_by(subscription)
-            and subscription.accepts_session(source.session_id)
             and source not in subscription.positions
+            and source.interest_of(subscription) is not None
         ]
 
     def matching_setup(self, channel: ReceiveChannel, stream_id: int, session_id: int) -> list[SubscriptionLink]:
@@ -66,9 +64,8 @@ class SubscriptionRegistry:
         return [
             subscription
             for subscription in self
-            if subscription.receive_channel is channel
-            and subscription.stream_id == stream_id
-            and subscription.accepts_session(session_id)
+            if subscription.stream_id == stream_id
+            and subscription.interest_in_received(channel, session_id) is not None
         ]
 
     def check_no_clash(self, candidate: SubscriptionLink) -> None:
@@ -78,8 +75,7 @@ class SubscriptionRegistry:
         """
         for other in self:
             if (
-                other.kind is not SubscriptionKind.NETWORK
-                or other.receive_channel is not candidate.receive_channel
+                other.receive_channel is not candidate.receive_channel
                 or other.stream_id != candidate.stream_id
                 or other.session_id != candidate.session_id
             ):

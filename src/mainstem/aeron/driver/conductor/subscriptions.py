@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.command.responses import OnOperationSuccess, OnSubscriptionReady
 from mainstem.aeron.driver.conductor.params import SubscriptionParams
-from mainstem.aeron.driver.conductor.subscription_link import SubscriptionKind, SubscriptionLink
+from mainstem.aeron.driver.conductor.subscription_link import Interest, LocalInterest, SubscriptionLink
 
 if TYPE_CHECKING:
     from mainstem.aeron.command.commands import AddSubscription, RemoveSubscription
@@ -51,27 +51,21 @@ class Subscriptions:
         """ADD_SUBSCRIPTION; the channel's prefix determines the kind."""
         self._clients.get_or_add(command.client_id)
         uri = ChannelUri.parse(command.channel)
-        kind = SubscriptionKind.SPY if uri.spy else SubscriptionKind.IPC if uri.is_ipc else SubscriptionKind.NETWORK
         udp = None if uri.is_ipc else self._channels.resolve(uri)
         params = SubscriptionParams.of(uri, self._resources.settings)
         subscription = SubscriptionLink(
             registration_id=command.correlation_id,
             client_id=command.client_id,
             stream_id=command.stream_id,
-            channel=command.channel,
-            kind=kind,
-            params=params,
+            interest=Interest(channel=command.channel, params=params),
             session_id=params.session_id,
         )
-        if udp is None:
-            subscription.ipc = True
-            self._ready(subscription, NO_CHANNEL_STATUS)
-            self._ipc.link_all(now_ns)
-        elif kind is SubscriptionKind.NETWORK:
+        if udp is not None and not uri.spy:
             self._add_network(subscription, udp, now_ns)
         else:
-            subscription.spied.add(udp.canonical_form)
+            subscription.local.append(LocalInterest(channel=command.channel, params=params, spied=udp))
             self._ready(subscription, NO_CHANNEL_STATUS)
+            self._ipc.link_all(now_ns)
             self._network.link_all(now_ns)
 
     def _add_network(self, subscription: SubscriptionLink, udp: UdpChannel, now_ns: int) -> None:

@@ -59,7 +59,7 @@ def have_read(
     return all(
         position.cell.get_acquire() >= end
         for position in subscribers
-        if position.is_counted and (patient or position.subscription.params.tether)
+        if position.is_counted and (patient or position.interest.params.tether)
     )
 
 
@@ -68,7 +68,7 @@ def check_untethered(
 ) -> None:
     """Moves every untethered subscriber of ``source`` one state on where its time has come."""
     for position in list(source.subscribers):
-        if position.subscription.params.tether:
+        if position.interest.params.tether:
             continue
         state = position.state
         if state is TetherState.ACTIVE:
@@ -79,7 +79,7 @@ def check_untethered(
                 listener.cut_off(source, position)
         elif state is TetherState.LINGER:
             if now_ns - position.since_ns >= timeouts.linger_ns:
-                rejoin = position.subscription.params.rejoin
+                rejoin = position.interest.params.rejoin
                 _move(position, TetherState.RESTING if rejoin else TetherState.CLOSED, now_ns)
                 listener.let_go(source, position)
         elif state is TetherState.RESTING and now_ns - position.since_ns >= timeouts.resting_ns:

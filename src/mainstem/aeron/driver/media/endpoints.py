@@ -158,11 +158,8 @@ class ReceiveDestination:
         return self._open.receive_buffer_length
 
     def is_of(self, channel: UdpChannel) -> bool:
-        """Whether it was opened for that channel, or for another with the same endpoint."""
-        endpoint = channel.uri.endpoint
-        return self.channel.canonical_form == channel.canonical_form or (
-            endpoint is not None and self.channel.uri.endpoint == endpoint
-        )
+        """Whether it was opened for that channel."""
+        return self.channel.canonical_form == channel.canonical_form
 
     def move_control_to(self, address: InetAddress) -> None:
         """Sends control frames to the sender's new address from now on."""

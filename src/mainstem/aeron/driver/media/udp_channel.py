@@ -60,11 +60,13 @@ class UdpChannel:
         *,
         resolver: Resolver = LITERAL_RESOLVER,
         lookup: Callable[[str, str], str] = _unchanged,
+        is_destination: bool = False,
     ) -> UdpChannel:
         """Resolves the names of a channel. Raises ChannelUriError for what cannot be resolved or does not fit together.
 
         ``lookup`` returns the text to resolve in place of a parameter's value (docs/protocols/aeron.md, 22.2). Every parameter
-        that sockets depend on is read here, so that a wrong one is refused.
+        that sockets depend on is read here, so that a wrong one is refused. A destination with port 0 is not made unique,
+        because it is removed by its text.
         """
         uri.check_udp()
         control = _resolve(uri, uri.control, "control", resolver, lookup)
@@ -74,7 +76,7 @@ class UdpChannel:
         if endpoint is not None and endpoint.is_multicast:
             channel = cls._multicast(uri, endpoint, resolver, tag)
         else:
-            channel = cls._unicast(uri, endpoint, control, resolver, tag)
+            channel = cls._unicast(uri, endpoint, control, resolver, tag, is_unique=not is_destination)
         uri.check_timestamps()
         return channel
 
@@ -86,13 +88,15 @@ class UdpChannel:
         control: InetAddress | None,
         resolver: Resolver,
         tag: int | None,
+        *,
+        is_unique: bool,
     ) -> UdpChannel:
         v6 = (control or endpoint or wildcard(v6=False)).is_v6
         local = _local(uri, v6, resolver)
         remote = endpoint if endpoint is not None else wildcard(v6=v6)
         return cls(
             uri=uri,
-            canonical_form=_canonical(uri, local if control is None else control, remote, tag),
+            canonical_form=_canonical(uri, local, remote) + (_suffix(endpoint, control, tag) if is_unique else ""),
             remote_data=remote,
             remote_control=control if control is not None else remote,
             local_data=remote if control is not None else local,
@@ -125,7 +129,7 @@ class UdpChannel:
         )
         return cls(
             uri=uri,
-            canonical_form=_canonical(uri, local, data, tag),
+            canonical_form=f"UDP-{local}-{data}",
             remote_data=data,
             remote_control=control_group(data),
             local_data=local,
@@ -251,14 +255,17 @@ def _find_interface(uri: ChannelUri, interface: Interface | None, v6: bool, reso
     return min(matches, key=lambda each: each.is_loopback)
 
 
-def _canonical(uri: ChannelUri, local: InetAddress, remote: InetAddress, tag: int | None) -> str:
-    """The identity of the channel's sockets, in the text of its URI where it has one (docs/protocols/aeron.md, 19.7)."""
-    local_text = uri.control or uri.interface or str(local)
-    remote_text = uri.endpoint or str(remote)
-    distinguishing = (uri.endpoint is not None or uri.control is not None) and not (
-        (uri.endpoint is not None and remote.port == 0) or (uri.control is not None and local.port == 0)
-    )
-    suffix = ""
-    if not distinguishing:
-        suffix = f"#{tag}" if tag is not None else f"-{next(_unique)}"
-    return f"UDP-{local_text}-{remote_text}{suffix}"
+def _canonical(uri: ChannelUri, local: InetAddress, remote: InetAddress) -> str:
+    """The identity of a unicast channel: the text of control and endpoint, and the interface's resolved address.
+
+    See docs/protocols/aeron.md, 19.7.
+    """
+    return f"UDP-{uri.control or local}-{uri.endpoint or remote}"
+
+
+def _suffix(endpoint: InetAddress | None, control: InetAddress | None, tag: int | None) -> str:
+    """What distinguishes a channel whose addresses do not: its tag, else a number of its own."""
+    given = [address for address in (endpoint, control) if address is not None]
+    if given and all(address.port for address in given):
+        return ""
+    return f"-{next(_unique)}" if tag is None else f"#{tag}"

@@ -97,6 +97,21 @@ def test_the_same_words_are_the_same_channel_and_a_wildcard_port_never_is() -> N
     assert channel(wild + "|tags=5").canonical_form.endswith("#5")
 
 
+def test_an_interface_is_compared_by_its_address() -> None:
+    for endpoint in ("endpoint=peer:40123", "endpoint=224.10.9.7:4050"):
+        spellings = ["192.168.5.7", "192.168.5.0/24", "{eth0}"]
+        forms = {channel(f"aeron:udp?{endpoint}|interface={each}").canonical_form for each in spellings}
+        assert len(forms) == 1
+        assert channel(f"aeron:udp?{endpoint}|interface=localhost").canonical_form not in forms
+        assert channel(f"aeron:udp?{endpoint}|interface=192.168.5.7:99").canonical_form not in forms
+
+
+def test_a_destination_at_port_0_is_found_again_by_its_text() -> None:
+    uri = ChannelUri.parse("aeron:udp?endpoint=localhost:0")
+    added, removed = (UdpChannel.parse(uri, is_destination=True) for _ in range(2))
+    assert added.canonical_form == removed.canonical_form
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
