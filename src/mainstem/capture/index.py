@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 RESYNC_PACKETS = 8  # records that must fit one after the other before a reader accepts a place as the next record
 RESYNC_WINDOW = 16 << 20  # bytes searched for them at a time
+RESYNC_STEP = 1 << 18  # places tried by one call, between which Ctrl-C is noticed
 PRINT_BYTES = 4096  # of the beginning and of the end of what was indexed: by these a file that has grown is recognised
 
 
@@ -117,6 +118,7 @@ class _Builder:
     def __init__(self, file: IO[bytes], index: FrameIndex, size: int) -> None:
         assert index.format is not None
         self._file, self._index, self._size = file, index, size
+        self._start, self._data = 0, b""  # the last read
         # Chunks are added to copies: an index that was handed out does not change.
         index.sections, index.chunks = list(index.sections), list(index.chunks)
         index.problems, index.links = list(index.problems), list(index.links)
@@ -126,34 +128,44 @@ class _Builder:
     def run(self) -> None:
         index, size = self._index, CHUNK_BYTES
         while index.end < self._size:
-            data = self._read(index.end, size)
+            begin, end = self._read(index.end, size)
             before = section_of(self._walk)
-            stopped = self._pass.run(data, 0, len(data))
-            self._add(before)
+            stopped = self._pass.run(self._data, begin, end)
+            self._add(self._pass.offset - begin, before)
             if stopped == layout.RECORD_CORRUPT:
                 if not self._resync():
                     return
-            elif self._pass.offset == 0:
-                if len(data) < size:
-                    self._truncated(len(data))
+            elif self._pass.offset == begin:
+                if end - begin < size:
+                    self._truncated(end - begin)
                     return
                 # A record longer than a stretch: its own length is how much to read.
                 size = max(self._walk.needed, size + 1)
                 continue
             size = CHUNK_BYTES
 
-    def _read(self, offset: int, size: int) -> bytes:
-        self._file.seek(offset)
-        return self._file.read(min(size, self._size - offset))
+    def _read(self, offset: int, size: int, *, at_least: int = 0) -> tuple[int, int]:
+        """Where in ``self._data`` up to ``size`` bytes at ``offset`` of the file are; ``at_least`` are enough if they are there.
 
-    def _add(self, before: Section) -> None:
-        """Adds what the pass went over as a chunk."""
+        Bytes of the last read are not read again: a packed file would be unpacked from its beginning.
+        """
+        buffered = self._start + len(self._data)
+        if not self._start <= offset <= min(offset + (at_least or size), self._size) <= buffered:
+            kept = self._data[offset - self._start :] if self._start <= offset <= buffered else b""
+            self._file.seek(offset + len(kept))
+            kept += self._file.read(min(size, self._size - offset) - len(kept))
+            self._start, self._data = offset, kept
+        begin = offset - self._start
+        return begin, min(begin + size, len(self._data))
+
+    def _add(self, length: int, before: Section) -> None:
+        """Adds the ``length`` bytes of whole records that the pass went over as a chunk."""
         stretch, index = self._pass, self._index
-        if stretch.offset == 0:
+        if length == 0:
             return
         if before != index.sections[-1]:
             index.sections.append(before)
-        start, end = index.end, index.end + stretch.offset
+        start, end = index.end, index.end + length
         index.chunks.append(
             Chunk(
                 start, end, index.packets, stretch.packets, stretch.first_ns, stretch.last_ns, stretch.tcp,
@@ -181,15 +193,26 @@ class _Builder:
         index, start = self._index, self._index.end
         offset = start + 1
         while offset < self._size:
-            data = self._read(offset, RESYNC_WINDOW)
-            place = self._walk.resync(data, 0, len(data), RESYNC_PACKETS)
+            begin, end = self._read(offset, RESYNC_WINDOW, at_least=RESYNC_WINDOW // 2)
+            place = self._search(begin, end)
             if place >= 0:
-                text = f"bytes {start} to {offset + place} are no records; reading goes on after them"
+                place += self._start
+                text = f"bytes {start} to {place} are not records; reading continues after them"
                 index.problems.append(Problem(layout.PROBLEM_CORRUPT_FILE, index.packets, start, text))
-                index.end = offset + place
+                index.end = place
                 return True
-            # Half a window again: the records may begin near its end.
-            offset += max(len(data) // 2, 1) if offset + len(data) < self._size else len(data)
-        text = f"bytes {start} to {self._size} are no records, and none follow"
+            if end == begin:
+                break
+            # Search half a window again: the records may begin near its end.
+            offset += max((end - begin) // 2, 1) if offset + end - begin < self._size else end - begin
+        text = f"bytes {start} to {self._size} are not records, and none follow"
         index.tail = Problem(layout.PROBLEM_CORRUPT_FILE, index.packets, start, text)
         return False
+
+    def _search(self, begin: int, end: int) -> int:
+        """The first place in ``self._data`` where records begin, or -1."""
+        for at in range(begin, end, RESYNC_STEP):
+            place = self._walk.resync(self._data, at, min(at + RESYNC_STEP, end), end, RESYNC_PACKETS)
+            if place >= 0:
+                return place
+        return -1

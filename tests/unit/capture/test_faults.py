@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
-from typing import TYPE_CHECKING
+import struct
+import time
+from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -12,7 +15,7 @@ from tests.support import captures as make
 from tests.support.captures import rows_of_bytes
 
 from mainstem.capture import index as indexing
-from mainstem.capture import read_frames
+from mainstem.capture import read_frames, unpacking
 from mainstem.capture.planning import FrameSelection, plan, plan_new
 from mainstem.capture.reading import read
 from mainstem.capture.schema import columns
@@ -183,3 +186,66 @@ def test_batches_of_a_folder_without_spark(tmp_path: Path) -> None:
         next(read_frames(str(tmp_path), ["depth"]))
     with pytest.raises(CaptureError, match="no capture"):
         next(read_frames(str(tmp_path / "none")))
+
+
+def empty_blocks(count: int) -> bytes:
+    """Blocks without a packet, the shortest that there are."""
+    return struct.pack("<III", 11, 12, 12) * count
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param(empty_blocks(1), id="blocks to the end"),
+        pytest.param(empty_blocks(63) + b"\xff" * 13, id="runs of blocks, too short to be believed"),
+        pytest.param(empty_blocks(65) + b"\xff" * 13, id="runs of blocks, just long enough"),
+        pytest.param(b"\xff" * 12, id="nothing"),
+    ],
+)
+def test_searching_a_corrupt_capture_takes_linear_time(tmp_path: Path, run: bytes) -> None:
+    path = tmp_path / "hostile.pcapng"
+    path.write_bytes(SECTION + b"\xff" * 16 + run * ((2 << 20) // len(run)) + b"\0" * 12)
+    begin = time.process_time()
+    index = indexing.build(str(path))
+    # A tenth of a second; a search that starts over for each block takes minutes.
+    assert time.process_time() - begin < 20
+    assert index.all_problems
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_each_byte_of_a_capture_with_many_faults_is_read_about_once(
+    tmp_path: Path, packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = b"".join(make.enhanced(PACKET, n) for n in range(8)) + b"\xff" * 4
+    data = SECTION + run * 2000
+    path = tmp_path / "faults.pcapng"
+    path.write_bytes(gzip.compress(data) if packed else data)
+    count = 0
+
+    class Counting(io.RawIOBase):
+        def __init__(self, file: IO[bytes]) -> None:
+            self._file = file
+
+        def read(self, size: int = -1) -> bytes:
+            nonlocal count
+            piece = self._file.read(size)
+            count += len(piece)
+            return piece
+
+        def seek(self, offset: int, whence: int = 0) -> int:
+            assert not packed or offset >= self._file.tell() or offset == 0
+            return self._file.seek(offset, whence)
+
+        def close(self) -> None:
+            self._file.close()
+            super().close()
+
+    def opened(name: str, how: str = "") -> Counting:
+        return Counting(unpacking.open_capture(name, how))
+
+    monkeypatch.setattr(indexing, "open_capture", opened)
+    monkeypatch.setattr(indexing, "PRINT_BYTES", 0)
+    index = indexing.build(str(path))
+    assert index.packets == 16_000
+    assert len(index.problems) == 1999
+    assert count <= 2 * len(data)

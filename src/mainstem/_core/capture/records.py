@@ -29,6 +29,8 @@ MICROSECONDS = cython.declare(cython.int, 6)
 SECOND_NS = cython.declare(cython.longlong, 1000000000)
 # The first second, in 2262, whose nanoseconds do not fit 64 bits.
 END_OF_TIME_S = cython.declare(cython.longlong, 9223372036)
+# Each block says its length twice, so many in a row are no accident.
+RESYNC_BLOCKS = cython.declare(cython.int, 64)
 # A packet longer than this is believed only where the file's own limit allows it.
 ORDINARY_PACKET = cython.declare(cython.longlong, 262144)
 
@@ -124,20 +126,30 @@ class RecordWalk:
         return self.step(region.base, offset, limit)
 
     def resync(
-        self, source: Buffer | AtomicBuffer, offset: cython.longlong, limit: cython.longlong, count: cython.int
+        self,
+        source: Buffer | AtomicBuffer,
+        offset: cython.longlong,
+        stop: cython.longlong,
+        limit: cython.longlong,
+        count: cython.int,
     ) -> int:
-        """The first place from ``offset`` where ``count`` packets could follow one another, or -1."""
+        """The first place in ``[offset, stop)`` where ``count`` packets could follow one another before ``limit``, or -1.
+
+        Takes time in proportion to ``stop - offset``, whatever the bytes are. Raises IndexError when the range lies outside.
+        """
         assert count > 0, f"any place begins {count} packets"
         region: Region = Region(source)
         region.check(0, limit)
-        o: cython.longlong = max(offset, 0)
+        if offset < 0 or stop > limit:
+            raise IndexError(f"places [{offset}, {stop}) lie outside {limit} bytes")
+        o: cython.longlong = offset
         base = region.base
         with cython.nogil:
-            while o < limit:
+            while o < stop:
                 if self.chain(base, o, limit, count) > o:
                     break
                 o += 1
-        return o if o < limit else -1
+        return o if o < stop else -1
 
     def u32(self, base: cython.p_uchar, o: cython.longlong) -> cython.longlong:
         if self.swapped:
@@ -316,14 +328,17 @@ class RecordWalk:
         """The end of ``count`` packets that could follow one another at ``offset`` (or that end with the memory); else -1.
 
         Stricter than reading: captured no longer than on the wire, times that can be, within a day of one another.
+        RESYNC_BLOCKS whole blocks in a row are accepted too, however few packets are among them: so each place costs a
+        bounded number of steps.
         """
         o: cython.longlong = offset
         n: cython.int = 0
+        steps: cython.int = 0
         outcome: cython.int = 0
         first_ns: cython.longlong = 0
         interfaces: cython.int = self.interfaces
         swapped: cython.bint = self.swapped
-        while n < count and o < limit:
+        while n < count and steps < RESYNC_BLOCKS and o < limit:
             outcome = self.step(base, o, limit)
             if outcome == RECORD_PACKET:
                 if n == 0:
@@ -335,9 +350,10 @@ class RecordWalk:
                 n += 1
             elif outcome != RECORD_OTHER:
                 break
+            steps += 1
             o = self.offset
         self.interfaces = interfaces
         self.swapped = swapped
-        if n == count or (n > 0 and o == limit):
+        if n == count or steps == RESYNC_BLOCKS or (n > 0 and o == limit):
             return o
         return -1

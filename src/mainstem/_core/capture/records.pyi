@@ -34,5 +34,8 @@ class RecordWalk:
         """(link, resolution, offset_s, snaplen). Raises IndexError."""
     def next(self, source: Buffer | AtomicBuffer, offset: int, limit: int) -> int:
         """One step at ``offset``: ``layout.RECORD_...``. Raises IndexError when the range lies outside."""
-    def resync(self, source: Buffer | AtomicBuffer, offset: int, limit: int, count: int) -> int:
-        """The first place from ``offset`` where ``count`` packets could follow one another, or -1."""
+    def resync(self, source: Buffer | AtomicBuffer, offset: int, stop: int, limit: int, count: int) -> int:
+        """The first place in ``[offset, stop)`` where ``count`` packets could follow one another before ``limit``, or -1.
+
+        Takes time in proportion to ``stop - offset``, whatever the bytes are. Raises IndexError when the range lies outside.
+        """
