@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 TERM = 65536
 
 
-def make_recordings(path: Path, count: int, *, growing: int = 0, messages: int = 10, length: int = 96) -> list[Growing]:
+def make_recordings(
+    path: Path, count: int, *, growing: int = 0, messages: int = 10, length: int = 96, channel: str = "aeron:ipc"
+) -> list[Growing]:
     """``count`` recordings of ``messages`` messages each, sparse segments included; the last ``growing`` have not ended."""
     path.mkdir(parents=True, exist_ok=True)
     catalog = Catalog(path)
@@ -35,7 +37,7 @@ def make_recordings(path: Path, count: int, *, growing: int = 0, messages: int =
             session_id=number,
             stream_id=1001,
             stripped_channel="aeron:ipc",
-            original_channel="aeron:ipc",
+            original_channel=channel,
         )
         entries.append(descriptor)
         with (path / segment_name(number, 0)).open("wb") as file:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 import time
 from datetime import datetime
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from mainstem._internal.printable import printable, printable_json
 from mainstem.aeron.directory import CNC_FILE, default_directory
 from mainstem.aeron.tools.reading import DirectoryReader
 from mainstem.aeron.tools.stream_state import DRIVER_TIMEOUT_MS
@@ -95,14 +95,16 @@ def take_snapshots(reader: DirectoryReader, count: int, seconds: float) -> list[
 
 def print_json(value: object) -> None:
     """Prints one JSON document: one line in a pipe, indented in a terminal."""
-    print(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False), flush=True)
+    print(printable_json(value, indent=2 if sys.stdout.isatty() else None), flush=True)
 
 
 def print_csv(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> None:
     """Prints rows as CSV with a header."""
     writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(
+        {name: printable(v, keep="\n") if isinstance(v, str) else v for name, v in row.items()} for row in rows
+    )
 
 
 def header(snapshot: Snapshot) -> str:
@@ -123,7 +125,14 @@ def print_header(out: Console, snapshot: Snapshot) -> None:
 
 
 def moment(epoch_ms: int) -> str:
-    """Returns a time in the local zone, as in 2026-01-31 12:00:00.000."""
+    """Returns a time in the local zone, as in 2026-01-31 12:00:00.000, or the number if there is no such time."""
+    try:
+        return _local(epoch_ms)
+    except (ValueError, OverflowError, OSError):
+        return f"{epoch_ms} ms"
+
+
+def _local(epoch_ms: int) -> str:
     return datetime.fromtimestamp(epoch_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any
 
+from mainstem._internal.printable import printable, printable_json
 from mainstem.errors import ConfigurationError
 
 VARIABLE = "MAINSTEM_LOG_FORMAT"
@@ -20,7 +21,6 @@ class JsonFormatter(logging.Formatter):
     """One object: time (UTC), level, logger, message, thread, process, and exception where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        import json
         from datetime import UTC, datetime
 
         fields: dict[str, Any] = {
@@ -33,7 +33,14 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False)
+        return printable_json(fields)
+
+
+class TextFormatter(logging.Formatter):
+    """Lines for people. What peers and files say in them cannot control the terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), keep="\n\t")
 
 
 def _format() -> str:
@@ -58,7 +65,7 @@ def configure(level: int) -> None:
     root = logging.getLogger()
     if not root.handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(JsonFormatter() if is_json() else logging.Formatter(TEXT))
+        handler.setFormatter(JsonFormatter() if is_json() else TextFormatter(TEXT))
         root.addHandler(handler)
         root.setLevel(level)
     elif isinstance(root.handlers[0].formatter, JsonFormatter):
@@ -70,4 +77,4 @@ def say(text: str, level: int = logging.INFO) -> None:
     if is_json():
         record = PLAIN.makeRecord(PLAIN.name, level, __file__, 0, text, (), None)
         text = JsonFormatter().format(record)
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text, keep="\n"), file=sys.stderr, flush=True)

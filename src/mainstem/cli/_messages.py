@@ -9,6 +9,7 @@ import struct
 from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from mainstem._internal.printable import printable_json
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def as_json(message: Message) -> bytes:
         document["message"] = message.payload.decode()
     except UnicodeDecodeError:
         document["message_base64"] = base64.b64encode(message.payload).decode()
-    return json.dumps(document, ensure_ascii=False).encode() + b"\n"
+    return printable_json(document).encode() + b"\n"
 
 
 def with_length(message: Message) -> bytes:

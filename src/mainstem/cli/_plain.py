@@ -46,8 +46,3 @@ def age(milliseconds: float) -> str:
         if seconds >= length:
             return f"{seconds // length} {unit} {seconds % length // part} {below}"
     return f"{seconds} s"
-
-
-def printable(text: str) -> str:
-    """Returns text without what a terminal would obey; names come from other programs."""
-    return "".join(letter if letter.isprintable() else "�" for letter in text)

@@ -9,20 +9,33 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
+from rich.segment import Segment
 from rich.text import Text
 
+from mainstem._internal.printable import printable
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from rich.console import ConsoleOptions, RenderableType
 
 NO_WIDTH = 1 << 20  # of a pipe, a file and a terminal of unknown width: nothing is cut or wrapped there
 LEAST_TEXT = 12  # columns that a shortened text has at least
 GAP = "  "  # between two columns of a table
 
 
+class _PrintableConsole(Console):
+    """Prints text that other programs chose: what a terminal would obey is escaped, and nothing in it is markup."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text, keep="\n"), segment.style)
+
+
 def console() -> Console:
     """Returns a console as wide as the terminal; a pipe has no width, whatever COLUMNS says."""
-    wide = None if sys.stdout.isatty() else NO_WIDTH
-    return Console(width=wide, highlight=False, soft_wrap=False)
+    width = None if sys.stdout.isatty() else NO_WIDTH
+    return _PrintableConsole(width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 @dataclass(frozen=True, slots=True)

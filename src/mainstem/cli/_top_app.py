@@ -16,9 +16,10 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, TabPane
 
+from mainstem._internal.printable import printable
 from mainstem.aeron.tools.overview import DriverMonitor
 from mainstem.cli._directory import clock_time
-from mainstem.cli._plain import age, bar, printable, short, spark
+from mainstem.cli._plain import age, bar, short, spark
 from mainstem.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:

@@ -96,7 +96,7 @@ def _show(analysis: Analysis) -> None:
 
     out = console()
     for sentence in analysis.verdict:
-        out.print(f"• {sentence}", style="bold red" if is_bad(analysis.summary) else None, markup=False)
+        out.print(f"• {sentence}", style="bold red" if is_bad(analysis.summary) else None)
         if analysis.verdict[0] is sentence:
             out.print()
-    out.print(f"\nReport: {analysis.report}", markup=False, soft_wrap=True)
+    out.print(f"\nReport: {analysis.report}", soft_wrap=True)

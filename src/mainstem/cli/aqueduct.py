@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from mainstem._internal.printable import printable
+
 app = typer.Typer(no_args_is_help=True, help="Show Aqueduct's frames.")
 
 
@@ -44,4 +46,4 @@ def dump(
             raise typer.Exit(1) from None
         lines = itertools.chain([] if first is None else [first], lines)
     for line in lines:
-        typer.echo(line)
+        typer.echo(printable(line))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mainstem._internal.printable import printable
 from mainstem.cli._directory import JsonOption, moment, number, print_json
 from mainstem.cli._logs import say
 from mainstem.cli._store_options import StoreOptions, options_of
@@ -153,7 +154,8 @@ def verify(
             }
             rows.append(row)
             if not as_json:
-                print(f"recording {fault.recording_id} at {fault.position}: {fault.kind}: {fault.text}", flush=True)
+                text = f"recording {fault.recording_id} at {fault.position}: {fault.kind}: {fault.text}"
+                print(printable(text), flush=True)
     if as_json:
         print_json(rows)
     elif not rows:

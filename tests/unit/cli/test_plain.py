@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainstem.cli._plain import age, bar, printable, short, spark
+from mainstem.cli._plain import age, bar, short, spark
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,3 @@ def test_a_number_is_short(value: float, text: str) -> None:
 )
 def test_an_age_has_its_largest_units(milliseconds: float, text: str) -> None:
     assert age(milliseconds) == text
-
-
-def test_what_a_terminal_would_obey_is_replaced() -> None:
-    assert printable("a\x1b[2Jb\nø") == "a�[2Jb�ø"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mainstem._core import layout
+from mainstem._internal.printable import printable
 from mainstem.aeron.protocol.frames import NO_GROUP_TAG, VERSION, ErrorFrame, Nak, Resolution
 from mainstem.aeron.protocol.layouts import HEADER_LENGTH, LAYOUTS, FrameType, Header
 from mainstem.errors import RemoteProtocolError
@@ -43,11 +44,6 @@ _SHOWN: dict[int, dict[str, str]] = {
 }
 # Where the event log has another name for a type than the wire's documents.
 _NAMES: dict[int, str] = {FrameType.RTTM: "RTT"}
-
-
-def one_line(text: str) -> str:
-    """A text without what would end the line, or could not be written."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def flag_text(flags: int) -> str:
@@ -92,7 +88,7 @@ def nak_text(nak: Nak) -> str:
 
 def _error(error: ErrorFrame) -> str:
     tag = NO_GROUP_TAG if error.group_tag is None else error.group_tag
-    return f' groupTag={tag} errorCode={error.error_code} errorMessage="{one_line(error.text)}"'
+    return f' groupTag={tag} errorCode={error.error_code} errorMessage="{printable(error.text)}"'
 
 
 def _entries(datagram: bytes) -> str:
@@ -103,7 +99,7 @@ def _entries(datagram: bytes) -> str:
     shown = [
         f" [resType={1 if each.address.version == 4 else 2} "
         f"flags={flag_text(layout.RES_FLAG_SELF if each.is_self else 0)} port={each.port} ageInMs={each.age_ms} "
-        f"address={each.address} name={one_line(each.name)}]"
+        f"address={each.address} name={printable(each.name)}]"
         for each in entries[:MAX_ENTRIES]
     ]
     return "".join(shown) + (" ..." if len(entries) > MAX_ENTRIES else "")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from mainstem._internal.printable import printable
 from mainstem.aeron.command.error_code import ErrorCode
-from mainstem.aeron.driver.event_log.frame_text import one_line
 
 # For each record, the words of its line, and the fields they come from. Those that the reference does not describe have
 # the words that it has for the same fields elsewhere.
@@ -113,4 +113,4 @@ def _value(word: str, value: Any) -> str:
         return str(value).lower()
     if isinstance(value, bytes):
         return value.hex()
-    return one_line(str(value))
+    return printable(str(value))

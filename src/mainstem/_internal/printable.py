@@ -1,0 +1,41 @@
+"""Text from other programs and hosts, made safe to print.
+
+Error texts, labels, channels, client names and file names are chosen by whoever sends or writes them. A terminal obeys the control
+characters in them, and a log collector takes a line feed for the end of a record.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import re
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    r"""Returns ``text`` with every character that does not print as an escape, as in ``\x1b``; those in ``keep`` stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else _escaped(c) for c in text)
+
+
+def printable_json(value: object, *, indent: int | None = None) -> str:
+    """Returns ``value`` as JSON in which every character prints and that UTF-8 can encode."""
+    import json
+
+    return _unprintable_in_json().sub(
+        lambda match: json.dumps(match[0])[1:-1], json.dumps(value, indent=indent, ensure_ascii=False)
+    )
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+@cache
+def _unprintable_in_json() -> re.Pattern[str]:
+    """Control and format characters that JSON leaves as they are, bidirectional overrides among them, and lone surrogates."""
+    import re
+
+    return re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]")
