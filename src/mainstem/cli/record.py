@@ -102,7 +102,7 @@ def run(
             recorder = stack.enter_context(Recorder(out, segment_length=length, durable=durable, **access))
             log = MessageLog(recorder, stream_id=streams[0] if streams else 0, channel=channel)
             options = {"certificate": certificate, "key": key} if certificate else {}
-            done = _listen(channel, log, stop, keyed, options, ship)
+            done = _listen(channel, recorder, log, stop, keyed, options, ship)
         if as_json:
             print(json.dumps(done))
         else:
@@ -149,7 +149,13 @@ def _record(
 
 
 def _listen(
-    channel: str, log: MessageLog, stop: Stop, keyed: bool, options: dict[str, str], ship: ShipProcess | None
+    channel: str,
+    recorder: Recorder,
+    log: MessageLog,
+    stop: Stop,
+    keyed: bool,
+    options: dict[str, str],
+    ship: ShipProcess | None,
 ) -> dict[str, Any]:
     parts, port = _parse(channel)
     begin_ns, begin, before = SYSTEM_CLOCK.monotonic_ns(), log.position, log.writer.messages
@@ -160,6 +166,7 @@ def _listen(
         say(f"listening on {parts.scheme}://{parts.hostname}:{server.port}")
         while not stop.asked:
             time.sleep(POLL_S)
+            recorder.do_work()  # has no subscription: keeps its mark on the directory fresh
             if ship is not None:
                 ship.poll()
         thread.run(server.close())

@@ -38,6 +38,8 @@ _HEADER = struct.Struct("<iiqi")
 _ENTRY_HEADER = struct.Struct("<iii")
 _FIXED = struct.Struct("<7q6i")
 _LENGTH = struct.Struct("<i")
+_ID = struct.Struct("<q")
+_ENTRY_ID = 16
 _START_TIMESTAMP, _STOP_TIMESTAMP, _START_POSITION, _STOP_POSITION = 24, 32, 40, 48
 
 # A catalog of a million recordings is 200 MB; what is larger is not a catalog.
@@ -304,28 +306,51 @@ class Catalog:
         """As ``read_catalog``."""
         return read_catalog(self.directory)
 
-    def add(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
-        """Appends a recording under the next free id and returns it with that id."""
+    def add(self, descriptor: RecordingDescriptor, *, min_id: int = 0) -> RecordingDescriptor:
+        """Appends a recording under the next free id, at least ``min_id``, and returns it with that id."""
         _, _, next_id, alignment = _HEADER.unpack(os.pread(self._fd, _HEADER.size, 0))
         grain, end = alignment or OLD_ALIGNMENT, HEADER_LENGTH if alignment else OLD_ALIGNMENT
         with self._path.open("rb") as file:
-            for offset, length, _ in _entries(file, str(self._path), os.fstat(file.fileno()).st_size):
+            size = os.fstat(file.fileno()).st_size
+            for offset, length, _ in _entries(file, str(self._path), size):
+                if length >= _ENTRY_ID + _ID.size:
+                    (taken,) = _ID.unpack_from(file.read(_ENTRY_ID + _ID.size), _ENTRY_ID)
+                    next_id = max(next_id, taken + 1)
                 end = offset + (ENTRY_HEADER_LENGTH + length + grain - 1) // grain * grain
+        next_id = max(next_id, min_id)
         added = replace(descriptor, recording_id=next_id, entry_offset=end)
         added.check()
         body = added.encode()
         whole = (ENTRY_HEADER_LENGTH + len(body) + grain - 1) // grain * grain
         if alignment == 0 and whole > OLD_ALIGNMENT:
             raise RecordingError(f"recording {next_id}: its channel is too long for a catalog of the older form")
+        self._make_room(size, end, end + whole)
         length = whole - ENTRY_HEADER_LENGTH
         entry = _ENTRY_HEADER.pack(0, STATE_VALID, 0).ljust(ENTRY_HEADER_LENGTH, b"\0") + body
         disk = self._disk
-        disk.resize(self._fd, end)
         disk.write(self._fd, entry.ljust(whole, b"\0"), end)
         disk.write(self._fd, struct.pack("<q", next_id + 1), 8)
         disk.write(self._fd, _LENGTH.pack(length), end)
         self._settle()
         return added
+
+    def _make_room(self, size: int, end: int, needed: int) -> None:
+        """Makes the file long enough, and zero behind ``end``. It never becomes shorter: an archive may have it mapped."""
+        capacity = size
+        while capacity < needed:
+            # The archive's own growth; it reads whole entry headers up to the end of the file.
+            capacity = (capacity + capacity // 2 + ALIGNMENT) // ALIGNMENT * ALIGNMENT
+        if capacity > MAX_CATALOG_LENGTH:
+            raise RecordingError(
+                f"{self._path} is full: an entry up to byte {needed} makes it longer than {MAX_CATALOG_LENGTH}; "
+                "record into another directory"
+            )
+        if capacity > size:
+            self._disk.resize(self._fd, capacity)
+        # A program that was killed while it added an entry leaves bytes there.
+        rest = os.pread(self._fd, size - end, end) if end < size else b""
+        if any(rest):
+            self._disk.write(self._fd, bytes(len(rest)), end)
 
     def _store(self, descriptor: RecordingDescriptor, field_offset: int, value: int) -> None:
         at = descriptor.entry_offset + ENTRY_HEADER_LENGTH + field_offset

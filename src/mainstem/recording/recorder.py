@@ -52,8 +52,10 @@ from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor
 from mainstem.recording.disk import DISK, Disk
 from mainstem.recording.ends import find_end
+from mainstem.recording.mark_file import ArchiveMark
 from mainstem.recording.positions import PositionsReader, positions_file
 from mainstem.recording.reader import Progress, RecordingReader
+from mainstem.recording.segments import recording_ids
 from mainstem.recording.writer import RecordingWriter
 
 if TYPE_CHECKING:
@@ -126,7 +128,7 @@ class Recorder:
         disk: What files are written through; a simulation's may fail at any step.
 
     Raises:
-        RecordingError: Another recorder has the directory.
+        RecordingError: Another recorder, or an Aeron Archive, has the directory.
         ConfigurationError: The directory cannot be given that mode or group.
 
     Example:
@@ -162,6 +164,8 @@ class Recorder:
         self._closed = False
         with ExitStack() as stack:
             stack.callback(disk.close, self._lock)
+            self._mark = ArchiveMark(self.directory, clock, disk)
+            stack.callback(self._mark.end)
             self._catalog = Catalog(self.directory, durable=durable, disk=disk)
             stack.callback(self._catalog.close)
             self._recover()
@@ -260,7 +264,9 @@ class Recorder:
                     stripped_channel=channel,
                     original_channel=channel,
                     source_identity=source_identity,
-                )
+                ),
+                # Segments without an entry are of a recording whose entry was lost: they stay.
+                min_id=max(recording_ids(self.directory), default=-1) + 1,
             )
         whole = count.position == position
         writer = RecordingWriter(
@@ -329,6 +335,7 @@ class Recorder:
         Example:
             ``while running: recorder.do_work() or time.sleep(0.001)``
         """
+        self._mark.touch()
         bytes_moved = 0
         live: set[int] = set()
         for subscription in self._subscriptions:
@@ -379,4 +386,5 @@ class Recorder:
         for writer in list(self._writers.values()):
             self.stop(writer)
         self._catalog.close()
+        self._mark.end()
         self._disk.close(self._lock)

@@ -55,6 +55,11 @@ def segment_bases(directory: Path, recording_id: int) -> list[int]:
     return sorted(int(match[2]) for match in matches if match and int(match[1]) == recording_id)
 
 
+def recording_ids(directory: Path) -> set[int]:
+    """The recordings that have a segment file there, whether or not the catalog has them."""
+    return {int(match[1]) for match in map(_NAME.fullmatch, os.listdir(directory)) if match}
+
+
 def segments_of(directory: Path, descriptor: RecordingDescriptor) -> list[int]:
     """As ``segment_bases``, without files at positions where this recording can have no segment."""
     return segments_among(descriptor, segment_bases(directory, descriptor.recording_id))

@@ -92,26 +92,62 @@ def test_writes_a_catalog_that_reads_as_written(tmp_path: Path) -> None:
     assert read_catalog(tmp_path) == [first]
     data = (tmp_path / CATALOG_FILE).read_bytes()
     assert data[:20] == le(CATALOG_VERSION, 32) + le(2, width=8) + le(64)
-    assert len(data[32:]) % 64 == 0
+    assert len(data) % 64 == 0
 
 
 def test_an_entry_that_was_cut_while_it_was_added_is_not_seen_and_its_place_is_used_again(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path)
     first = catalog.add(DESCRIPTOR)
-    whole = (tmp_path / CATALOG_FILE).read_bytes()
-    catalog.add(DESCRIPTOR)
+    end = catalog.add(DESCRIPTOR).entry_offset
     catalog.close()
     grown = (tmp_path / CATALOG_FILE).read_bytes()
     # The last thing written of an entry is its length.
-    for cut in range(len(whole), len(grown)):
+    for cut in range(end, len(grown)):
         torn = bytearray(grown[:cut])
-        torn[len(whole) : len(whole) + 4] = bytes(min(4, cut - len(whole)))
+        torn[end : end + 4] = bytes(min(4, cut - end))
         (tmp_path / CATALOG_FILE).write_bytes(torn)
         assert read_catalog(tmp_path) == [first]
     catalog = Catalog(tmp_path)
-    assert catalog.add(DESCRIPTOR).entry_offset == len(whole)
+    assert catalog.add(replace(DESCRIPTOR, original_channel="")).entry_offset == end
     catalog.close()
+    # What was longer than the new entry is gone.
     assert len(read_catalog(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("length", [32, 416, 4096, 1 << 20])
+def test_a_catalog_never_becomes_shorter(tmp_path: Path, length: int) -> None:
+    (tmp_path / CATALOG_FILE).write_bytes(header() + bytes(length - 32))
+    with Recorder(tmp_path) as recorder:
+        for session_id in range(40):
+            recorder.start(
+                session_id=session_id,
+                stream_id=1,
+                initial_term_id=0,
+                term_buffer_length=65536,
+                mtu_length=1408,
+                join_position=0,
+            )
+            now = (tmp_path / CATALOG_FILE).stat().st_size
+            assert now >= length
+            length = now
+    assert [d.recording_id for d in read_catalog(tmp_path)] == list(range(4, 44))
+
+
+def test_an_id_is_never_used_twice(tmp_path: Path) -> None:
+    # The header's next id is behind its entries, and a recording of which no entry is left has segments.
+    late = header()[:8] + le(0, width=8) + header()[16:]
+    (tmp_path / CATALOG_FILE).write_bytes(late + entry(BODY, state=0) + bytes(64))
+    catalog = Catalog(tmp_path)
+    assert catalog.add(DESCRIPTOR).recording_id == 4
+    catalog.close()
+    orphan = tmp_path / "7-0.rec"
+    orphan.write_bytes(b"recorded")
+    with Recorder(tmp_path) as recorder:
+        writer = recorder.start(
+            session_id=1, stream_id=1, initial_term_id=0, term_buffer_length=65536, mtu_length=1408, join_position=0
+        )
+        assert writer.descriptor.recording_id == 8
+    assert orphan.read_bytes() == b"recorded"
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ async def test_files_are_listed_by_prefix_and_page(live: Live, server: Recording
     assert {row[0] for row in everything} == {path.name for path in live.path.iterdir()} - {
         "secret.txt",
         "mainstem-recorder.lock",
+        "archive-mark.dat",
     }
 
 

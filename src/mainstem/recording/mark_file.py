@@ -1,0 +1,211 @@
+"""``archive-mark.dat``: the file by which programs that write into one directory of recordings keep out of each other's way.
+
+Aeron Archive writes it and refuses to start on a directory whose mark is younger than ten seconds; its tools read it. Mainstem's
+recorders do the same, beside the lock on ``mainstem-recorder.lock`` by which they keep one another out. The layout is
+``ArchiveMarkFile``'s, schema 100, version 2: an SBE header and a block of 128 bytes, four texts, and from 8 KiB on an error log.
+
+``claim`` takes the mark over with one atomic addition to its time, so that of two programs that find an old mark one wins.
+A mark that a dead recorder of Mainstem left says ``WRITER`` where an archive names its local control channel. Whoever has the
+recorder's lock takes such a mark over at once; a mark of an archive must be ten seconds old.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from mmap import MAP_SHARED, PROT_READ, PROT_WRITE, mmap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mainstem._core.memory.buffer import AtomicBuffer
+from mainstem.clock import NS_PER_MS
+from mainstem.errors import RecordingError
+from mainstem.recording.disk import DISK, Disk
+
+if TYPE_CHECKING:
+    from mainstem.clock import Clock
+
+MARK_FILE = "archive-mark.dat"
+LINK_FILE = "archive-mark.lnk"
+MARK_VERSION = 3 << 16 | 1 << 8 | 0
+LIVENESS_MS = 10_000  # Aeron Archive's: a younger mark is active
+UPDATE_MS = 1_000
+HEADER_LENGTH = 8 << 10
+ERROR_LOG_LENGTH = 1 << 20
+PAGE_LENGTH = 4096
+WRITER = "mainstem"
+NULL = -1
+
+_SBE_HEADER = struct.Struct("<4H")
+BLOCK_LENGTH, TEMPLATE_ID, SCHEMA_ID, SCHEMA_VERSION = 128, 200, 100, 2
+# Version, time of activity, time of start, pid, three stream ids, lengths of header and error log, archive id.
+_BLOCK = struct.Struct("<i4xqqq3iii4xq")
+_TEXT_LENGTH = struct.Struct("<I")
+_VERSION_OFFSET, _ACTIVITY_OFFSET = _SBE_HEADER.size, _SBE_HEADER.size + 8
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a mark file says. ``version`` is 0 while its program starts; ``activity_ms`` is -1 once that has ended."""
+
+    version: int
+    activity_ms: int
+    pid: int
+    is_recorder: bool
+    error_log_length: int = ERROR_LOG_LENGTH
+
+    @classmethod
+    def decode(cls, data: bytes) -> Mark:
+        """Decodes the first ``HEADER_LENGTH`` bytes of a file."""
+        _, template, schema, _ = _SBE_HEADER.unpack_from(data)
+        # Files of the older schemas have no SBE header.
+        at = _SBE_HEADER.size if (template, schema) == (TEMPLATE_ID, SCHEMA_ID) else 0
+        version, activity_ms, _, pid, *_, header_length, error_log_length, _ = _BLOCK.unpack_from(data, at)
+        texts = data[at + BLOCK_LENGTH :]
+        (skipped,) = _TEXT_LENGTH.unpack_from(texts)
+        is_recorder = at > 0 and skipped == 0 and texts[4:].startswith(_text(WRITER))
+        if not at or header_length != HEADER_LENGTH or error_log_length < ERROR_LOG_LENGTH:
+            error_log_length = ERROR_LOG_LENGTH
+        return cls(version, activity_ms, pid, is_recorder, error_log_length)
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode("ascii", "replace")
+    return _TEXT_LENGTH.pack(len(encoded)) + encoded
+
+
+def _encode(version: int, activity_ms: int, start_ms: int, error_log_length: int) -> bytes:
+    block = _BLOCK.pack(version, activity_ms, start_ms, os.getpid(), 0, 0, 0, HEADER_LENGTH, error_log_length, NULL)
+    header = _SBE_HEADER.pack(BLOCK_LENGTH, TEMPLATE_ID, SCHEMA_ID, SCHEMA_VERSION)
+    texts = b"".join(map(_text, ("", WRITER, "", "")))
+    return (header + block.ljust(BLOCK_LENGTH, b"\0") + texts).ljust(HEADER_LENGTH, b"\0")
+
+
+def mark_path(directory: Path) -> Path:
+    """Where the mark file of a directory is: in it, or in the directory that its link names."""
+    try:
+        linked = Path((directory / LINK_FILE).read_text("ascii", "replace").strip())
+    except OSError:
+        return directory / MARK_FILE
+    return linked / MARK_FILE if linked.is_dir() else directory / MARK_FILE
+
+
+class ArchiveMark:
+    """The mark of a recorder on its directory. The recorder has its lock by then.
+
+    Args:
+        directory: The directory of the recordings.
+        clock: The time that is stored.
+        disk: What files are written through.
+
+    Raises:
+        RecordingError: An archive is at work there, or may be; names it.
+    """
+
+    def __init__(self, directory: Path, clock: Clock, disk: Disk = DISK) -> None:
+        self._directory, self._clock, self._disk = directory, clock, disk
+        self._path = mark_path(directory)
+        self._fd = -1
+        self._map: mmap | None = None
+        self._written_ms = now_ms = clock.epoch_ms()
+        self._create(now_ms)
+        try:
+            self._fd = disk.open(self._path)
+            self._claim(now_ms)
+        except PermissionError as error:
+            self.close()
+            raise RecordingError(
+                f"{self._path}: {error.strerror}; whoever records there must be able to write it"
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _create(self, now_ms: int) -> None:
+        """Creates the file where it is missing, complete from its first moment."""
+        if self._path.exists():
+            return
+        link = self._directory / LINK_FILE
+        if link.exists():
+            # It names a directory that is gone; the tools would look for the mark there.
+            self._disk.delete(link)
+        fresh = self._path.with_name(f"{MARK_FILE}.new")
+        fd = self._disk.open(fresh)
+        try:
+            self._disk.resize(fd, HEADER_LENGTH + ERROR_LOG_LENGTH)
+            self._disk.write(fd, _encode(MARK_VERSION, now_ms, now_ms, ERROR_LOG_LENGTH), 0)
+        finally:
+            self._disk.close(fd)
+        try:
+            os.link(fresh, self._path)
+        except FileExistsError:
+            pass  # an archive starts just now: `_claim` decides
+        finally:
+            self._disk.delete(fresh)
+
+    def _claim(self, now_ms: int) -> None:
+        """Takes the mark over, unless its program may be alive."""
+        data = os.pread(self._fd, HEADER_LENGTH, 0).ljust(HEADER_LENGTH, b"\0")
+        mark = Mark.decode(data)
+        self._check(mark, now_ms)
+        length = -(-(HEADER_LENGTH + mark.error_log_length) // PAGE_LENGTH) * PAGE_LENGTH
+        if os.fstat(self._fd).st_size < length:
+            self._disk.resize(self._fd, length)
+        if not any(data[:PAGE_LENGTH]):
+            # What is mapped has its block: a page without one ends the process where the disk is full.
+            self._disk.write(self._fd, bytes(PAGE_LENGTH), 0)
+        self._map = mmap(self._fd, PAGE_LENGTH, flags=MAP_SHARED, prot=PROT_READ | PROT_WRITE)
+        self._words = AtomicBuffer(self._map)
+        (seen_ms,) = struct.unpack_from("<q", data, _ACTIVITY_OFFSET)
+        # Of two programs that saw the same time, the first to add to it has the directory.
+        if self._words.add_i64(_ACTIVITY_OFFSET, now_ms - seen_ms) != seen_ms:
+            self._words.add_i64(_ACTIVITY_OFFSET, seen_ms - now_ms)
+            raise RecordingError(
+                f"{self._directory} is in use: an archive starts there just now; choose another directory"
+            )
+        self._disk.write(self._fd, _encode(MARK_VERSION, now_ms, now_ms, mark.error_log_length), 0)
+
+    def _check(self, mark: Mark, now_ms: int) -> None:
+        """Raises RecordingError for a mark whose program may be alive, or whose archive has another layout."""
+        if mark.version and mark.version >> 16 != MARK_VERSION >> 16:
+            raise RecordingError(
+                f"{self._directory}: {self._path.name} is of an archive of version {mark.version >> 16}, not "
+                f"{MARK_VERSION >> 16}; migrate it with its ArchiveTool, or choose another directory"
+            )
+        if mark.is_recorder:
+            return  # its lock is ours: that recorder is gone
+        activity_ms = mark.activity_ms
+        if not mark.version:
+            # It is starting, or died while it did; it stores the time of activity at the end of that.
+            activity_ms = os.fstat(self._fd).st_mtime_ns // NS_PER_MS
+        age_ms = now_ms - activity_ms
+        if age_ms < LIVENESS_MS:
+            raise RecordingError(
+                f"{self._directory} is in use: an Aeron Archive (pid {mark.pid}) was active there "
+                f"{max(age_ms, 0) / 1000:.1f} s ago, says {self._path}; end that archive, or choose another directory. "
+                f"If it is gone, wait {LIVENESS_MS // 1000} s"
+            )
+
+    def touch(self) -> None:
+        """Stores the present time, once a second."""
+        now_ms = self._clock.epoch_ms()
+        if abs(now_ms - self._written_ms) >= UPDATE_MS:
+            self._written_ms = now_ms
+            self._words.put_i64_release(_ACTIVITY_OFFSET, now_ms)
+
+    def end(self) -> None:
+        """Says that the recorder has ended, and closes the file; may be called twice."""
+        if self._fd >= 0:
+            self._words.put_i64_release(_ACTIVITY_OFFSET, NULL)
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file and leaves the mark as it is; may be called twice."""
+        if self._map is not None:
+            self._words.close()
+            self._map.close()
+            self._map = None
+        if self._fd >= 0:
+            self._disk.close(self._fd)
+            self._fd = -1
