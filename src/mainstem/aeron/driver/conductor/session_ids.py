@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.logbuffer import wrap_i32
+from mainstem.errors import RegistrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Collection
     from random import Random
 
-
+SESSION_IDS = 1 << 32
 MAX_DRAWS = 64  # for a start outside the reserved range, unless that leaves hardly any
 
 
@@ -25,6 +27,7 @@ class SessionIds:
     def __init__(self, random: Random, *, reserved_low: int, reserved_high: int) -> None:
         self._low = reserved_low
         self._high = reserved_high
+        self._unreserved = SESSION_IDS - (reserved_high - reserved_low + 1)
         self._next = random_i32(random)
         # Half of all drivers that reserve half of the ids would begin at the first one behind: two machines that send to
         # the same endpoint must not have the same sessions.
@@ -33,12 +36,18 @@ class SessionIds:
                 break
             self._next = random_i32(random)
 
-    def take(self, in_use: Container[int]) -> int:
-        """The next id that is neither reserved nor ``in_use`` on that endpoint and stream."""
-        while True:
+    def take(self, in_use: Collection[int]) -> int:
+        """The next id that is neither reserved nor ``in_use`` on that endpoint and stream. Raises RegistrationError."""
+        # The draws are distinct, so one more than there are ids in use finds a free one.
+        for _ in range(min(self._unreserved, len(in_use) + 1)):
             candidate = self._next
             if self._low <= candidate <= self._high:
                 candidate = wrap_i32(self._high + 1)
             self._next = wrap_i32(candidate + 1)
             if candidate not in in_use:
                 return candidate
+        raise RegistrationError(
+            f"no session id is free: {self._unreserved} ids are outside the reserved range {self._low} to {self._high},"
+            " and publications of this stream use them all; reserve fewer, or add session-id= to the channel",
+            code=ErrorCode.GENERIC_ERROR,
+        )

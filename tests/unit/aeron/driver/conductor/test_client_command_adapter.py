@@ -77,6 +77,23 @@ def test_hands_out_session_ids_that_are_free(driver: InvokedDriver) -> None:
     assert not -1 <= session_id <= 1000
 
 
+@pytest.mark.parametrize("channel", ["aeron:ipc", "aeron:udp?endpoint=localhost:20121"])
+def test_refuses_a_publication_when_session_ids_are_exhausted(channel: str) -> None:
+    driver = InvokedDriver(
+        publication_reserved_session_id_low=-(1 << 31), publication_reserved_session_id_high=(1 << 31) - 2
+    )
+    assert only(driver.add_publication(channel, exclusive=True), responses.OnExclusivePublicationReady)
+    error = only(driver.add_publication(channel, exclusive=True), responses.OnError)
+    assert error.code is ErrorCode.GENERIC_ERROR
+    assert "no session id is free" in error.message
+    next_id = commands.GetNextAvailableSessionId(client_id=CLIENT, correlation_id=driver.next_id(), stream_id=1001)
+    assert "no session id is free" in only(driver.ask(next_id), responses.OnError).message
+    assert only(
+        driver.add_publication(f"{channel}{'|' if '?' in channel else '?'}session-id=5"), responses.OnPublicationReady
+    )
+    driver.close()
+
+
 @pytest.mark.parametrize(("validator", "accepted"), [("deny", False), ("allow", True)])
 def test_ends_on_request_only_where_that_is_allowed(validator: str, accepted: bool) -> None:
     driver = InvokedDriver(driver_termination_validator=validator)
