@@ -401,9 +401,10 @@ class ClientConductor:
         return self.send(commands.RejectImage, what, lambda _: None, **fields)
 
     def _registration_of(self, resource: Resource) -> int:
+        """Returns the id by which a driver finds a resource's destinations: that of the shared publication itself."""
         if resource.closed:
             raise ClosedError(f"{resource!r} is closed")
-        return resource.registration_id
+        return getattr(resource, "original_registration_id", resource.registration_id)
 
     def close_resource(self, resource: Resource, *, revoke: bool = False) -> None:
         """Closes a publication, subscription or counter, and notifies the driver."""

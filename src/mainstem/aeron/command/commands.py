@@ -15,9 +15,9 @@ MAX_REASON_LENGTH = 1023  # what an error frame on the wire has room for
 MAX_TOKEN_LENGTH = 4096
 REVOKE = 1  # flag of RemovePublication: subscribers lose the stream at once, undrained
 
-CounterKey = Annotated[bytes, wire.Counted(MAX_COUNTER_KEY_LENGTH, text=False, align=4)]
-CounterLabel = Annotated[str, wire.Counted(MAX_COUNTER_LABEL_LENGTH, text=True)]
-Reason = Annotated[str, wire.Counted(MAX_REASON_LENGTH, text=True)]
+CounterKey = Annotated[bytes, wire.Counted(MAX_COUNTER_KEY_LENGTH, text=False, align=4, truncates=True)]
+CounterLabel = Annotated[str, wire.Counted(MAX_COUNTER_LABEL_LENGTH, text=True, truncates=True)]
+Reason = Annotated[str, wire.Counted(wire.MAX_CHANNEL_LENGTH, text=True)]  # one that is too long is refused as such
 Token = Annotated[bytes, wire.Counted(MAX_TOKEN_LENGTH, text=False)]
 
 
@@ -246,8 +246,7 @@ UNKNOWN_COMMAND_TYPE_ID = 6  # the error code of docs/protocols/aeron.md, 6.1
 def decode_command(type_id: int, payload: bytes | memoryview) -> Command:
     """Returns the command in a record of the to-driver buffer.
 
-    Raises RemoteProtocolError: code 6 when the type is unknown, code 7 when the record is malformed. The driver logs both
-    and responds to neither.
+    Raises RemoteProtocolError: code 6 when the type is unknown, code 7 when the record is malformed.
     """
     cls = COMMANDS.get(type_id)
     if cls is None:
@@ -255,3 +254,11 @@ def decode_command(type_id: int, payload: bytes | memoryview) -> Command:
             f"unknown command type {type_id:#x}", rule="command type", code=UNKNOWN_COMMAND_TYPE_ID
         )
     return cls.decode(payload)
+
+
+def correlation_id_of(payload: bytes | memoryview) -> int | None:
+    """Returns the correlation id in a record of any type, malformed or not; None if the record ends before it."""
+    try:
+        return Command.decode(payload).correlation_id
+    except RemoteProtocolError:
+        return None

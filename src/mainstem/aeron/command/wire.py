@@ -30,11 +30,15 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Bytes behind their int32 length; ``align`` is what the next field is aligned to (from the start of the record)."""
+    """Bytes behind their int32 length; ``align`` is what the next field is aligned to (from the start of the record).
+
+    Bytes beyond ``limit`` make a record malformed, or with ``truncates`` are dropped.
+    """
 
     limit: int
     text: bool
     align: int = 1
+    truncates: bool = False
 
 
 I16 = Annotated[int, Fixed(struct.Struct("<h"))]
@@ -92,10 +96,10 @@ class Message:
             cls._need(name, payload, at + 4)
             (length,) = _LENGTH.unpack_from(payload, at)
             at += 4
-            if not 0 <= length <= kind.limit:
+            if length < 0 or (length > kind.limit and not kind.truncates):
                 raise cls._malformed(name, f"length {length} is not in 0 to {kind.limit}")
             cls._need(name, payload, at + length)
-            data = bytes(payload[at : at + length])
+            data = bytes(payload[at : at + min(length, kind.limit)])
             values[name] = data.decode("utf-8", "surrogateescape") if kind.text else data
             at += length
             at += -at % kind.align

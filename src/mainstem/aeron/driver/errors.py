@@ -18,6 +18,8 @@ from mainstem.errors import (
 from mainstem.log_limit import LogLimit, kind_of
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from mainstem.aeron.driver.event_log import EventLog
     from mainstem.aeron.error_log import DistinctErrorLog
     from mainstem.aeron.system_counter import SystemCounters
@@ -47,6 +49,12 @@ def invalid_channel(message: str) -> RegistrationError:
 def conflict(message: str) -> RegistrationError:
     """The error for a channel that contradicts what is there already."""
     return RegistrationError(message, code=ErrorCode.GENERIC_ERROR)
+
+
+def check_unused(registration_id: int, registrations: Container[int]) -> None:
+    """Raises RegistrationError if a command's correlation id is that of an existing registration."""
+    if registration_id in registrations:
+        raise conflict(f"registration id {registration_id} is already in use")
 
 
 class ErrorRecorder:

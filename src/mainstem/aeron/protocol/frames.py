@@ -358,8 +358,8 @@ class ErrorFrame(ControlFrame):
 
     @staticmethod
     def cut(text: str) -> str:
-        """The longest beginning of a text that fits the frame."""
-        return text.encode()[: layout.ERR_MAX_TEXT_LENGTH].decode(errors="ignore")
+        """The longest beginning of a text that fits the frame, without bytes that are not UTF-8."""
+        return text.encode("utf-8", "surrogateescape")[: layout.ERR_MAX_TEXT_LENGTH].decode(errors="ignore")
 
     @classmethod
     def check_bytes(cls, datagram: Bytes, header: Header) -> None:  # noqa: ARG003

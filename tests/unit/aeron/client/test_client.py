@@ -500,6 +500,14 @@ def test_destinations_are_added_and_removed_by_channel_or_by_id(world: World):
         publication.add_destination("aeron:udp?endpoint=a:1")
 
 
+def test_destinations_of_a_shared_publication_name_the_registration_that_created_it(world: World):
+    publication = world.aeron.add_publication(CHANNEL, 1)
+    publication.original_registration_id = 4711
+    publication.remove_destination(publication.add_destination("aeron:udp?endpoint=a:1"))
+    add, remove = world.driver.commands[-2:]
+    assert add.registration_id == remove.resource_registration_id == 4711
+
+
 def test_an_image_is_rejected_with_a_reason(world: World):
     world.aeron.add_publication(CHANNEL, 1)
     subscription = world.aeron.add_subscription(CHANNEL, 1)

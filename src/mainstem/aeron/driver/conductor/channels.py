@@ -7,6 +7,7 @@ channels match share one.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from mainstem.aeron.channel_values import NO_OFFSET
@@ -26,6 +27,8 @@ from mainstem.aeron.driver.settings import port_range
 from mainstem.errors import ConfigurationError, RegistrationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mainstem._core.memory.counters import CounterCell
     from mainstem.aeron.channel import ChannelUri
     from mainstem.aeron.driver.conductor.params import PublicationParams, SubscriptionParams
@@ -37,22 +40,24 @@ if TYPE_CHECKING:
 class OpenChannel:
     """What both kinds share: the resolved channel, the status counter and one address counter for each bound socket.
 
-    ``users`` counts the publications, or the images, that hold the endpoint open.
+    ``counters`` are all of the channel's counters. ``users`` counts the publications, or the images, that hold the endpoint open.
     """
 
-    def __init__(self, udp: UdpChannel, status: CounterCell) -> None:
+    def __init__(self, udp: UdpChannel, status: CounterCell, counters: list[CounterCell]) -> None:
         self.udp = udp
         self.canonical_form = udp.canonical_form
         self.status = status
-        self.other_counters: list[CounterCell] = []
+        self.counters = counters
         self.users = 0
 
 
 class SendChannel(OpenChannel):
     """A channel that publications are sent to; ``endpoint`` is the sender's from ``register_endpoint`` on."""
 
-    def __init__(self, udp: UdpChannel, endpoint: SendChannelEndpoint, status: CounterCell) -> None:
-        super().__init__(udp, status)
+    def __init__(
+        self, udp: UdpChannel, endpoint: SendChannelEndpoint, status: CounterCell, counters: list[CounterCell]
+    ) -> None:
+        super().__init__(udp, status, counters)
         self.endpoint = endpoint
 
     @property
@@ -69,9 +74,14 @@ class ReceiveChannel(OpenChannel):
     """
 
     def __init__(
-        self, udp: UdpChannel, endpoint: ReceiveChannelEndpoint, status: CounterCell, resources: Resources
+        self,
+        udp: UdpChannel,
+        endpoint: ReceiveChannelEndpoint,
+        status: CounterCell,
+        counters: list[CounterCell],
+        resources: Resources,
     ) -> None:
-        super().__init__(udp, status)
+        super().__init__(udp, status, counters)
         self.endpoint = endpoint
         self.interest: Counter[tuple[int, int | None]] = Counter()
         self.destinations: list[ReceiveDestination] = list(endpoint.destinations.values())
@@ -166,11 +176,13 @@ class Channels:
             raise _not_opened(error) from error
         addresses = endpoint.local_addresses
         spec = send_channel_status(text, str(addresses[0]))
-        status = resources.counters.allocate(spec, registration_id=registration_id)
-        channel = SendChannel(udp, endpoint, status)
-        if gauge is not None:
-            channel.other_counters.append(gauge)
-        self._activate(channel, addresses, registration_id=registration_id, receive=False)
+        with self._closed_without_counters(endpoint) as counters:
+            if gauge is not None:
+                counters.append(gauge)
+            status = resources.counters.allocate(spec, registration_id=registration_id)
+            counters.append(status)
+            channel = SendChannel(udp, endpoint, status, counters)
+            self._activate(channel, addresses, registration_id=registration_id, receive=False)
         self._sends.append(channel)
         resources.sender.register_endpoint(endpoint)
         resources.changed(f"send channel {text}", "NONE", "CREATED")
@@ -206,9 +218,11 @@ class Channels:
             raise _not_opened(error) from error
         addresses = [destination.local_address for destination in endpoint.destinations.values()]
         spec = receive_channel_status(text, str(addresses[0]) if addresses else "")
-        status = resources.counters.allocate(spec, registration_id=registration_id)
-        channel = ReceiveChannel(udp, endpoint, status, resources)
-        self._activate(channel, addresses, registration_id=registration_id, receive=True)
+        with self._closed_without_counters(endpoint) as counters:
+            status = resources.counters.allocate(spec, registration_id=registration_id)
+            counters.append(status)
+            channel = ReceiveChannel(udp, endpoint, status, counters, resources)
+            self._activate(channel, addresses, registration_id=registration_id, receive=True)
         self._receives.append(channel)
         resources.receiver.register_endpoint(endpoint)
         resources.changed(f"receive channel {text}", "NONE", "CREATED")
@@ -242,7 +256,7 @@ class Channels:
         side = "send" if isinstance(channel, SendChannel) else "receive"
         self._resources.changed(f"{side} channel {channel.udp.uri}", "CLOSING", "CLOSED")
         self._resources.note(f"{side.upper()}_CHANNEL_CLOSE", _places(channel))
-        for cell in (*channel.other_counters, channel.status):
+        for cell in channel.counters:
             self._resources.counters.free(cell)
 
     def _begin_close(self, channel: SendChannel | ReceiveChannel) -> None:
@@ -308,6 +322,20 @@ class Channels:
                 "rcv-wnd",
             )
 
+    @contextmanager
+    def _closed_without_counters(
+        self, endpoint: SendChannelEndpoint | ReceiveChannelEndpoint
+    ) -> Iterator[list[CounterCell]]:
+        """Yields the list of a new channel's counters. When they run out, frees those and closes the endpoint's sockets."""
+        counters: list[CounterCell] = []
+        try:
+            yield counters
+        except BufferError:
+            endpoint.close()
+            for cell in counters:
+                self._resources.counters.free(cell)
+            raise
+
     def _activate(
         self,
         channel: SendChannel | ReceiveChannel,
@@ -326,15 +354,15 @@ class Channels:
         """Allocates the counter that shows a bound address."""
         spec = local_address(channel.status.counter_id, str(address), receive=receive)
         cell = self._resources.counters.allocate(spec, registration_id=registration_id, value=ChannelStatus.ACTIVE)
-        channel.other_counters.append(cell)
+        channel.counters.append(cell)
         return cell
 
     def remove_address(self, channel: ReceiveChannel, address: InetAddress) -> None:
         """Frees the counter of an address that is no longer bound."""
         label = f": {channel.status.counter_id} {address}"
-        for cell in channel.other_counters:
+        for cell in channel.counters:
             if self._resources.counters.manager.label(cell.counter_id).endswith(label):
-                channel.other_counters.remove(cell)
+                channel.counters.remove(cell)
                 self._resources.counters.free(cell)
                 return
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mainstem.aeron.command.commands import Command, decode_command
+from mainstem.aeron.command.commands import Command, correlation_id_of, decode_command
 from mainstem.aeron.command.error_code import ErrorCode
-from mainstem.aeron.command.responses import OnError
 from mainstem.aeron.driver.errors import error_code_of
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.clock import NS_PER_SECOND
@@ -29,7 +28,7 @@ WAIT_LIMIT_NS = 2 * NS_PER_SECOND
 class ClientCommandAdapter:
     """Reads commands and calls ``handlers[type(command)](command, now_ns)``.
 
-    What cannot be decoded is logged and has no response. What a handler raises is sent as ON_ERROR and logged.
+    A record that cannot be decoded and an error of a handler are sent as ON_ERROR, and logged.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class ClientCommandAdapter:
         try:
             command = decode_command(type_id, payload)
         except RemoteProtocolError as error:
-            self._resources.errors.record(str(error), code=error_code_of(error))
+            self._refuse(correlation_id_of(payload), error)
             return
         self._resources.instrument.command(type(command).__name__, repr(command), self._now_ns)
         if self._resources.events is not None:
@@ -91,16 +90,17 @@ class ClientCommandAdapter:
             if error.code == ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE and self._now_ns < self._deadline_ns:
                 self._waiting = command
             else:
-                self._refuse(command, error)
+                self._refuse(command.correlation_id, error)
         except (MainstemError, OSError, BufferError) as error:
-            self._refuse(command, error)
+            self._refuse(command.correlation_id, error)
         except Exception as error:  # a bug met by one command must not stop every stream of this driver
-            self._refuse(command, error, bug=error)
+            text = f"{type(command).__name__} failed: {type(error).__name__}: {error}"
+            self._refuse(command.correlation_id, error, text=text, bug=error)
 
-    def _refuse(self, command: Command, error: Exception, bug: Exception | None = None) -> None:
+    def _refuse(
+        self, correlation_id: int | None, error: Exception, *, text: str | None = None, bug: Exception | None = None
+    ) -> None:
         code = error_code_of(error)
-        self._resources.clients.send(
-            OnError(offending_correlation_id=command.correlation_id, error_code=code, message=str(error))
-        )
-        text = str(error) if bug is None else f"{type(command).__name__} failed: {type(bug).__name__}: {bug}"
-        self._resources.errors.record(text, code=code, bug=bug)
+        if correlation_id is not None:
+            self._resources.clients.send_error(correlation_id, code, str(error))
+        self._resources.errors.record(text or str(error), code=code, bug=bug)

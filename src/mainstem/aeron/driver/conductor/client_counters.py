@@ -12,6 +12,7 @@ from mainstem.aeron.command.responses import (
     OnUnavailableCounter,
 )
 from mainstem.aeron.counters import CounterSpec
+from mainstem.aeron.driver.errors import check_unused
 from mainstem.errors import RegistrationError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class ClientCounters:
 
     def add(self, command: AddCounter, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         """ADD_COUNTER."""
+        check_unused(command.correlation_id, self._owned)
         self._clients.get_or_add(command.client_id)
         cell = self._resources.counters.allocate(
             CounterSpec(command.type_id, command.key, command.label),
@@ -45,13 +47,15 @@ class ClientCounters:
 
     def remove(self, command: RemoveCounter, now_ns: int) -> None:  # noqa: ARG002
         """REMOVE_COUNTER."""
-        owned = self._owned.pop(command.registration_id, None)
-        if owned is None:
+        owner, cell = self._owned.get(command.registration_id, (None, None))
+        if owner != command.client_id or cell is None:
             raise RegistrationError(
-                f"unknown counter: registration id {command.registration_id}", code=ErrorCode.UNKNOWN_COUNTER
+                f"unknown counter: client {command.client_id} has none with registration id {command.registration_id}",
+                code=ErrorCode.UNKNOWN_COUNTER,
             )
+        del self._owned[command.registration_id]
         self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
-        self._free(command.registration_id, owned[1])
+        self._free(command.registration_id, cell)
 
     def add_static(self, command: AddStaticCounter, now_ns: int) -> None:  # noqa: ARG002
         """ADD_STATIC_COUNTER: the same type and registration always mean the same counter."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem.aeron.command.responses import MAX_MESSAGE_LENGTH, OnError
+
 if TYPE_CHECKING:
     from mainstem._core.memory.broadcast import BroadcastTransmitter
     from mainstem.aeron.command.responses import Response
@@ -30,3 +32,10 @@ class ClientProxy:
         self._instrument.command(type(response).__name__, repr(response), now_ns)
         if self._events is not None:
             self._events.record(response, now_ns)
+
+    def send_error(self, correlation_id: int, code: int, text: str) -> None:
+        """Sends ON_ERROR. A text too long for a record of the broadcast buffer is truncated: every command has its response."""
+        empty = OnError(offending_correlation_id=correlation_id, error_code=code, message="")
+        room = min(MAX_MESSAGE_LENGTH, self._transmitter.max_message_length - len(empty.encode()))
+        message = text.encode("utf-8", "surrogateescape")[:room].decode("utf-8", "surrogateescape")
+        self.send(OnError(offending_correlation_id=correlation_id, error_code=code, message=message))

@@ -44,7 +44,7 @@ class SendDestinations:
 
     def add(self, command: AddDestination, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         """ADD_DESTINATION; the command's correlation id is the destination's from now on."""
-        channel = self._send_channel(command.registration_id)
+        channel = self._send_channel(command.client_id, command.registration_id)
         uri, name = self._uri(command.channel)
         address = self._address(uri, name)
         if address is None:  # it may be known later (19.3): it is resolved again
@@ -59,7 +59,7 @@ class SendDestinations:
 
     def remove(self, command: RemoveDestination, now_ns: int) -> None:  # noqa: ARG002
         """REMOVE_DESTINATION: the one with the same resolved address; an unknown name is matched by its text."""
-        channel = self._send_channel(command.registration_id)
+        channel = self._send_channel(command.client_id, command.registration_id)
         uri, name = self._uri(command.channel)
         address = self._address(uri, name)
         self._resources.sender.remove_destination(channel.endpoint, name=name, address=address)
@@ -67,12 +67,12 @@ class SendDestinations:
 
     def remove_by_id(self, command: RemoveDestinationById, now_ns: int) -> None:  # noqa: ARG002
         """REMOVE_DESTINATION_BY_ID."""
-        channel = self._send_channel(command.resource_registration_id)
+        channel = self._send_channel(command.client_id, command.resource_registration_id)
         self._resources.sender.remove_destination_by_id(channel.endpoint, command.destination_registration_id)
         self._done(command.correlation_id)
 
-    def _send_channel(self, registration_id: int) -> SendChannel:
-        publication = self._publications.get(registration_id)
+    def _send_channel(self, client_id: int, registration_id: int) -> SendChannel:
+        publication = self._publications.of_client(client_id, registration_id)
         if not isinstance(publication, NetworkPublication):
             raise RegistrationError(
                 f"{publication.channel} is no network publication", code=ErrorCode.UNKNOWN_PUBLICATION
@@ -135,11 +135,11 @@ class ReceiveDestinations:
         if uri.is_ipc or uri.spy:
             udp = None if uri.is_ipc else self._channels.resolve(uri)
             params = SubscriptionParams.of(uri, self._resources.settings)
-            subscription = self._manual(command.registration_id)
+            subscription = self._manual(command.client_id, command.registration_id)
             subscription.local.append(LocalInterest(channel=command.channel, params=params, spied=udp))
         else:
             udp = self._channels.resolve(uri, is_destination=True)
-            subscription = self._manual(command.registration_id)
+            subscription = self._manual(command.client_id, command.registration_id)
             uri.check_destination()
             uri.check_ats()
             udp.check_subscription()
@@ -152,10 +152,10 @@ class ReceiveDestinations:
         """REMOVE_RCV_DESTINATION: a socket by its canonical channel; IPC and a spy by their text, as the reference does."""
         uri = ChannelUri.parse(command.channel)
         if uri.is_ipc or uri.spy:
-            self._remove_local(self._manual(command.registration_id), command.channel)
+            self._remove_local(self._manual(command.client_id, command.registration_id), command.channel)
         else:
             udp = self._channels.resolve(uri, is_destination=True)
-            self._remove_socket(self._receive_channel(self._manual(command.registration_id)), udp)
+            self._remove_socket(self._receive_channel(self._manual(command.client_id, command.registration_id)), udp)
         self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
 
     def _add_socket(self, subscription: SubscriptionLink, udp: UdpChannel, registration_id: int) -> None:
@@ -168,8 +168,14 @@ class ReceiveDestinations:
             so_sndbuf=channel.udp.uri.so_sndbuf or settings.socket_so_sndbuf,
             ttl=settings.socket_multicast_ttl,
         )
+        try:
+            self._channels.add_address(
+                channel, destination.local_address, registration_id=registration_id, receive=True
+            )
+        except BufferError:
+            destination.close()
+            raise
         channel.destinations.append(destination)
-        self._channels.add_address(channel, destination.local_address, registration_id=registration_id, receive=True)
         self._resources.receiver.add_destination(channel.endpoint, destination)
 
     def _remove_socket(self, channel: ReceiveChannel, udp: UdpChannel) -> None:
@@ -203,8 +209,8 @@ class ReceiveDestinations:
             self._links.announce_gone(source, position)
         self._links.unlink(position.subscription, source)
 
-    def _manual(self, registration_id: int) -> SubscriptionLink:
-        subscription = self._registry.get(registration_id)
+    def _manual(self, client_id: int, registration_id: int) -> SubscriptionLink:
+        subscription = self._registry.get(registration_id, client_id=client_id)
         if not self._receive_channel(subscription).udp.is_manual:
             raise invalid_channel(f"channel {subscription.channel} does not say control-mode=manual")
         return subscription

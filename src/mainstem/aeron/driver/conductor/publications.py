@@ -18,6 +18,7 @@ from mainstem.aeron.command.responses import (
 from mainstem.aeron.driver.conductor.life_cycle import StreamState
 from mainstem.aeron.driver.conductor.params import PublicationParams, TaggedSession
 from mainstem.aeron.driver.conductor.publication import PublicationRequest
+from mainstem.aeron.driver.errors import check_unused
 from mainstem.errors import RegistrationError
 
 if TYPE_CHECKING:
@@ -68,22 +69,22 @@ class Publications:
         self._channels = channels
         self._registrations: dict[int, PublicationLink] = {}
 
-    def find(self, registration_id: int) -> Publication | None:
-        """Returns the publication that a registration id stands for."""
-        link = self._registrations.get(registration_id)
-        return None if link is None else link.publication
+    def of_client(self, client_id: int, registration_id: int) -> Publication:
+        """Returns a client's publication, by the id of its own registration or of the one that created the publication.
 
-    def get(self, registration_id: int) -> Publication:
-        """The same. Raises RegistrationError (UNKNOWN_PUBLICATION)."""
-        publication = self.find(registration_id)
-        if publication is None:
-            raise RegistrationError(
-                f"unknown publication: registration id {registration_id}", code=ErrorCode.UNKNOWN_PUBLICATION
-            )
-        return publication
+        Raises RegistrationError (UNKNOWN_PUBLICATION).
+        """
+        link = self._registrations.get(registration_id)
+        if link is not None and link.client_id == client_id:
+            return link.publication
+        for link in self._registrations.values():
+            if link.client_id == client_id and link.publication.registration_id == registration_id:
+                return link.publication
+        raise _unknown_publication(client_id, registration_id)
 
     def add(self, command: AddPublication | AddExclusivePublication, now_ns: int) -> None:
         """ADD_PUBLICATION and ADD_EXCLUSIVE_PUBLICATION."""
+        check_unused(command.correlation_id, self._registrations)
         self._clients.get_or_add(command.client_id)
         uri = ChannelUri.parse(command.channel)
         if uri.spy:
@@ -144,8 +145,11 @@ class Publications:
 
     def remove(self, command: RemovePublication, now_ns: int) -> None:
         """REMOVE_PUBLICATION, with or without revocation."""
-        publication = self.get(command.registration_id)
+        link = self._registrations.get(command.registration_id)
+        if link is None or link.client_id != command.client_id:
+            raise _unknown_publication(command.client_id, command.registration_id)
         del self._registrations[command.registration_id]
+        publication = link.publication
         if command.revoke and publication.state in (StreamState.ACTIVE, StreamState.DRAINING):
             self._revoke(publication, now_ns)
         else:
@@ -176,3 +180,10 @@ class Publications:
         publication.revoke(now_ns)
         self._links.on_lingering(publication)
         self._links.unlink_all(publication)
+
+
+def _unknown_publication(client_id: int, registration_id: int) -> RegistrationError:
+    return RegistrationError(
+        f"unknown publication: client {client_id} has none with registration id {registration_id}",
+        code=ErrorCode.UNKNOWN_PUBLICATION,
+    )

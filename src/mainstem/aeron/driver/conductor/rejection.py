@@ -35,10 +35,12 @@ class Rejections:
 
     def reject(self, command: RejectImage, now_ns: int) -> None:
         """REJECT_IMAGE. Raises RegistrationError when there is no such image."""
-        if len(command.reason.encode()) > MAX_REASON_LENGTH:
+        length = len(command.reason.encode("utf-8", "surrogateescape"))
+        if length > MAX_REASON_LENGTH:
             raise RegistrationError(
-                f"a reason of more than {MAX_REASON_LENGTH} bytes does not fit an error frame",
-                code=ErrorCode.MALFORMED_COMMAND,
+                f"image {command.image_correlation_id} was not rejected: a reason has at most {MAX_REASON_LENGTH} bytes"
+                f" (got {length})",
+                code=ErrorCode.GENERIC_ERROR,
             )
         image = self._images.find(command.image_correlation_id)
         publication = self._ipc.find(command.image_correlation_id)

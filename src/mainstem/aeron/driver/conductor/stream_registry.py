@@ -42,9 +42,17 @@ class StreamRegistry(Generic[S]):
         return self._subscriptions.matching(stream)
 
     def link_subscribers(self, stream: S, now_ns: int) -> None:
-        """Links every subscription that matches and is not linked yet, and announces the images."""
+        """Links every subscription that matches and is not linked yet, and announces the images.
+
+        Without a counter for its position a subscription stays unlinked: that is no failure of the command that led here.
+        """
         for subscription in self.matching(stream):
-            position = self._links.link(subscription, stream, now_ns)
+            try:
+                position = self._links.link(subscription, stream, now_ns)
+            except BufferError as error:
+                text = f"subscription {subscription.registration_id} was not linked to stream {stream.registration_id}"
+                self._resources.errors.record(f"{text}: {error}")
+                continue
             self._links.announce(stream, position)
 
     def link_all(self, now_ns: int) -> None:

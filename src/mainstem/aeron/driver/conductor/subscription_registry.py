@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.command.error_code import ErrorCode
-from mainstem.aeron.driver.errors import conflict
+from mainstem.aeron.driver.errors import check_unused, conflict
 from mainstem.errors import RegistrationError
 
 if TYPE_CHECKING:
@@ -24,12 +24,13 @@ class SubscriptionRegistry:
     def __iter__(self) -> Iterator[SubscriptionLink]:
         return iter(self._by_id.values())
 
-    def get(self, registration_id: int) -> SubscriptionLink:
-        """Returns the subscription of that id. Raises RegistrationError (UNKNOWN_SUBSCRIPTION)."""
+    def get(self, registration_id: int, *, client_id: int) -> SubscriptionLink:
+        """Returns a client's subscription. Raises RegistrationError (UNKNOWN_SUBSCRIPTION)."""
         subscription = self._by_id.get(registration_id)
-        if subscription is None:
+        if subscription is None or subscription.client_id != client_id:
             raise RegistrationError(
-                f"unknown subscription: registration id {registration_id}", code=ErrorCode.UNKNOWN_SUBSCRIPTION
+                f"unknown subscription: client {client_id} has none with registration id {registration_id}",
+                code=ErrorCode.UNKNOWN_SUBSCRIPTION,
             )
         return subscription
 
@@ -67,6 +68,10 @@ class SubscriptionRegistry:
             if subscription.stream_id == stream_id
             and subscription.interest_in_received(channel, session_id) is not None
         ]
+
+    def check_unused(self, registration_id: int) -> None:
+        """Raises RegistrationError if there is a subscription of that id."""
+        check_unused(registration_id, self._by_id)
 
     def check_no_clash(self, candidate: SubscriptionLink) -> None:
         """``reliable``, ``rejoin`` and being a response must agree on one channel, stream and session.

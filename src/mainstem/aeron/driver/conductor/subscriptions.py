@@ -49,6 +49,7 @@ class Subscriptions:
 
     def add(self, command: AddSubscription, now_ns: int) -> None:
         """ADD_SUBSCRIPTION; the channel's prefix determines the kind."""
+        self.registry.check_unused(command.correlation_id)
         self._clients.get_or_add(command.client_id)
         uri = ChannelUri.parse(command.channel)
         udp = None if uri.is_ipc else self._channels.resolve(uri)
@@ -94,7 +95,7 @@ class Subscriptions:
 
     def remove(self, command: RemoveSubscription, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         """REMOVE_SUBSCRIPTION."""
-        self._release(self.registry.get(command.registration_id))
+        self._release(self.registry.get(command.registration_id, client_id=command.client_id))
         self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
 
     def release_client(self, client_id: int) -> None:

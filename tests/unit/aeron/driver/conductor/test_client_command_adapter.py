@@ -1,4 +1,4 @@
-"""Commands that cannot be served: what is answered, what is only logged."""
+"""Commands that fail: their responses, and what is only logged."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mainstem.aeron.command import commands, responses
 from mainstem.aeron.command.error_code import ErrorCode
 
 
-def test_logs_what_it_cannot_read_and_answers_nothing(driver: InvokedDriver) -> None:
+def test_logs_malformed_commands_and_sends_their_errors(driver: InvokedDriver) -> None:
     ring = driver.cnc.to_driver
     assert ring.write(0x01, struct.pack("<qq", CLIENT, 1))
-    assert ring.write(0x77, bytes(64))
-    assert driver.cycle() == []
+    assert ring.write(0x01, bytes(15))  # without a correlation id there is nothing to respond to
+    assert only(driver.cycle(), responses.OnError).code is ErrorCode.MALFORMED_COMMAND
     assert driver.counters.value(15) == 2
     subscription = driver.add_subscription("aeron:ipc")
     assert only(subscription, responses.OnSubscriptionReady)
