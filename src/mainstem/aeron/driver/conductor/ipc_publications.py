@@ -55,6 +55,7 @@ class IpcPublications(PublicationRegistry[IpcPublication]):
         publication = IpcPublication(memory, request, path, limit, resources, now_ns)
         self.streams.append(publication)
         resources.ipc_cycle.add(path)
+        self._link_matching(publication, now_ns)
         return publication
 
     def _on_step(self, stream: IpcPublication, before: StreamState, now_ns: int) -> None:  # noqa: ARG002 - as declared

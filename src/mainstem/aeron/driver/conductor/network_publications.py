@@ -85,6 +85,7 @@ class NetworkPublications(PublicationRegistry[NetworkPublication]):
         channel.users += 1
         self.streams.append(publication)
         resources.sender.add_publication(sender_publication)
+        self._link_matching(publication, now_ns)
         return publication
 
     def _path(self, request: PublicationRequest, memory: StreamMemory, counters: SendCounters, now_ns: int) -> SendPath:

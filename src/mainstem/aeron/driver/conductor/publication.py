@@ -113,7 +113,7 @@ class PublicationRegistry(StreamRegistry[B]):
         self._session_ids = session_ids
 
     def find_or_create(self, request: PublicationRequest, now_ns: int) -> tuple[B, bool]:
-        """Returns the publication for a registration, and whether it is new."""
+        """Returns the publication for a registration, and whether it is new: its subscribers are linked, not announced."""
         raise NotImplementedError
 
     def _find_shared(self, request: PublicationRequest, candidates: Iterable[B]) -> B | None:

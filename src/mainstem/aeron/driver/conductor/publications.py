@@ -123,7 +123,8 @@ class Publications:
             )
         )
         if is_new:
-            registry.link_all(now_ns)
+            for position in publication.subscribers:
+                self._links.announce(publication, position)
             self._response_channels.on_added(publication)
 
     def _tagged(self, uri: ChannelUri) -> TaggedSession | None:

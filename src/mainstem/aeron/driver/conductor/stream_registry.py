@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.image_links import ImageLinks
     from mainstem.aeron.driver.conductor.life_cycle import StreamMemory
     from mainstem.aeron.driver.conductor.resources import Resources
-    from mainstem.aeron.driver.conductor.subscription_link import SubscriptionLink
+    from mainstem.aeron.driver.conductor.subscription_link import SubscriberPosition, SubscriptionLink
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
 
 S = TypeVar("S", bound=Stream[Any])
@@ -42,18 +42,23 @@ class StreamRegistry(Generic[S]):
         return self._subscriptions.matching(stream)
 
     def link_subscribers(self, stream: S, now_ns: int) -> None:
-        """Links every subscription that matches and is not linked yet, and announces the images.
+        """Links every subscription that matches and is not linked yet, then announces the images."""
+        for position in self._link_matching(stream, now_ns):
+            self._links.announce(stream, position)
+
+    def _link_matching(self, stream: S, now_ns: int) -> list[SubscriberPosition]:
+        """Links without announcing: all must be linked when the first client learns of the stream and may move it on.
 
         Without a counter for its position a subscription stays unlinked: that is no failure of the command that led here.
         """
+        linked = []
         for subscription in self.matching(stream):
             try:
-                position = self._links.link(subscription, stream, now_ns)
+                linked.append(self._links.link(subscription, stream, now_ns))
             except BufferError as error:
                 text = f"subscription {subscription.registration_id} was not linked to stream {stream.registration_id}"
                 self._resources.errors.record(f"{text}: {error}")
-                continue
-            self._links.announce(stream, position)
+        return linked
 
     def link_all(self, now_ns: int) -> None:
         """Links what is not linked yet, after a subscription or a publication was added."""
