@@ -11,6 +11,7 @@ import errno
 import grp
 import os
 import stat
+import tempfile
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -88,6 +89,54 @@ def make_directory(path: Path | str, *, default: int = MAX_MODE, mode: int | Non
         raise ConfigurationError(f"{path} cannot be given {refused}: {error.strerror}") from None
 
 
+def private_directory(path: Path) -> None:
+    """Creates a directory that only this user may enter, below one that others may write, such as ``/tmp``.
+
+    Args:
+        path: The directory; the one above it exists.
+
+    Raises:
+        ConfigurationError: Something that is not this user's directory is there already.
+        OSError: It cannot be created.
+
+    Example:
+        ``private_directory(Path("/tmp/mainstem-live-1000"))``
+    """
+    with suppress(FileExistsError):
+        path.mkdir(0o700)
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise ConfigurationError(
+            f"{path}: not a directory of this user (uid {status.st_uid}, mode {stat.filemode(status.st_mode)}); "
+            "remove it, or choose another place"
+        )
+    if status.st_mode & 0o077:
+        os.chmod(path, 0o700)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Writes a file that only this user may read, in place of whatever has its name.
+
+    Args:
+        path: The file.
+        data: Its content.
+
+    Raises:
+        OSError: It cannot be written.
+
+    Example:
+        ``write_private(Path("certs/key.pem"), pem)``
+    """
+    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
 def _make(path: str, mode: int) -> None:
     """As ``os.makedirs``, which has no mode for those above."""
     if not os.path.isdir(path):
@@ -99,11 +148,13 @@ def _make(path: str, mode: int) -> None:
 
 
 def create_file(path: Path | str, flags: int) -> int:
-    """Opens a file and creates it where it is missing, with its directory's mode and group; an ``opener`` of ``open``.
+    """Opens a file and creates it if it is missing, with its directory's mode and group; an ``opener`` of ``open``.
+
+    A symbolic link in the file's place is refused: in a directory that others may write it could lead anywhere.
 
     Args:
         path: The file.
-        flags: As of ``os.open``; O_CREAT and O_CLOEXEC are added.
+        flags: As of ``os.open``; O_CREAT, O_CLOEXEC and O_NOFOLLOW are added.
 
     Returns:
         The descriptor.
@@ -114,7 +165,7 @@ def create_file(path: Path | str, flags: int) -> int:
     Example:
         ``fd = create_file("tides/0-0.rec", os.O_RDWR)``
     """
-    flags |= os.O_CLOEXEC
+    flags |= os.O_CLOEXEC | os.O_NOFOLLOW
     above = os.stat(os.path.dirname(path) or ".")
     mode = SHARED_FILE_MODE if above.st_mode & stat.S_ISVTX else above.st_mode & FILE_BITS
     # Never more than it is to be, and at once all of it where the umask leaves it: who waits for the file may open it.

@@ -13,7 +13,7 @@ from mainstem import access
 from mainstem.aeron.driver.directory_lock import claim_directory
 from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.aeron.files import MappedFiles
-from mainstem.errors import ConfigurationError
+from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import Recorder
 from mainstem.recording.shipping.archive_identity import identity_of
 from mainstem.store.local import LocalStore
@@ -140,3 +140,70 @@ def test_a_group_that_there_is_not_is_refused_before_anything_is_created(tmp_pat
     with pytest.raises(ConfigurationError, match="no group 'nobodies-group'"):
         Recorder(tmp_path / "tides", group="nobodies-group")
     assert not (tmp_path / "tides").exists()
+
+
+def test_a_private_directory_is_created_and_closed_to_others(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    with umask(0):
+        access.private_directory(own)
+    assert modes(own)["."] == 0o700
+    own.chmod(0o777)
+    access.private_directory(own)
+    assert modes(own)["."] == 0o700
+
+
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_what_lies_in_place_of_a_private_directory_is_refused(kind: str, tmp_path: Path) -> None:
+    own, target = tmp_path / "own", tmp_path / "target"
+    target.mkdir()
+    if kind == "link":
+        own.symlink_to(target)
+    else:
+        own.touch()
+    with pytest.raises(ConfigurationError, match="not a directory of this user"):
+        access.private_directory(own)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_a_private_directory_of_another_user_is_refused(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    os.chown(own, 12345, -1)
+    with pytest.raises(ConfigurationError, match="uid 12345"):
+        access.private_directory(own)
+
+
+def test_a_private_file_takes_the_place_of_one_that_others_may_read(tmp_path: Path) -> None:
+    path, elsewhere = tmp_path / "key.pem", tmp_path / "elsewhere"
+    path.write_bytes(b"old")
+    path.chmod(0o644)
+    with umask(0):
+        access.write_private(path, b"new")
+    assert (path.read_bytes(), modes(tmp_path)["key.pem"]) == (b"new", 0o600)
+    elsewhere.write_bytes(b"not ours")
+    path.unlink()
+    path.symlink_to(elsewhere)
+    access.write_private(path, b"new")
+    assert (path.read_bytes(), path.is_symlink(), elsewhere.read_bytes()) == (b"new", False, b"not ours")
+
+
+def test_a_link_in_place_of_a_created_file_is_refused(tmp_path: Path) -> None:
+    path, elsewhere = tmp_path / "archive.catalog", tmp_path / "elsewhere"
+    path.symlink_to(elsewhere)
+    for _ in range(2):  # a link that leads nowhere, then one to a file
+        with pytest.raises(OSError, match="symbolic links"):
+            access.create_file(path, os.O_RDWR | os.O_TRUNC)
+        elsewhere.write_bytes(b"not ours")
+    assert elsewhere.read_bytes() == b"not ours"
+
+
+def test_a_recorder_writes_through_no_link(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"not ours" * 1000)
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    for name in ("archive.catalog", "archive.catalog.new", "recorder.lock", "mainstem-archive.json"):
+        (folder / name).symlink_to(victim)
+    with pytest.raises((OSError, RecordingError)):
+        Recorder(folder)
+    assert victim.read_bytes() == b"not ours" * 1000

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mainstem.access import write_private
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -185,8 +186,7 @@ def _write_pair(certificate_file: Path, key_file: Path, certificate: x509.Certif
 
     pem = serialization.Encoding.PEM
     certificate_file.write_bytes(certificate.public_bytes(pem))
-    key_file.touch(mode=0o600)
-    key_file.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    write_private(key_file, key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
 
 
 def _key_usage(*, is_authority: bool) -> x509.KeyUsage:

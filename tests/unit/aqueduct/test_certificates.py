@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+import stat
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -51,3 +52,12 @@ def test_strict_verification_trusts_a_server_and_a_client(tmp_path: Path) -> Non
             with contextlib.suppress(ssl.SSLWantReadError):
                 end.do_handshake()
     assert ends[1].getpeercert()
+
+
+def test_a_replaced_key_is_its_owners_alone(tmp_path: Path) -> None:
+    files = make_certificates(tmp_path, clients=["gauge"])
+    keys = [files.key, files.clients["gauge"][1]]
+    for key in keys:
+        key.chmod(0o644)
+    make_certificates(tmp_path, clients=["gauge"])
+    assert [stat.S_IMODE(key.stat().st_mode) for key in keys] == [0o600, 0o600]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import sqlite3
 import threading
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,8 @@ class _Store:
 
     def __init__(self, path: str | Path | None) -> None:
         self._lock = threading.Lock()
+        if path is not None:
+            _make_private(path)
         self._database = sqlite3.connect(
             ":memory:" if path is None else str(path), isolation_level=None, check_same_thread=False
         )
@@ -78,6 +81,15 @@ class _Store:
     def close(self) -> None:
         with self._lock:
             self._database.close()
+
+
+def _make_private(path: str | Path) -> None:
+    """Lets only the owner read the file, created if it is missing: it holds resumption secrets. SQLite's journal follows it."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.fchmod(fd, 0o600)
+    finally:
+        os.close(fd)
 
 
 class ServerTickets:

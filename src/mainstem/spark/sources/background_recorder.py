@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import threading
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from mainstem.access import private_directory
 from mainstem.aeron.client import Aeron
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, read_catalog
@@ -26,12 +28,17 @@ IDLE_S = 0.0005
 START_S = 30.0
 
 
-PREFIX = "mainstem-live-"
+def run_directory(scratch: Path, run: str) -> Path:
+    """Where a run keeps its stream: below a directory that only this user may enter. Raises ConfigurationError, OSError."""
+    own = scratch / f"mainstem-live-{os.geteuid()}"
+    private_directory(own)
+    _sweep(own)
+    return own / run
 
 
-def sweep(scratch: Path) -> None:
-    """Removes what earlier runs left in the scratch directory: Spark kills their process."""
-    for path in scratch.glob(f"{PREFIX}*"):
+def _sweep(own: Path) -> None:
+    """Removes what earlier runs left: Spark kills their process."""
+    for path in own.iterdir():
         if not (path / LOCK_FILE).exists():
             continue
         try:

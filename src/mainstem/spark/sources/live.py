@@ -80,12 +80,13 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def inner(self) -> RecordingStreamReader:
         """The reader of the recorder's directory; the recorder starts with the first use."""
         if self._inner is None:
-            from mainstem.spark.sources.background_recorder import PREFIX, BackgroundRecorder, sweep
+            from mainstem.spark.sources.background_recorder import BackgroundRecorder, run_directory
 
             options = self._options
-            where = Path(options.record_to or Path(options.scratch) / f"{PREFIX}{self._run}")
-            if not options.record_to:
-                sweep(Path(options.scratch))
+            if options.record_to:
+                where = Path(options.record_to)
+            else:
+                where = run_directory(Path(options.scratch), self._run)
             self._recorder = BackgroundRecorder(
                 where, options.channel, options.stream_ids, options.directory, temporary=not options.record_to
             )

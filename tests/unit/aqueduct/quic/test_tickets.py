@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -56,3 +57,18 @@ def test_a_client_s_tickets_are_taken_once_and_the_newest_first(path: Path | Non
     taken = [sessions.take("localhost:4433", "qh3", Ticket) for _ in range(3)]
     assert [ticket and ticket.ticket for ticket in taken] == [b"second", b"first", None]
     sessions.close()
+
+
+def test_resumption_secrets_are_their_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "tickets.db"
+    path.touch(mode=0o644)
+    tickets = ServerTickets(path)
+    tickets.keep(Ticket())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    tickets.close()
+
+
+def test_tickets_are_not_kept_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "tickets.db").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        ServerTickets(tmp_path / "tickets.db")
