@@ -4,9 +4,10 @@
     python tools/audit.py --strict    ends with 1 where there is an advisory
 
 The materials are the packages of this environment that Mainstem requires, with every extra, directly or through others; what
-only development needs is left out. The bill is CycloneDX, by cyclonedx-bom; advisories are those of PyPI, by pip-audit. Both are
-installed into an environment of their own, below build/audit. Where advisories cannot be had, the run says so and goes on: they
-change without a change of Mainstem, so they end no run unless that is asked for.
+only development needs is left out. The oldest version that each range of pyproject.toml admits is checked for advisories too.
+The bill is CycloneDX, by cyclonedx-bom; advisories are those of PyPI, by pip-audit. Both are installed into an environment of
+their own, below build/audit. If advisories cannot be fetched, the run says so and continues. They change without a change of
+Mainstem, so they fail a run only with --strict.
 """
 
 from __future__ import annotations
@@ -56,6 +57,17 @@ def materials() -> dict[str, str]:
     return versions
 
 
+def oldest_versions() -> dict[str, str]:
+    """The oldest version of each package that Mainstem's own requirements admit."""
+    versions: dict[str, str] = {}
+    for text in metadata.distribution("mainstem").requires or ():
+        requirement = Requirement(text)
+        for specifier in requirement.specifier:
+            if specifier.operator == ">=":
+                versions[canonicalize_name(requirement.name)] = specifier.version
+    return versions
+
+
 def tools() -> Path:
     """The folder of the programs; they are installed where they are missing."""
     programs = HOME / "environment" / "bin"
@@ -86,13 +98,13 @@ def write_bill(programs: Path, versions: dict[str, str]) -> None:
     say(f"{BILL.relative_to(ROOT)}: {len(bill['components'])} packages")
 
 
-def advisories(programs: Path, versions: dict[str, str]) -> int:
-    """Prints the advisories against the materials; returns how many there are."""
-    requirements, found = HOME / "requirements.txt", HOME / "advisories.json"
+def advisories(programs: Path, versions: dict[str, str], what: str) -> int:
+    """Prints the advisories against packages; returns how many there are."""
+    requirements, report = HOME / "requirements.txt", HOME / "advisories.json"
     requirements.write_text(
         "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()) if name != "mainstem")
     )
-    found.unlink(missing_ok=True)
+    report.unlink(missing_ok=True)
     command = [
         programs / "pip-audit",
         "--requirement",
@@ -102,23 +114,23 @@ def advisories(programs: Path, versions: dict[str, str]) -> int:
         "--progress-spinner",
         "off",
     ]
-    done = subprocess.run([*command, "--format", "json", "--output", found], capture_output=True, text=True)
-    if not found.exists():
-        say(f"advisories cannot be had here: {(done.stderr.strip() or 'no reason').splitlines()[-1]}")
+    done = subprocess.run([*command, "--format", "json", "--output", report], capture_output=True, text=True)
+    if not report.exists():
+        say(f"advisories against {what} cannot be had here: {(done.stderr.strip() or 'no reason').splitlines()[-1]}")
         return 0
-    packages = json.loads(found.read_text())["dependencies"]
+    packages = json.loads(report.read_text())["dependencies"]
     unknown = [each["name"] for each in packages if "skip_reason" in each]
     count = 0
     for each in packages:
         for advisory in each.get("vulns", ()):
             count += 1
             fixed = ", ".join(advisory["fix_versions"]) or "no version"
-            say(f"{each['name']} {each['version']}: {advisory['id']}, mended in {fixed}")
+            say(f"{what}: {each['name']} {each['version']}: {advisory['id']}, fixed in {fixed}")
     if len(unknown) == len(packages):
-        say("advisories cannot be had here: PyPI's cannot be reached")
+        say(f"advisories against {what} cannot be had here: PyPI cannot be reached")
     else:
         known = len(packages) - len(unknown)
-        say(f"{count} advisories against {known} packages; nothing is known of {len(unknown)} others")
+        say(f"{what}: {count} advisories against {known} packages; nothing is known of {len(unknown)} others")
     return count
 
 
@@ -134,7 +146,9 @@ def main() -> int:
         return int(chosen.strict)
     versions = materials()
     write_bill(programs, versions)
-    return int(advisories(programs, versions) > 0 and chosen.strict)
+    count = advisories(programs, versions, "what is installed")
+    count += advisories(programs, oldest_versions(), "the oldest versions admitted")
+    return int(count > 0 and chosen.strict)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 pytest.importorskip("packaging")
+from packaging.version import Version
+
 TOOL = Path(__file__).resolve().parents[3] / "tools" / "audit.py"
 
 
@@ -32,3 +34,11 @@ def test_materials_are_what_extras_require_directly_or_not_and_nothing_of_develo
     # Of typer and of aiohttp alone.
     assert {"shellingham", "frozenlist"} <= set(materials)
     assert not {"pytest", "ruff", "mypy", "moto"} & set(materials)
+
+
+def test_the_oldest_versions_are_the_lower_ends_of_our_own_ranges(tool: ModuleType) -> None:
+    oldest = tool.oldest_versions()
+    assert set(oldest) <= set(tool.materials()) | {"mainstem"}
+    for name in ("protobuf", "cryptography", "cbor2", "pyarrow"):
+        assert Version(oldest[name]) <= Version(version(name))
+    assert Version(oldest["cbor2"]) >= Version("5.9")
