@@ -13,6 +13,11 @@ NS_PER_SECOND = 1_000_000_000
 NEVER_NS = layout.NEVER_NS  # a deadline that never comes: the largest int64
 
 
+def seconds_ns(seconds: float) -> int:
+    """Returns a duration in nanoseconds, ``NEVER_NS`` at most: ``math.inf`` and ``sys.maxsize`` seconds never end."""
+    return round(min(seconds * NS_PER_SECOND, NEVER_NS))
+
+
 class Clock(Protocol):
     """A monotonic reading for durations, and the epoch's for what other programs read."""
 

@@ -25,7 +25,7 @@ from mainstem.cli._stream import (
     stopping,
     wait_until,
 )
-from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
+from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK, seconds_ns
 from mainstem.errors import TimedOut
 from mainstem.units import parse_size
 
@@ -94,7 +94,7 @@ class _Player:
         self.pings = pings
         self.pongs = pongs
         self.rest = bytes(length - STAMP.size)
-        self.patience_ns = round(patience * NS_PER_SECOND)
+        self.patience_ns = seconds_ns(patience)
         self.spin = spin
         self.histogram = LatencyHistogram()
         self._answered_ns = 0

@@ -11,11 +11,11 @@ from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from mainstem.clock import seconds_ns
 from mainstem.duologue.errors import Refused, StepTimedOut
 from mainstem.duologue.limits import checked_message, longest_message
 from mainstem.duologue.messages import KEY_BITS, Connect, Hello, decrypt_session, error_of, parse_response
 from mainstem.duologue.outbox import Outbox
-from mainstem.duologue.settings import seconds_ns
 from mainstem.errors import ClosedError, MainstemError, RemoteProtocolError
 
 if TYPE_CHECKING:

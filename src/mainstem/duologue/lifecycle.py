@@ -15,7 +15,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, TypeVar
 
 from mainstem.aeron.agent import AgentTerminated
-from mainstem.clock import NS_PER_SECOND
+from mainstem.clock import NS_PER_SECOND, seconds_ns
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.environment import Confinement, DriverConnection, secure_random
 from mainstem.duologue.server_core import ServerCore
@@ -188,7 +188,7 @@ class ClientLife:
         message = core.receive()
         if message is None:
             clock = self.clock
-            deadline_ns = None if timeout is None else clock.monotonic_ns() + round(timeout * NS_PER_SECOND)
+            deadline_ns = None if timeout is None else clock.monotonic_ns() + seconds_ns(timeout)
             work = self.work()
             while (message := core.receive()) is None:
                 if deadline_ns is not None and clock.monotonic_ns() >= deadline_ns:

@@ -7,7 +7,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from mainstem.clock import NS_PER_SECOND
+from mainstem.clock import NS_PER_SECOND, seconds_ns
 from mainstem.duologue import messages
 from mainstem.duologue.handshake import Handshake, Handshakes
 from mainstem.duologue.limits import Quota, RateLimit, checked_message, longest_message
@@ -15,7 +15,6 @@ from mainstem.duologue.messages import Connect, Hello, Refusal, SealedHello, enc
 from mainstem.duologue.outbox import Outbox
 from mainstem.duologue.port_allocator import PortAllocator, SessionAllocator
 from mainstem.duologue.session import Duologue
-from mainstem.duologue.settings import seconds_ns
 from mainstem.duologue.state import DuologueState, Lifetime
 from mainstem.duologue.statistics import ServerStatistics
 from mainstem.errors import BackPressured, ClosedError, MainstemError, OfferError, RemoteProtocolError

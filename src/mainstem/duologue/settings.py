@@ -12,7 +12,6 @@ from typing import Any
 
 from mainstem._core import layout
 from mainstem.amounts import check_seconds, check_whole
-from mainstem.clock import NS_PER_SECOND
 from mainstem.duologue.limits import Prefixes
 from mainstem.duologue.port_allocator import FIRST_SESSION_ID, LAST_SESSION_ID
 from mainstem.errors import ConfigurationError
@@ -23,11 +22,6 @@ SAFE_MTU = 1184
 TERM_LENGTH = 64 * 1024  # three of them for each direction of each duologue: messages of 8 KiB, and little memory
 PORTS_PER_DUOLOGUE = 2
 MAX_CLIENTS = 32_000  # two ports each, of 65,535; the driver serves hundreds well
-
-
-def seconds_ns(seconds: float) -> int:
-    """Seconds as nanoseconds."""
-    return round(seconds * NS_PER_SECOND)
 
 
 def _host(address: str) -> str:

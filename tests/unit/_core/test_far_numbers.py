@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
+from tests.unit._core.logs import COMPILED, UNCOMPILED, Core, Log
 from tests.unit._core.network import modules
 
 from mainstem._core.log.batch import MessageColumns
@@ -40,3 +42,26 @@ def test_offsets_whose_difference_no_number_holds_are_refused() -> None:
         MessageColumns(b"data", offsets, wide=True)
     with pytest.raises(ValueError, match="lie outside a column of 2"):
         MessageColumns(b"data", offsets, LAST, LAST, wide=True)
+
+
+POLLS: dict[str, Any] = {
+    "poll": lambda image, limit: image.poll(lambda _: None, limit),
+    "bounded_poll": lambda image, limit: image.bounded_poll(lambda _: None, 1 << 40, fragment_limit=limit),
+    "bounded_poll_position": lambda image, limit: image.bounded_poll(lambda _: None, limit),
+    "controlled_poll": lambda image, limit: image.controlled_poll(lambda _: None, limit),
+    "block_poll": lambda image, limit: image.block_poll(lambda _: None, limit) // 64,
+    "poll_messages": lambda image, limit: image.poll_messages(lambda _: None, limit),
+    "poll_bytes": lambda image, limit: len(image.poll_bytes(limit)),
+    "poll_with_metadata": lambda image, limit: len(image.poll_with_metadata(limit)),
+}
+
+
+@pytest.mark.parametrize("core", [COMPILED, UNCOMPILED], ids=["compiled", "uncompiled"])
+@pytest.mark.parametrize("poll", POLLS)
+def test_a_poll_behind_the_start_takes_any_limit(core: Core, poll: str) -> None:
+    for limit, expected in [(LAST, 3), (LAST - 64, 3), (1 << 32, 3), (-1, 0), (-LAST - 1, 0)]:
+        log = Log(core)
+        log.concurrent().offer_many([b"a"] * 5)
+        image = log.image()
+        assert image.poll(lambda _: None, 2) == 2
+        assert POLLS[poll](image, limit) == expected, limit

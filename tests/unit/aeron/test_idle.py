@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import time
+from typing import Any
 
 import pytest
 
+from mainstem._core.log.read import SubscriptionReader
 from mainstem.aeron import idle
+from mainstem.aeron.client.asynchronous import Waiting
+from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
 
 
@@ -79,3 +85,9 @@ def test_a_sleeping_strategy_sleeps_only_without_work():
 def test_a_wrong_strategy_is_refused_in_one_sentence(name, arguments, message):
     with pytest.raises(ConfigurationError, match=message):
         idle.idle_strategy(name, arguments)
+
+
+@pytest.mark.parametrize("timeout", [sys.maxsize, math.inf, 1e300])
+@pytest.mark.parametrize("subscription", [None, SubscriptionReader()])
+def test_a_wait_takes_any_timeout(timeout: float, subscription: Any) -> None:
+    assert Waiting(idle.BusySpinIdle(), SYSTEM_CLOCK, timeout, ()).step(subscription)

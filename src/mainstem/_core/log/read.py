@@ -249,7 +249,7 @@ class ImageReader:
         if isinstance(handler, FragmentAssembler):
             assembler = handler
         # The bound is a position and the walk goes by addresses: both ends move by the same distance.
-        if limit_position >= 0 and limit_position - position < end - start:
+        if limit_position - position < end - start:
             end = start + limit_position - position
         fragment.base = base
         try:
@@ -373,7 +373,7 @@ class ImageReader:
         p: cython.longlong = start
         # A block is contiguous in memory and in the stream, so it stops at the end of the term as every poll does.
         term_end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
-        end: cython.longlong = min(start + limit, term_end)
+        end: cython.longlong = start + min(limit, term_end - start)
         length: cython.longlong
         fragment: Fragment = self.fragment
         try:
@@ -471,7 +471,7 @@ class ImageReader:
 
         The position moves once, at the end, also when the handler raises: what it raised on counts as read.
         """
-        return self.deliver(handler, fragment_limit, -1, False)
+        return self.deliver(handler, fragment_limit, NEVER_NS, False)
 
     def bounded_poll(
         self,
@@ -481,11 +481,11 @@ class ImageReader:
         fragment_limit: cython.longlong = 10,
     ) -> int:
         """As ``poll``, only fragments that start before ``limit_position``."""
-        return self.deliver(handler, fragment_limit, limit_position, False)
+        return self.deliver(handler, fragment_limit, max(0, limit_position), False)
 
     def poll_messages(self, handler: Callable[[Fragment], object], message_limit: cython.longlong = 10) -> int:
         """As ``poll``, with whole messages: split ones are put together first."""
-        return self.deliver(handler, message_limit, -1, True)
+        return self.deliver(handler, message_limit, NEVER_NS, True)
 
     def controlled_poll(self, handler: Callable[[Fragment], int | None], fragment_limit: cython.longlong = 10) -> int:
         """As ``poll``; what the handler returns decides how to go on (``layout.ACTION_...``; None is CONTINUE)."""
@@ -658,7 +658,7 @@ class SubscriptionReader:
         image: ImageReader
         for i in range(n):
             image = images[(first + i) % n]
-            count += image.deliver(handler, limit - count, -1, whole)
+            count += image.deliver(handler, limit - count, NEVER_NS, whole)
             if count >= limit:
                 break
         return count

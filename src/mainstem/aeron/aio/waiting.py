@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
-from mainstem.clock import NS_PER_SECOND
+from mainstem.clock import seconds_ns
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -32,7 +32,7 @@ class Pause:
         self._sleep = MIN_SLEEP
         self._deadline_ns = 0
         if self._timeout is not None:
-            self._deadline_ns = self._clock.monotonic_ns() + round(self._timeout * NS_PER_SECOND)
+            self._deadline_ns = self._clock.monotonic_ns() + seconds_ns(self._timeout)
 
     async def step(self) -> bool:
         """Idles once; false when the time is over."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from mainstem.clock import NS_PER_MS, seconds_ns
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from mainstem.clock import Clock
 
 T = TypeVar("T")
+
+LONGEST_WAIT_NS = 10 * NS_PER_MS  # ``wait_for_data`` returns this often anyway
 
 
 class OperationRunner(Protocol):
@@ -125,7 +129,7 @@ class Waiting:
     ) -> None:
         self._idle = idle
         self._clock = clock
-        self._timeout_ns = None if timeout is None else round(timeout * 1e9)
+        self._timeout_ns = None if timeout is None else seconds_ns(timeout)
         self._invokers = invokers
         self.restart()
 
@@ -144,7 +148,7 @@ class Waiting:
         if self._invokers:
             self._idle.idle(sum(invoke() for invoke in self._invokers))
         elif subscription is not None:
-            subscription.wait_for_data(10_000_000 if left_ns is None else left_ns)
+            subscription.wait_for_data(LONGEST_WAIT_NS if left_ns is None else min(left_ns, LONGEST_WAIT_NS))
         else:
             self._idle.idle(0)
         return True
