@@ -171,6 +171,22 @@ def test_a_sender_that_padded_past_its_limit_says_where_the_padding_begins_too(c
     assert len(pair.sender_transport.take()) == 1
 
 
+def test_padding_within_a_term_that_leads_past_the_limit_is_announced_too(core: Modules) -> None:
+    pair = Pair(core)
+    pair.send_path.add_receiver(99, 1_024, pair.now_ns)
+    pair.writer.append(bytes(480))
+    pair.writer._put(frame(b"", term_offset=512, kind=layout.TYPE_PAD, length=8_192), 8_192)
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.send_path.sender_position == 512 + 8_192
+    pair.sender_transport.take()
+    pair.send_path.heartbeat_now()
+    pair.sender.run_cycle(pair.now_ns)
+    assert [struct.unpack_from("<i", datagram, 8)[0] for _, datagram in pair.sender_transport.take()] == [
+        512,
+        512 + 8_192,
+    ]
+
+
 def test_a_sender_that_padded_past_its_limit_takes_the_status_messages_of_a_slow_receiver(core: Modules) -> None:
     pair = Pair(core)
     half = TERM_LENGTH // 2
@@ -915,6 +931,15 @@ def test_a_timestamp_is_written_into_each_message_that_has_room_for_it(core: Mod
     pair.deliver()
     pair.receiver.run_cycle(pair.now_ns)
     assert [pair.in_log.get_i64(at + place) for at in (0, 128)] == [2_000_001, 2_000_001]
+
+
+def test_a_timestamp_is_written_behind_padding_too(core: Modules) -> None:
+    pair = Pair(core)
+    pair.receive_endpoint.channel_timestamp_offset = 0
+    pair.receive_path.attach(pair.receive_endpoint, pair.receiver.events)
+    padding = frame(b"", term_offset=64, kind=layout.TYPE_PAD, length=32)
+    receive(pair, frame(bytes(8), term_offset=0) + padding + frame(bytes(8), term_offset=96))
+    assert [pair.in_log.get_i64(at + 32) for at in (0, 96)] == [pair.now_ns, pair.now_ns]
 
 
 @pytest.mark.parametrize(("streams", "taken"), [(1, 16), (17, 32), (40, 48), (100, 60)])

@@ -41,10 +41,8 @@ def frames_length(
     term_id: cython.int = get32(base, at + FRAME_TERM_ID_OFFSET)
     done: cython.longlong = 0
     frame: cython.int
-    kind: cython.int
-    while done < length:
-        if length - done < DATA_HEADER_LENGTH:
-            return -1
+    kind: cython.int = TYPE_DATA
+    while length - done >= DATA_HEADER_LENGTH:
         frame = get32(base, at + done + FRAME_LENGTH_OFFSET)
         kind = get16(base, at + done + FRAME_TYPE_OFFSET)
         if (
@@ -54,12 +52,9 @@ def frames_length(
             or get64(base, at + done + FRAME_SESSION_ID_OFFSET) != ids
             or get32(base, at + done + FRAME_TERM_ID_OFFSET) != term_id
             or first + done + align_frame(frame) > term_length
+            or (kind != TYPE_DATA and kind != TYPE_PAD)
         ):
             return -1
-        if kind == TYPE_PAD:
-            # Only its header travels, as the last of the datagram.
-            return done + align_frame(frame) if done + DATA_HEADER_LENGTH == length else -1
-        if kind != TYPE_DATA or done + align_frame(frame) > length:
-            return -1
         done += align_frame(frame)
-    return done
+    # Only a last PAD may reach beyond the datagram: its header travels without what it covers.
+    return done if done == length or (done > length and kind == TYPE_PAD) else -1

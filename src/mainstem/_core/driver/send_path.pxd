@@ -114,7 +114,6 @@ cdef class SendPath:
     cdef long long send_data(self, long long now_ns) noexcept nogil
     cdef void stamp_header(self, int length, int flags, int kind, long long position) noexcept nogil
     cdef void send_heartbeat(self, long long now_ns) noexcept nogil
-    cdef bint is_behind_padding(self) noexcept nogil
     cdef void announce(self, long long position, int flags) noexcept nogil
     cdef void set_sender_limit(self, long long limit) noexcept nogil
     cdef bint report(self, int kind, Transport transport, long long now_ns) noexcept nogil

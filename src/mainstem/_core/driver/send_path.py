@@ -579,6 +579,7 @@ class SendPath:
         )
         if position > self.sender_position:
             self.sender_position = position
+            self.padding_position = -1
             st64(self.cells, self.sent_at, position)
         if self.sender_limit < self.sender_position:
             self.set_sender_limit(self.sender_position)
@@ -591,6 +592,7 @@ class SendPath:
         count: cython.int
         i: cython.int
         moment: cython.longlong
+        covered: cython.longlong
         # One term at a time: what lies in the next one is sent by the next cycle, which follows at once as there was work.
         count = scan_runs(
             self.batch,
@@ -628,10 +630,12 @@ class SendPath:
         # Bytes on the wire, and the distance in the stream: they differ by padding, of which only the header travels.
         for i in range(accepted):
             bytes_sent += self.batch.length[i]
+        covered = self.batch.advance[accepted - 1] - self.batch.length[accepted - 1]
+        if accepted > 1:
+            covered -= self.batch.advance[accepted - 2]
         self.sender_position = position + self.batch.advance[accepted - 1]
-        # Padding ends a term, so it ends a batch too.
-        if self.sender_position > position + bytes_sent:
-            self.padding_position = position + bytes_sent - DATA_HEADER_LENGTH
+        # Padding ends a run, so what the last run covers is behind its last header.
+        self.padding_position = self.sender_position - covered - DATA_HEADER_LENGTH if covered > 0 else -1
         st64(self.cells, self.sent_at, self.sender_position)
         fadd64(self.cells, SYSTEM_BYTES_SENT * COUNTER_VALUE_LENGTH, bytes_sent)
         self.counts_pressure = True
@@ -664,19 +668,12 @@ class SendPath:
                 flags |= FLAG_REVOKED
         # Padding may lead past the limit, to where a receiver takes no heartbeat. One that begins with the padding is taken, and
         # shows the loss of what lies before; the end of the stream is not there.
-        if self.sender_position > self.sender_limit and self.is_behind_padding():
+        if self.sender_position > self.sender_limit and self.padding_position >= 0:
             self.announce(self.padding_position, FLAG_UNFRAGMENTED)
         self.announce(self.sender_position, flags)
         self.last_send_ns = now_ns
         self.heartbeat_due_ns = now_ns + self.heartbeat_interval_ns
         self.probe_due_ns = now_ns + self.probe_interval_ns
-
-    def is_behind_padding(self) -> cython.bint:
-        """Whether the last frame that was sent is the padding at the end of a term."""
-        return (
-            self.padding_position >= 0
-            and self.sender_position == ((self.padding_position >> self.bits) + 1) << self.bits
-        )
 
     def announce(self, position: cython.longlong, flags: cython.int) -> cython.void:
         """Sends one heartbeat."""
@@ -747,7 +744,7 @@ class SendPath:
         position = self.position_of(term_id, offset)
         distance = position - self.sender_position
         # Behind padding that leads past the limit the sender is further from a slow receiver than any window.
-        if self.sender_position > self.sender_limit and self.is_behind_padding():
+        if self.sender_position > self.sender_limit and self.padding_position >= 0:
             distance = position - self.padding_position
         if 2 * distance > self.term_length or -2 * distance > self.term_length:
             # Half a term away from the sender: of an earlier life of the stream, or forged. Counted, and not malformed.

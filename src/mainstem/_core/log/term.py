@@ -291,9 +291,13 @@ def stamp_frames(
     frame: cython.longlong
     while at + DATA_HEADER_LENGTH <= end:
         frame = get32(base, at + FRAME_LENGTH_OFFSET)
-        if frame < DATA_HEADER_LENGTH or frame > end - at or get16(base, at + FRAME_TYPE_OFFSET) != TYPE_DATA:
+        if frame < DATA_HEADER_LENGTH or frame > end - at:
             break
-        if (get8(base, at + FRAME_FLAGS_OFFSET) & FLAG_BEGIN) != 0 and DATA_HEADER_LENGTH + offset + 8 <= frame:
+        if (
+            get16(base, at + FRAME_TYPE_OFFSET) == TYPE_DATA
+            and (get8(base, at + FRAME_FLAGS_OFFSET) & FLAG_BEGIN) != 0
+            and DATA_HEADER_LENGTH + offset + 8 <= frame
+        ):
             put64(base, at + DATA_HEADER_LENGTH + offset, moment)
         at += aligned(frame)
 

@@ -180,7 +180,7 @@ class Data(StreamFrame):
 
 @record
 class Pad(StreamFrame):
-    """A range of the term without messages; only its header is transmitted, last in the datagram."""
+    """A range of the term without messages; a sender transmits only its header."""
 
     type: ClassVar[FrameType] = FrameType.PAD
     frame_length: int
@@ -566,9 +566,9 @@ def _decode_stream_frames(datagram: Bytes) -> list[StreamFrame]:
         if frames:
             _check_follows(frames[-1], frame)
         frames.append(frame)
-        at += frame.aligned_length if isinstance(frame, Data) else layout.DATA_HEADER_LENGTH
-        if not isinstance(frame, Data) and at < len(datagram):
-            raise violation("last frame", f"{len(datagram) - at} bytes follow a {type(frame).__name__.lower()}")
+        at += layout.DATA_HEADER_LENGTH if isinstance(frame, Heartbeat) else frame.aligned_length
+        if isinstance(frame, Heartbeat) and at < len(datagram):
+            raise violation("last frame", f"{len(datagram) - at} bytes follow a heartbeat")
     return frames
 
 

@@ -99,7 +99,6 @@ def edited(name, *changes, extra=b""):
         (edited("Data", extra=bytes(31)), "datagram length"),
         (edited("Data", extra=bytes(32)), "frame length"),  # what follows is no frame but padding of length zero
         (edited("Pad", (0, "10000000")), "frame length"),
-        (edited("Pad", extra=bytes(32)), "last frame"),
         (edited("Heartbeat", extra=bytes(32)), "last frame"),
         (edited("Nak", (0, "1d000000")), "frame length"),
         (edited("Setup", (4, "02")), "version"),

@@ -1,0 +1,27 @@
+"""The receive path's verdict on each datagram of the table that is recorded from the reference."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.datagram_cases import CASES, HEARTBEAT, IGNORED, INSERTED, INVALID, OVER_RUN, Case
+from tests.unit._core.network import SENDER_ADDRESS, Pair, modules
+
+from mainstem._core import layout
+
+TERMS_LENGTH = 3 * layout.TERM_MIN_LENGTH
+COUNTED = {
+    INVALID: layout.SYSTEM_INVALID_PACKETS,
+    OVER_RUN: layout.SYSTEM_OVER_RUNS,
+    HEARTBEAT: layout.SYSTEM_HEARTBEATS_RECEIVED,
+}
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "uncompiled"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_datagram_gets_the_verdict_of_the_table(case: Case, compiled: bool) -> None:
+    pair = Pair(modules(compiled=compiled))
+    pair.receiver_transport.deliver(case.datagram, SENDER_ADDRESS)
+    pair.receiver.run_cycle(pair.now_ns)
+    inserted = any(pair.in_log.get_bytes(0, TERMS_LENGTH))
+    verdicts = [verdict for verdict, counter in COUNTED.items() if pair.value(counter)] + [INSERTED] * inserted
+    assert (verdicts or [IGNORED]) == [case.verdict]
