@@ -29,7 +29,8 @@ Invariants:
   is removed.
 
 A stream that a peer opened is served by a handler in a task of its own (``_task``). ``set_exception`` cancels it: nothing that it
-could still do for the stream has an effect.
+could still do for the stream has an effect. Whether a handler failed is decided by the identity of what it raised (``is_own``): the
+end of its own stream is not a failure, the same exception from another connection is.
 
 Order: bytes of one stream arrive and leave in order. Between streams nothing is ordered.
 """
@@ -38,9 +39,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem.errors import ConnectionLost, LimitExceeded, MainstemError, TimedOut
+from mainstem.mux.engine import logger
 from mainstem.mux.queues import InBuffer
 
 if TYPE_CHECKING:
@@ -85,6 +88,7 @@ class AsyncStream:
         "_read_error",
         "_reader",
         "_reported",
+        "_short_read",
         "_task",
         "_write_error",
         "_write_failure",
@@ -105,6 +109,7 @@ class AsyncStream:
         self._write_error: MainstemError | None = None
         self._write_failure: MainstemError | None = None
         self._reported = False
+        self._short_read: asyncio.IncompleteReadError | None = None
         handle.owner = self
 
     @property
@@ -181,7 +186,8 @@ class AsyncStream:
             if buffer.size < count:
                 partial = buffer.read_all()
                 self._taken(len(partial))
-                raise asyncio.IncompleteReadError(partial, count)
+                self._short_read = asyncio.IncompleteReadError(partial, count)
+                raise self._short_read
         data = buffer.read_exactly(count)
         self._taken(count)
         return data
@@ -295,24 +301,36 @@ class AsyncStream:
         await self._drain_to(0, 0)
         self._check_written()
 
-    async def _flush_in_time(self, timeout: float | None) -> None:
-        """Flushes. Raises ``TimedOut`` after ``timeout`` seconds in which no byte left."""
-        while before := self.queued:
-            deadline = asyncio.timeout(timeout)
+    async def _flush_in_time(self, timeout: float | None = None) -> None:
+        """Flushes. Fails the writing half with ``TimedOut`` after ``timeout`` seconds in which no byte left.
+
+        The default is the settings' ``stall_timeout_ns``.
+        """
+        if timeout is None:
+            timeout = self._engine.stall_timeout
+        while self.queued:
+            sent = self._handle.sent
+            deadline = asyncio.timeout(None if timeout == math.inf else timeout)
             try:
                 async with deadline:
                     await self._drain_to(0, 0)
             except TimeoutError:
                 if not deadline.expired():
                     raise
-                if (left := self.queued) == before:
-                    error = TimedOut(
-                        f"stream {self.id}: the peer took nothing for {timeout:g} s, {left} bytes were not sent",
-                        timeout=timeout,
-                    )
-                    error.unsent = left
-                    raise error from None
+                if self._handle.sent == sent:
+                    self._give_up(timeout)
         self._check_written()
+
+    def _give_up(self, timeout: float) -> None:
+        """Ends the writing half because the peer took nothing for ``timeout`` seconds, which is logged."""
+        error = TimedOut(
+            f"stream {self.id} was cut off: {self._engine.peer_name} took nothing for {timeout:g} s, "
+            f"{self.queued} bytes were not sent",
+            timeout=timeout,
+        )
+        error.unsent = self.queued
+        logger.warning("%s", error)
+        self.fail_writes(error)
 
     def _check_writable(self) -> None:
         if self._write_error is not None:
@@ -368,7 +386,8 @@ class AsyncStream:
         Example:
             >>> stream.feed_eof()
         """
-        self._eof = True
+        # An error before it is final: the data up to here is incomplete.
+        self._eof = self._read_error is None
         self._wake_reader()
 
     def set_exception(self, error: MainstemError) -> None:
@@ -445,6 +464,27 @@ class AsyncStream:
         # A second cancellation would interrupt what the handler does to clean up after the first.
         if task is not None and not task.cancelling() and task is not asyncio.current_task(task.get_loop()):
             task.cancel()
+
+    def is_own(self, error: BaseException) -> bool:
+        """Returns whether an error reports the end of this stream or of its connection, so that a handler did not fail by it.
+
+        Args:
+            error: What a handler raised.
+
+        Returns:
+            Whether this stream raised it, or every member of an exception group.
+
+        Example:
+            >>> stream.is_own(error)
+            False
+        """
+        if isinstance(error, BaseExceptionGroup):
+            return all(map(self.is_own, error.exceptions))
+        return any(error is own for own in self._endings())
+
+    def _endings(self) -> tuple[BaseException | None, ...]:
+        """What this stream, or its connection, raises because it has ended."""
+        return self._read_error, self._write_error, self._write_failure, self._short_read, self._engine.failure
 
     def _unsent(self) -> int:
         """Bytes that were written and will not be sent."""

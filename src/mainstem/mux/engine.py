@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING, Any
 
 from mainstem.clock import SYSTEM_CLOCK
@@ -106,6 +107,16 @@ class Engine:
     def read_limit(self) -> int:
         """Bytes that one ``read(-1)`` collects at most."""
         return self._connection.settings.read_limit
+
+    @property
+    def stall_timeout(self) -> float:
+        """Seconds without progress after which a stream that is being closed is given up; ``inf`` for no limit."""
+        return self._connection.settings.stall_timeout_ns / 1e9 or math.inf
+
+    @property
+    def peer_name(self) -> str:
+        """The peer in error texts and logs: host and port, or the path of a Unix socket."""
+        return self._connection.peer_name
 
     # ---- called by the transport
 
@@ -291,9 +302,16 @@ class Engine:
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         self.tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error: BaseException | None
+        if not task.cancelled():
+            error = task.exception()
+        elif task.cancelling():
+            error = None
+        else:  # nobody cancelled the handler: it let the cancellation of something that it awaited pass
+            error = asyncio.CancelledError("the handler awaited something that was cancelled")
+        if error is not None:
             self.traffic.handlers_failed += 1
-            logger.error("a handler for %s failed", self._connection.peer_name, exc_info=error)
+            logger.error("a handler for %s failed", self.peer_name, exc_info=error)
 
     def _advance(self, verb: Callable[..., None], *arguments: Any) -> bool:
         """One step: the verb, its events, its bytes. Returns false when it ended the connection."""

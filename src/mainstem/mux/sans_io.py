@@ -45,6 +45,10 @@ CONTROL_LIMIT = 1024 * 1024
 # Bytes that one read(-1) collects at most.
 READ_ALL_LIMIT = 64 * 1024 * 1024
 
+# A reader may pause, for a page of output or a busy disk; one that takes nothing for this long is not coming back. What it
+# keeps here until then is one window of memory, a stream and its handler.
+STALL_TIMEOUT_NS = 600_000_000_000
+
 
 class Rule(str):
     """The name of a broken rule; in a state table it is an entry in place of the next state."""
@@ -60,10 +64,12 @@ class ConnectionSettings:
     read_limit: int = READ_ALL_LIMIT
     ping_interval_ns: int = 0
     ping_timeout_ns: int = 10_000_000_000
+    stall_timeout_ns: int = STALL_TIMEOUT_NS
 
     def __post_init__(self) -> None:
         check_whole({"control_limit": self.control_limit, "read_limit": self.read_limit}, least=1)
-        check_whole({"ping_interval_ns": self.ping_interval_ns, "ping_timeout_ns": self.ping_timeout_ns}, least=0)
+        times = ("ping_interval_ns", "ping_timeout_ns", "stall_timeout_ns")
+        check_whole({name: getattr(self, name) for name in times}, least=0)
 
 
 M = TypeVar("M", bound=Schedulable)

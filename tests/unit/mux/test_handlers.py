@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.support.mux_pair import bymux_pair, jmux_pair
+from tests.support.mux_pair import bymux_pair, jmux_pair, join
 from tests.support.patience import settle, soon, until
 
-from mainstem.errors import ClosedError
+from mainstem.errors import Cancelled, ClosedError, ConnectionLost, MainstemError, TimedOut
 from mainstem.mux import bymux, jmux
 
 
@@ -230,25 +230,155 @@ async def test_a_handler_that_is_cancelled_aborts_its_session() -> None:
         await session.read(-1)
         raise asyncio.CancelledError
 
-    from mainstem.errors import Cancelled
-
     client, _ = jmux_pair(cancel_self)
     with pytest.raises(Cancelled):
         await client.call(b"x")
 
 
-async def test_a_client_that_gives_no_ration_does_not_hold_a_handler_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mainstem.mux.jmux import aio_server
-
-    monkeypatch.setattr(aio_server, "CLOSE_TIMEOUT_S", 0.05)
+async def test_a_jmux_client_that_stalls_is_cut_off_after_the_limit(caplog: pytest.LogCaptureFixture) -> None:
     done = asyncio.Event()
 
     async def respond(session: jmux.ServerSession) -> None:
         session.write(bytes(5000))
         done.set()
 
-    client, endpoint = jmux_pair(respond, settings=jmux.Settings(initial_ration=1024))
+    client, endpoint = jmux_pair(respond, settings=jmux.Settings(initial_ration=1024, stall_timeout_ns=50_000_000))
     session = await client.open_session()
     session.write(b"x")
     await soon(done.wait())
     await until(lambda: not endpoint.servers[0].tasks)
+    assert "took nothing for 0.05 s" in caplog.text
+    with pytest.raises(Cancelled):
+        await session.read(-1)
+
+
+UPSTREAM_FAILURES = [
+    ConnectionLost("the upstream is down"),
+    ClosedError("the upstream was closed"),
+    Cancelled("the upstream cancelled"),
+    asyncio.IncompleteReadError(b"", 4),
+    TimeoutError(),
+    KeyError("x"),
+    asyncio.CancelledError(),
+    ExceptionGroup("some", [ConnectionLost("the upstream is down")]),
+]
+
+
+@pytest.mark.parametrize("error", UPSTREAM_FAILURES, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("protocol", ["bymux", "jmux"])
+async def test_a_failed_handler_is_logged_counted_and_seen_by_its_peer(
+    protocol: str, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(stream: Any) -> None:
+        await stream.read(-1)  # at the end of its data: by its state the stream cannot tell whose the error is
+        stream.write(b"half an ans")
+        raise error
+
+    if protocol == "bymux":
+        client, server = bymux_pair(fail)
+        stream: Any = await client.open_stream()
+        stream.write(b"request")
+        await stream.close()
+        traffic = server.traffic
+    else:
+        jmux_client, endpoint = jmux_pair(fail)
+        stream = await jmux_client.open_session()
+        stream.write(b"request")
+        stream.finish()
+        await settle()
+        traffic = endpoint.servers[0].traffic
+    with pytest.raises(Cancelled):
+        await soon(stream.read(-1))
+    assert traffic.handlers_failed == 1
+    assert "a handler for memory failed" in caplog.text
+
+
+async def pass_on(stream: Any) -> None:
+    await stream.readexactly(100)
+
+
+async def pass_on_in_a_group(stream: Any) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(stream.readexactly(100))
+
+
+@pytest.mark.parametrize("handler", [pass_on, pass_on_in_a_group])
+@pytest.mark.parametrize("how", ["ended early", "aborted", "lost"])
+async def test_the_end_of_its_own_stream_is_no_failure_of_a_handler(
+    handler: Any, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, server = bymux_pair(handler)
+    stream = await client.open_stream()
+    stream.write(b"request")
+    await settle()
+    jmux_client, endpoint = jmux_pair(handler)
+    session = await jmux_client.open_session()
+    session.write(b"request")
+    await settle()
+    if how == "ended early":
+        await stream.close()
+        session.finish()
+    elif how == "aborted":
+        stream.abort()
+        session.abort()
+    else:
+        client.abort()
+        await jmux_client.close()
+    await until(lambda: not server.tasks and not endpoint.servers[0].tasks)
+    assert server.traffic.handlers_failed == endpoint.servers[0].traffic.handlers_failed == 0
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    "error", [MainstemError("no"), ValueError("no"), asyncio.CancelledError(), ConnectionLost("no")], ids=repr
+)
+async def test_whatever_on_connection_raises_ends_the_connection(error: BaseException) -> None:
+    served: list[bymux.BymuxStream] = []
+
+    async def handler(stream: bymux.BymuxStream) -> None:
+        served.append(stream)
+
+    async def refuse(connection: bymux.Connection) -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    client = bymux.Connection(bymux.Role.PROACTIVE)
+    server = bymux.Connection(bymux.Role.REACTIVE, handler=handler, on_connection=refuse)
+    join(client, server)
+    await until(lambda: server.over)
+    await soon(client.wait_ended())
+    with pytest.raises(ConnectionLost):
+        await client.open_stream()
+    assert not served
+    assert server.traffic.handlers_failed == 1
+
+
+async def test_a_bymux_abort_without_the_mark_is_an_end_of_data() -> None:
+    client, server = bymux_pair(settings=bymux.Settings(mark_aborts=False))
+    stream = await client.open_stream()
+    stream.write(b"half")
+    await settle()
+    stream.abort()
+    accepted = await server.accept_stream()
+    assert accepted is not None
+    assert await accepted.read(-1) == b"half"
+
+
+async def test_a_bymux_stream_without_progress_is_cut_off_and_marked(caplog: pytest.LogCaptureFixture) -> None:
+    settings = bymux.Settings(stream_window=1000, stall_timeout_ns=100_000_000)
+    client, server = bymux_pair(settings=settings)
+    stream = await client.open_stream()
+    stream.write(bytes(5000))
+    closing = asyncio.ensure_future(stream.close())
+    accepted = await server.accept_stream()
+    assert accepted is not None
+    for _ in range(6):  # longer than the limit, but with progress
+        await asyncio.sleep(0.05)
+        await accepted.readexactly(500)
+    assert not closing.done()
+    with pytest.raises(TimedOut) as caught:
+        await closing
+    assert caught.value.unsent > 0
+    assert "took nothing for 0.1 s" in caplog.text
+    with pytest.raises(Cancelled):
+        await accepted.read(-1)

@@ -47,6 +47,7 @@ class Connection(Engine):
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.sans_io = BymuxConnection(role, settings, now_ns=clock.monotonic_ns())
+        self.sans_io.holds_streams = True
         super().__init__(self.sans_io, clock)
         self._handler = handler
         self._on_connection = on_connection
@@ -61,7 +62,7 @@ class Connection(Engine):
         self._handlers = {
             events.DataReceived: lambda event: event.stream.owner.feed_data(event.data),
             events.StreamOpened: self._on_opened,
-            events.StreamFinished: lambda event: event.stream.owner.feed_eof(),
+            events.StreamFinished: self._on_stream_finished,
             events.StreamReadStopped: lambda event: event.stream.owner.read_stopped(event.lost),
             events.StreamDrained: lambda event: event.stream.owner.wake_writers(),
             events.StreamEnded: self._on_stream_ended,
@@ -89,10 +90,17 @@ class Connection(Engine):
     async def _greet(self, on_connection: Callable[[Connection], Awaitable[object]]) -> None:
         try:
             await on_connection(self)
-        except MainstemError as error:
-            self.end(error)
-        except asyncio.IncompleteReadError as error:
-            self.end(ConnectionLost(f"{self.sans_io.peer_name} ended a stream early: {error}"))
+        except BaseException as error:
+            # Whatever it raises, a client that it did not accept must not be served.
+            is_own = error is self.failure or any(stream.is_own(error) for stream in self._streams)
+            if isinstance(error, MainstemError):
+                self.end(error)
+            elif is_own:
+                self.end(ConnectionLost(f"{self.peer_name} ended a stream early: {error}"))
+            else:
+                self.end(MainstemError(f"on_connection failed: {error!r}"))
+            if not is_own:
+                raise
 
     # ---- streams
 
@@ -180,7 +188,9 @@ class Connection(Engine):
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._accepters.append(waiter)
             await waiter
-        return self._accepted.popleft()
+        stream = self._accepted.popleft()
+        stream.served()
+        return stream
 
     async def streams(self) -> AsyncIterator[BymuxStream]:
         """Iterates over the streams that the peer creates, until it will create no more.
@@ -253,11 +263,12 @@ class Connection(Engine):
 
     # ---- the end
 
-    async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+    async def close(self, timeout: float | None = None) -> None:
         """Creates no new streams, waits for the active ones, then ends the connection. Twice is fine.
 
         Args:
-            timeout: Seconds to wait for the active streams; those that are left are aborted.
+            timeout: Seconds to wait for the active streams; those that are left are aborted. By default 10 seconds, or as long
+                as streams that were closed here make progress at the peer: the settings' ``stall_timeout_ns`` without any.
 
         Raises:
             ClosedError: Streams that were not closed had ``unsent`` bytes that were not sent.
@@ -271,18 +282,41 @@ class Connection(Engine):
             self.dispatch()
             _wake(self._openers)
             self.schedule_flush()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout):
-                    await self.wait_ended()
+            await self._wait_streams_ended(timeout)
             if self.failure is None:
                 unsent = sum(stream.queued for stream in self._streams)
+                logger.warning(
+                    "the connection to %s was closed with %d streams active", self.peer_name, len(self._streams)
+                )
             self.end(abort=True)
         await self.wait_ended()
-        await cancel_and_wait(self.tasks, timeout)
+        await cancel_and_wait(self.tasks, CLOSE_TIMEOUT_S if timeout is None else timeout)
         if unsent:
             error = ClosedError(f"the connection was closed here; {unsent} bytes of its streams were not sent")
             error.unsent = unsent
             raise error
+
+    async def _wait_streams_ended(self, timeout: float | None) -> None:
+        """Waits for the orderly end of the connection, at most as long as :meth:`close` says."""
+        if await self._ends_within(CLOSE_TIMEOUT_S if timeout is None else timeout) or timeout is not None:
+            return
+        progress, since = self._progress(), self._loop.time()
+        # A peer that pauses may not have read yet what was written and closed here.
+        while any(stream.own & Half.CLOSED for stream in self.open_streams):
+            if await self._ends_within(CLOSE_TIMEOUT_S) or self._loop.time() - since >= self.stall_timeout:
+                return
+            if self._progress() != progress:
+                progress, since = self._progress(), self._loop.time()
+
+    async def _ends_within(self, timeout: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self.wait_ended()
+        return self.over
+
+    def _progress(self) -> tuple[int, int]:
+        streams = self.open_streams
+        return len(streams), sum(stream.sent for stream in streams)
 
     def abort(self) -> None:
         """Ends the connection at once.
@@ -307,7 +341,9 @@ class Connection(Engine):
         self._streams.add(stream)
         self.traffic.streams_opened += 1
         if self._handler is not None:
-            stream.attach_handler(self.spawn(self._handle(stream, self._handler)))
+            task = self.spawn(self._handle(stream, self._handler))
+            task.add_done_callback(lambda _: stream.served())
+            stream.attach_handler(task)
         else:
             self._accepted.append(stream)
             _wake(self._accepters)
@@ -317,11 +353,16 @@ class Connection(Engine):
             async with stream:
                 await handler(stream)
             stream.stop_read()
-        except (MainstemError, asyncio.IncompleteReadError) as error:
-            # A stream that broke, or ended early, under its handler is not the handler's fault.
-            if not (stream.broken or stream.at_eof()):
+        except Exception as error:
+            if not stream.is_own(error):
                 raise
-            logger.debug("a stream of %s broke under its handler: %s", self.sans_io.peer_name, error)
+            logger.debug("stream %d of %s ended under its handler: %s", stream.id, self.peer_name, error)
+
+    def _on_stream_finished(self, event: events.StreamFinished) -> None:
+        if event.aborted:
+            event.stream.owner.aborted()
+        else:
+            event.stream.owner.feed_eof()
 
     def _on_stream_ended(self, event: events.StreamEnded) -> None:
         stream: BymuxStream = event.stream.owner
@@ -432,7 +473,8 @@ async def serve(
         max_connections_per_address: Of these, from one IPv4 address or IPv6 /64 network (256 by default); raise it where
             clients come through a proxy.
         handshake_timeout: Seconds for TLS and for the peer's first byte (15 by default); ``None`` for no limit.
-        on_connection: Called with each connection; a ``MainstemError`` that it raises ends that connection.
+        on_connection: Called with each connection. Whatever it raises ends that connection and counts as a failed handler; to
+            refuse a peer, it calls ``connection.end(error)``. Streams are served meanwhile, unless ``allow_at_start`` is off.
 
     Returns:
         The listener, which is a context manager.

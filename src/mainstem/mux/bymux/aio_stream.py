@@ -6,10 +6,9 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from mainstem.errors import ClosedError, MainstemError, TimedOut
+from mainstem.errors import Cancelled, ClosedError, MainstemError, TimedOut
 from mainstem.mux.async_stream import AsyncStream
 from mainstem.mux.bymux.state import Half
-from mainstem.mux.engine import CLOSE_TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,12 +76,13 @@ class BymuxStream(AsyncStream):
         self._sans_io.write(stream, data)
         self._written(stream.send_credit)
 
-    async def close(self, timeout: float | None = CLOSE_TIMEOUT_S) -> None:
+    async def close(self, timeout: float | None = None) -> None:
         """Ends the writing half after everything written; returns when it has left. Twice is fine.
 
         Args:
-            timeout: Seconds in which no byte leaves, because the peer gives no credit, until the stream is aborted (10 by
-                default); ``None`` waits without a limit.
+            timeout: Seconds without progress, because the peer gives no credit, until the stream is aborted and a warning is
+                logged. Every byte that leaves renews it. ``None`` takes the settings' ``stall_timeout_ns`` (10 minutes),
+                ``math.inf`` sets no limit.
 
         Raises:
             TimedOut: The timeout passed; ``unsent`` bytes were not sent.
@@ -100,8 +100,8 @@ class BymuxStream(AsyncStream):
             self._engine.schedule_flush()
         try:
             await self._flush_in_time(timeout)
-        except TimedOut:
-            if self._write_failure is None:
+        except TimedOut as error:
+            if error is self._write_error and self._engine.failure is None:
                 self.abort()
             raise
 
@@ -112,23 +112,31 @@ class BymuxStream(AsyncStream):
             >>> stream.stop_read()
         """
         self._drop_unread()
+        self._send_stop_read()
+
+    def _send_stop_read(self) -> None:
         if self._engine.failure is None and not self._handle.own & Half.STOPPED:
             self._sans_io.stop_read(self._handle)
             self._engine.schedule_flush()
 
     def abort(self) -> None:
-        """Ends both halves now; what was queued is dropped.
+        """Ends both halves now; what was queued is dropped. Twice is fine.
 
-        bymux has no packet for it: a reader at the peer sees the end of data. A handler there is cancelled.
+        A reader at the peer raises ``Cancelled``, unless the data was complete, and a handler there is cancelled. A peer other
+        than Mainstem sees the end of data (docs/protocols/bymux.md, 10).
 
         Example:
             >>> stream.abort()
         """
         stream = self._handle
-        self.stop_read()
+        error = ClosedError(f"stream {stream.id} was aborted here")
+        if not self._eof and self._read_error is None:
+            self._read_error = error
+        self._drop_unread()
+        self._send_stop_read()
         if self._engine.failure is None and not stream.own & Half.CLOSED:
             self._sans_io.close(stream, discard=True)
-        self.fail_writes(ClosedError(f"stream {stream.id} was aborted here"))
+        self.fail_writes(error)
         self._write_failure = None
 
     def deliver_to(self, call: Callable[[bytes], None]) -> None:
@@ -188,6 +196,7 @@ class BymuxStream(AsyncStream):
                 self._left = True
 
     def _drop_unread(self) -> None:
+        """Drops what was not read; reads return the end of data from now on, unless an error broke the stream before."""
         self._drop_buffer()
         if self._engine.failure is None:
             self._sans_io.discard(self._handle)
@@ -232,6 +241,21 @@ class BymuxStream(AsyncStream):
         if self._handle.peer is Half.DONE:
             self._peer_done()
 
+    def aborted(self) -> None:
+        """The peer aborted the stream: its data is incomplete; called by the connection.
+
+        Example:
+            >>> stream.aborted()
+        """
+        if not self._eof and self._read_error is None:
+            self._read_error = Cancelled(f"stream {self.id} was aborted by {self._engine.peer_name}")
+        self._wake_reader()
+        if not self._closing:
+            self.cancel_handler()
+
+    def _endings(self) -> tuple[BaseException | None, ...]:
+        return (*super()._endings(), self._stopped)
+
     def _peer_done(self) -> None:
         """The peer neither reads nor writes: cancels a handler that serves nothing any more.
 
@@ -268,6 +292,17 @@ class BymuxStream(AsyncStream):
         if self._write_error is None:
             self._write_error = ClosedError(f"stream {self.id} has ended")
         self.wake_writers()
+
+    def served(self) -> None:
+        """Lets the peer have another stream in the place of this one once it has ended; called by the connection.
+
+        Until then a stream that was not accepted yet, or whose handler runs, counts against ``peer_streams``.
+
+        Example:
+            >>> stream.served()
+        """
+        self._sans_io.release(self._handle)
+        self._engine.schedule_flush()
 
     def pong_received(self, rtt_ns: int) -> None:
         """Completes the oldest :meth:`ping`; called by the connection.

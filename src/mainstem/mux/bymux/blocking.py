@@ -8,7 +8,6 @@ from mainstem.mux.blocking import BlockingStream as _BlockingStream
 from mainstem.mux.blocking import LoopThread, PeerView
 from mainstem.mux.bymux import aio
 from mainstem.mux.bymux.aio_stream import PING_TIMEOUT_S, BymuxStream
-from mainstem.mux.engine import CLOSE_TIMEOUT_S
 
 if TYPE_CHECKING:
     from mainstem.endpoint_stats import EndpointStats
@@ -35,12 +34,12 @@ class BlockingStream(_BlockingStream[BymuxStream]):
         """The connection that the stream belongs to, with the peer's address and certificate."""
         return self._connection
 
-    def close(self, *, timeout: float | None = CLOSE_TIMEOUT_S) -> None:
+    def close(self, *, timeout: float | None = None) -> None:
         """Ends the writing half after everything written; returns when it has left. Twice is fine.
 
         Args:
-            timeout: Seconds in which no byte leaves until the stream is aborted (10 by default); ``None`` waits without a
-                limit.
+            timeout: Seconds without progress until the stream is aborted. ``None`` takes the settings' ``stall_timeout_ns``
+                (10 minutes), ``math.inf`` sets no limit.
 
         Raises:
             TimedOut: The timeout passed; ``unsent`` bytes were not sent.
@@ -170,11 +169,12 @@ class BlockingConnection(PeerView):
         """
         return self._connection.stats()
 
-    def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Waits for the active streams, then ends the connection and its thread. Twice is fine.
 
         Args:
-            timeout: Seconds to wait for the active streams; those that are left are aborted.
+            timeout: Seconds to wait for the active streams; those that are left are aborted. By default 10 seconds, or as long
+                as streams that were closed here make progress at the peer: the settings' ``stall_timeout_ns`` without any.
 
         Raises:
             ClosedError: Streams that were not closed had ``unsent`` bytes that were not sent.

@@ -160,7 +160,8 @@ class BymuxConnection(Lifecycle):
         elif packet is Packet.PONG:
             self._receive_pong(stream, now_ns)
         else:
-            self._receive_end(stream, packet, half)
+            aborted = packet is Packet.CLOSE and bool(view[position] & codec.ABORT_BIT)
+            self._receive_end(stream, packet, half, aborted=aborted)
 
     def _receive_write(self, stream: Stream, amount: int) -> None:
         credit = stream.receive_credit
@@ -214,12 +215,12 @@ class BymuxConnection(Lifecycle):
         rtt_ns = now_ns - stream.pings.popleft() if stream.pings else -1
         self._events.append(events.PongReceived(stream, rtt_ns))
 
-    def _receive_end(self, stream: Stream, packet: Packet, half: Half) -> None:
+    def _receive_end(self, stream: Stream, packet: Packet, half: Half, *, aborted: bool) -> None:
         stream.abandoned = stream.abandoned or (stream.peer is Half.OPEN and packet is Packet.STOP_READ)
         stream.peer = half
         response = RESPONSE[stream.own][packet]
         if packet is Packet.CLOSE:
-            self._events.append(events.StreamFinished(stream))
+            self._events.append(events.StreamFinished(stream, aborted))
             if response is not None:
                 self._send_on(stream, Packet.STOP_READ)
         else:
@@ -275,6 +276,7 @@ class BymuxConnection(Lifecycle):
             receive_credit=settings.peer_start_credit,
             created_here=False,
         )
+        stream.held = self.holds_streams
         self.streams[stream_id] = stream
         self._events.append(events.StreamOpened(stream))
         self._begin(stream, now_ns)
@@ -372,15 +374,16 @@ class BymuxConnection(Lifecycle):
             if self.settings.stream_window:
                 stream.grant_due = True
                 self._grants.append(stream)
-        elif stream.ended and not stream.unconsumed:
-            self._release(stream)
+        elif stream.ended:
+            self._release_if_done(stream)
 
     def close(self, stream: Stream, *, discard: bool = False) -> None:
         """Sends Close once what is queued has left.
 
         Args:
             stream: The stream.
-            discard: Drops what is queued and sends Close at once, also after an earlier ``close``.
+            discard: Drops what is queued and sends Close at once, also after an earlier ``close``. This Close is marked, unless
+                ``mark_aborts`` is off, so that the peer does not take the data for complete.
 
         Raises:
             LocalProtocolError: The stream was closed before.
@@ -394,7 +397,10 @@ class BymuxConnection(Lifecycle):
             raise LocalProtocolError(f"Close on stream {stream.id} a second time", rule="close-after-close")
         if discard:
             stream.queue.truncate(0)
-        self._close_when_drained(stream)
+            stream.close_wanted = True
+            self._send_on(stream, Packet.CLOSE, mark=codec.ABORT_BIT if self.settings.mark_aborts else 0)
+        else:
+            self._close_when_drained(stream)
         self._end_if_done(stream)
 
     def stop_read(self, stream: Stream) -> None:
@@ -415,6 +421,18 @@ class BymuxConnection(Lifecycle):
         stream.discarding = True
         self._send_on(stream, Packet.STOP_READ)
         self._end_if_done(stream)
+
+    def release(self, stream: Stream) -> None:
+        """Lets the peer create another stream once this one has ended, where ``holds_streams`` is set.
+
+        Args:
+            stream: The stream.
+
+        Example:
+            >>> connection.release(stream)
+        """
+        stream.held = False
+        self._release_if_done(stream)
 
     def discard(self, stream: Stream) -> None:
         """Drops what still arrives without StopRead; what was handed out counts as consumed.

@@ -32,9 +32,10 @@ class DataReceived:
 
 @dataclass(slots=True)
 class StreamFinished:
-    """The peer sent Close: the stream carries no more data."""
+    """The peer sent Close: the stream carries no more data. ``aborted`` is whether the peer marked the data as incomplete."""
 
     stream: Stream
+    aborted: bool = False
 
 
 @dataclass(slots=True)

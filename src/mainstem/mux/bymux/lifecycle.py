@@ -38,6 +38,8 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
         self.own_streams_credit = settings.initial_own_streams
         self.peer_streams_credit = settings.initial_peer_streams
         self.streams: dict[int, Stream] = {}
+        # Whether streams of the peer count against its limit until `release`, beyond their end.
+        self.holds_streams = False
         self._grants: list[Stream] = []
         self._body_stream: Stream | None = None
         self._body_left = 0
@@ -292,11 +294,12 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
         else:
             self._send_on(stream, Packet.CLOSE)
 
-    def _send_on(self, stream: Stream, packet: Packet) -> None:
+    def _send_on(self, stream: Stream, packet: Packet, *, mark: int = 0) -> None:
         half = NEXT[stream.own][packet]
         assert isinstance(half, Half)
         stream.own = half
-        self._control += codec.encode_stream(packet, stream.id)
+        encoded = codec.encode_stream(packet, stream.id)
+        self._control += bytes((encoded[0] | mark,)) + encoded[1:] if mark else encoded
 
     def _send_global(self, packet: Packet) -> None:
         half = NEXT[self.own][packet]
@@ -313,13 +316,12 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
         if stream.created_here:
             heapq.heappush(self._freed_ids, stream.id)
         self._events.append(events.StreamEnded(stream))
-        if not stream.unconsumed:
-            self._release(stream)
+        self._release_if_done(stream)
         self._finish_if_done()
 
-    def _release(self, stream: Stream) -> None:
-        """Gives the right to create a stream back to the peer (docs/protocols/bymux.md, 9)."""
-        if stream.released or stream.created_here:
+    def _release_if_done(self, stream: Stream) -> None:
+        """Lets the peer create another stream when nothing of this one is left here (docs/protocols/bymux.md, 9)."""
+        if not stream.ended or stream.unconsumed or stream.held or stream.released or stream.created_here:
             return
         stream.released = True
         refused = self.own & Half.STOPPED or self.peer & Half.CLOSED

@@ -65,6 +65,10 @@ class Settings(ConnectionSettings):
         stream_ping_interval_ns: The same for each stream.
         stream_ping_timeout_ns: The same for each stream.
         answer_stream_pings: Whether a pong is sent for pings on streams without the caller; for global ones it always is.
+        mark_aborts: Whether the Close of an aborted stream has the bit that marks its data as incomplete. Turn it off for a
+            peer that does not ignore unused bits.
+        stall_timeout_ns: Nanoseconds without progress after which closing a stream gives up and aborts it (10 minutes); 0 for
+            no limit.
 
     Raises:
         ConfigurationError: A value is out of range, or an initial stream's id occurs twice.
@@ -87,6 +91,7 @@ class Settings(ConnectionSettings):
     stream_ping_interval_ns: int = 0
     stream_ping_timeout_ns: int = 10_000_000_000
     answer_stream_pings: bool = True
+    mark_aborts: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

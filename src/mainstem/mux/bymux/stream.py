@@ -44,6 +44,7 @@ class Stream:
         "ended",
         "grant_due",
         "heartbeat",
+        "held",
         "id",
         "notify_below",
         "own",
@@ -76,6 +77,7 @@ class Stream:
         self.released = False
         self.scheduled = False
         self.grant_due = False
+        self.held = False
         self.restorable = 0
         self.unconsumed = 0
         self.notify_below = -1

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from typing import TYPE_CHECKING
 
 from mainstem.clock import SYSTEM_CLOCK
-from mainstem.errors import ClosedError, MainstemError
+from mainstem.errors import ClosedError
 from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
 from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, logger, wait_for_tasks
 from mainstem.mux.jmux import events
 from mainstem.mux.jmux.aio import JmuxEngine, SessionStream
+from mainstem.mux.jmux.codec import MAX_SESSIONS
 from mainstem.mux.jmux.server import ServerConnection
 from mainstem.mux.jmux.state import Half
 from mainstem.mux.sockets import Listener
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from mainstem.mux.jmux.settings import Settings
 
 SHUTDOWN_TIMEOUT_S = 10.0
+# Handlers of one connection that run at once: as many as it has session ids. A client that aborts a session may use its id
+# again while the handler still runs; the new session waits then, and what it may send is bounded by its ration.
+MAX_HANDLERS = MAX_SESSIONS
 
 
 class ServerSession(SessionStream):
@@ -147,6 +152,14 @@ class ServerSession(SessionStream):
         if self._acknowledged is not None and not self._acknowledged.done():
             self._acknowledged.set_result(positive)
 
+    def mark_processing(self) -> None:
+        """Ends the guarantee that nothing of the request was processed; called by the connection.
+
+        Example:
+            >>> session.mark_processing()
+        """
+        self._handle.processing = True
+
     async def run(self, handler: Callable[[ServerSession], Awaitable[object]]) -> None:
         """Runs a handler and ends the session as its outcome requires; called by the connection.
 
@@ -154,7 +167,7 @@ class ServerSession(SessionStream):
             handler: The handler.
 
         Raises:
-            Exception: What the handler raised, unless the session had broken under it.
+            Exception: What the handler raised, unless it reports the end of this session.
 
         Example:
             >>> task = asyncio.create_task(session.run(handler))
@@ -162,15 +175,12 @@ class ServerSession(SessionStream):
         try:
             await handler(self)
             await self._complete()
-        except (MainstemError, asyncio.IncompleteReadError) as error:
-            broken = self.broken or (isinstance(error, asyncio.IncompleteReadError) and self.at_eof())
+        except BaseException as error:
+            is_own = self.is_own(error)
             self.abort("the handler failed")
-            if not broken:
+            if not is_own:
                 raise
-            logger.debug("a session of %s broke under its handler: %s", self._engine.sans_io.peer_name, error)
-        except BaseException:
-            self.abort("the handler failed")
-            raise
+            logger.debug("session %d of %s ended under its handler: %s", self.id, self._engine.peer_name, error)
 
     async def _complete(self) -> None:
         """Ends the session after a handler that returned."""
@@ -179,7 +189,7 @@ class ServerSession(SessionStream):
             return
         if not session.eof_wanted and session.server is Half.OPEN:
             self.finish()
-        await self._flush_in_time(CLOSE_TIMEOUT_S)
+        await self._flush_in_time()
         if session.client is Half.OPEN and self._engine.failure is None:
             self._engine.sans_io.close(session)
             self._engine.schedule_flush()
@@ -199,6 +209,8 @@ class ServerEngine(JmuxEngine):
         super().__init__(ServerConnection(settings, now_ns=clock.monotonic_ns()), clock)
         self._handler = handler
         self._draining = False
+        self._running = 0
+        self._waiting: deque[ServerSession] = deque()
         self._handlers[events.SessionOpened] = self._on_opened
         self._handlers[events.Acknowledged] = self._on_acknowledged
 
@@ -224,9 +236,29 @@ class ServerEngine(JmuxEngine):
     def _on_opened(self, event: events.SessionOpened) -> None:
         session = ServerSession(self, event.session)
         self.traffic.streams_opened += 1
-        if not self._draining:
-            event.session.processing = True
-            session.attach_handler(self.spawn(session.run(self._handler)))
+        if self._draining:
+            return
+        if self._running < MAX_HANDLERS:
+            self._start_handler(session)
+            return
+        if len(self._waiting) >= MAX_HANDLERS:  # some of them were aborted: no more than this are open
+            self._waiting = deque(waiting for waiting in self._waiting if not waiting.broken)
+        self._waiting.append(session)
+
+    def _start_handler(self, session: ServerSession) -> None:
+        self._running += 1
+        session.mark_processing()
+        task = self.spawn(session.run(self._handler))
+        session.attach_handler(task)
+        task.add_done_callback(lambda _: self._on_handler_ended())
+
+    def _on_handler_ended(self) -> None:
+        self._running -= 1
+        while self._waiting and not self._draining and not self.over:
+            session = self._waiting.popleft()
+            if not session.broken:
+                self._start_handler(session)
+                return
 
     def _on_acknowledged(self, event: events.Acknowledged) -> None:
         event.session.owner.acknowledgment_received(event.positive)

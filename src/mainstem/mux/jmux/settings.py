@@ -29,6 +29,8 @@ class Settings(ConnectionSettings):
         ping_interval_ns: Nanoseconds without received data after which the peer is pinged; 0 switches heartbeats off.
         ping_timeout_ns: Nanoseconds after such a ping without received data until the connection fails.
         handshake_timeout_ns: Nanoseconds within which the peer's connection header must come.
+        stall_timeout_ns: Nanoseconds without progress after which a response that the client does not take is aborted
+            (10 minutes); 0 for no limit.
 
     Raises:
         ConfigurationError: A value is out of range.

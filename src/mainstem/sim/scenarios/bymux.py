@@ -282,7 +282,7 @@ class BymuxRun(MuxRun):
         elif isinstance(event, events.StreamOpened):
             self._attach(number, self.unmet[event.stream.id].popleft(), event.stream)
         elif isinstance(event, events.StreamFinished):
-            self._on_finished(event.stream.owner.incoming(number))
+            self._on_finished(event.stream.owner.incoming(number), event.aborted)
         elif isinstance(event, events.StreamReadStopped):
             way = event.stream.owner.outgoing(number)
             way.is_closed = True
@@ -311,8 +311,10 @@ class BymuxRun(MuxRun):
         if way.is_stopped or way.is_finished:
             raise Violation(f"{way}: bytes arrived after their reader had stopped or seen the end")
 
-    def _on_finished(self, way: Way) -> None:
+    def _on_finished(self, way: Way, is_aborted: bool) -> None:
         assert way.writer is not None
+        if is_aborted != way.is_cut:
+            raise Violation(f"{way}: {'complete' if is_aborted else 'incomplete'} data ended with the wrong Close")
         if way.is_finished:
             raise Violation(f"{way} ended twice")
         way.is_finished = True

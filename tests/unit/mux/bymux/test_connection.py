@@ -462,3 +462,40 @@ def test_credit_comes_back_for_as_long_as_a_stream_lasts() -> None:
                 b.consume(event.stream, len(event.data))
         shuttle(a, b)
     assert received == 80 << 15
+
+
+def test_an_aborted_stream_has_a_marked_close() -> None:
+    a, b = pair()
+    stream = a.open_stream()
+    a.write(stream, b"never sent")
+    a.close(stream, discard=True)
+    sent = a.data_to_send()
+    assert bytes((0x81, stream.id)) in sent
+    b.receive_data(sent)
+    assert events.StreamFinished(b.streams[stream.id], aborted=True) in drain(b)
+
+
+def test_an_abort_is_an_ordinary_close_where_marks_are_off() -> None:
+    a, b = pair(Settings(mark_aborts=False))
+    stream = a.open_stream()
+    a.close(stream, discard=True)
+    sent = a.data_to_send()
+    assert bytes((0x80, stream.id)) in sent
+    b.receive_data(sent)
+    assert events.StreamFinished(b.streams[stream.id]) in drain(b)
+
+
+def test_a_held_stream_counts_after_its_end() -> None:
+    a, b = pair(Settings(peer_streams=1))
+    b.holds_streams = True
+    stream = a.open_stream()
+    a.stop_read(stream)
+    a.close(stream)
+    b.receive_data(a.data_to_send())
+    (opened,) = (event.stream for event in drain(b) if isinstance(event, events.StreamOpened))
+    shuttle(a, b)
+    assert opened.ended
+    assert not a.can_open
+    b.release(opened)
+    shuttle(a, b)
+    assert a.can_open

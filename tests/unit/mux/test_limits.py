@@ -1,0 +1,104 @@
+"""A handler counts against the limits until it has ended, whatever its peer does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.support.mux_pair import bymux_pair, jmux_pair
+from tests.support.patience import settle, until
+
+from mainstem.mux import bymux
+from mainstem.mux.jmux.aio_server import MAX_HANDLERS
+
+
+class Stubborn:
+    """A handler that goes on after it was cancelled, until ``release`` is set; counts how many run at once."""
+
+    def __init__(self) -> None:
+        self.running = self.most = self.started = 0
+        self.release = asyncio.Event()
+
+    async def __call__(self, stream: Any) -> None:
+        self.started += 1
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.release.wait()
+            self.running -= 1
+
+
+async def test_aborted_bymux_streams_count_until_their_handlers_end() -> None:
+    handler = Stubborn()
+    client, _ = bymux_pair(handler, settings=bymux.Settings(peer_streams=4))
+
+    async def flood() -> None:
+        for _ in range(40):
+            stream = await client.open_stream()
+            await settle()
+            stream.abort()
+
+    flooding = asyncio.ensure_future(flood())
+    await until(lambda: handler.running == 4)
+    await settle()
+    assert handler.started == 4
+    assert not client.sans_io.can_open  # back pressure: the client has no credit for a fifth stream
+    handler.release.set()
+    await asyncio.wait_for(flooding, 30)
+    assert handler.most <= 4
+    await until(lambda: handler.started == 40 and not handler.running)
+
+
+async def test_streams_that_nobody_accepts_count_after_their_peer_aborted_them() -> None:
+    client, server = bymux_pair(settings=bymux.Settings(peer_streams=4))
+    for _ in range(4):
+        (await client.open_stream()).abort()
+    await settle()
+    assert not client.sans_io.can_open
+    assert await server.accept_stream() is not None
+    await settle()
+    assert client.sans_io.can_open
+
+
+async def test_aborted_jmux_sessions_count_until_their_handlers_end() -> None:
+    handler = Stubborn()
+    client, endpoint = jmux_pair(handler)
+    for _ in range(5 * MAX_HANDLERS):
+        session = await client.open_session()
+        session.write(b"x")
+        await settle()
+        session.abort()
+        await settle()
+    server = endpoint.servers[0]
+    assert handler.running == MAX_HANDLERS
+    assert len(server._waiting) <= MAX_HANDLERS
+    waiting = await client.open_session()
+    waiting.write(b"x")
+    await settle()
+    assert handler.started == MAX_HANDLERS
+    handler.release.set()
+    await until(lambda: handler.started == MAX_HANDLERS + 1)  # aborted before its turn, a session has no handler
+    assert handler.most == MAX_HANDLERS
+
+
+async def test_jmux_sessions_that_wait_for_a_handler_may_be_retried_after_a_shutdown() -> None:
+    handler = Stubborn()
+    client, endpoint = jmux_pair(handler)
+    for _ in range(MAX_HANDLERS):
+        session = await client.open_session()
+        session.write(b"x")
+        await settle()
+        session.abort()
+        await settle()
+    waiting = await client.open_session()
+    waiting.write(b"x")
+    await settle()
+    shutting = asyncio.ensure_future(endpoint.servers[0].shut_down(asyncio.get_running_loop().time()))
+    await until(lambda: waiting.broken or shutting.done())
+    handler.release.set()
+    await shutting
+    await settle()
+    assert waiting.may_retry
+    assert handler.started == MAX_HANDLERS
