@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from mainstem.errors import ConfigurationError
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from mainstem.spark.formats.base import Compaction, Table
+
+log = logging.getLogger(__name__)
 
 
 class BatchWriter:
@@ -52,7 +55,14 @@ class BatchWriter:
         files = [bytes(row[0]) for row in batch.mapInArrow(write, FILE_DDL).collect()]
         self._table.commit(query_id, batch_id, files)
         if self._compact_every and batch_id % self._compact_every == self._compact_every - 1:
+            self._compact(batch_id)
+
+    def _compact(self, batch_id: int) -> None:
+        try:
             self.compactions.append(self._table.compact())
+        except Exception as error:
+            # The micro-batch is committed. Whatever the format's library raises, the next compaction joins these files too.
+            log.warning("%s: cannot compact after micro-batch %d: %s", self._table.name, batch_id, error)
 
 
 def query_id_of(batch: DataFrame) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from mainstem.errors import ConfigurationError, MainstemError
 from mainstem.spark.foreach_batch import in_transaction, once
+from mainstem.spark.formats.batch_writer import BatchWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,3 +99,39 @@ def test_of_two_drivers_of_one_query_one_writes(database: Path) -> None:
     with pytest.raises(MainstemError, match="another driver"):
         mine([2], 1)
     assert numbers(database) == [1, 2]
+
+
+class Uncompactable:
+    """A table that takes every micro-batch and whose compaction fails."""
+
+    name = "tides"
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def committed(self, query_id: str) -> int:
+        return self.batches[-1] if self.batches else -1
+
+    def prepare(self, columns: Any, *, evolve: bool) -> None: ...
+
+    def files(self, query_id: str, batch_id: int) -> Any: ...
+
+    def commit(self, query_id: str, batch_id: int, files: Any) -> bool:
+        self.batches.append(batch_id)
+        return True
+
+    def compact(self) -> Any:
+        raise OverflowError("date value out of range")
+
+
+def test_a_compaction_that_fails_is_logged_and_stops_no_query(caplog: pytest.LogCaptureFixture) -> None:
+    batch = MagicMock()
+    batch.mapInArrow.return_value.collect.return_value = []
+    table: Any = Uncompactable()
+    write = BatchWriter(table, compact_every=2, query_id="tides")
+    for number in range(4):
+        write(batch, number)
+    assert table.batches == [0, 1, 2, 3]
+    assert [each.getMessage() for each in caplog.records] == [
+        f"tides: cannot compact after micro-batch {number}: date value out of range" for number in (1, 3)
+    ]
