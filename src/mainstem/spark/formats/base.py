@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
+    from mainstem.spark.formats.column_bounds import ColumnBounds
+
 DEFAULT_FILE_SIZE = 128 << 20
 # Commits of others that one commit may meet before it gives up: each of them was a success of another writer.
 COMMIT_ATTEMPTS = 20
@@ -41,8 +43,13 @@ class DataFiles(Protocol):
         """A new file of a partition: ``name``, ``sink`` (a binary file to write to), ``close()`` and ``discard()``."""
         ...
 
-    def describe(self, partition: Any, file: Any, metadata: Any, nans: frozenset[str]) -> bytes:
-        """What the commit needs to know of a file that is closed."""
+    @property
+    def bounded(self) -> Sequence[str]:
+        """The columns whose bounds ``describe`` needs."""
+        ...
+
+    def describe(self, partition: Any, file: Any, metadata: Any, bounds: ColumnBounds) -> bytes:
+        """What the commit needs to know of a closed file, from its Parquet footer and the bounds of its columns."""
         ...
 
 

@@ -11,6 +11,8 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from mainstem.spark.formats.column_bounds import ColumnBounds
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
@@ -90,24 +92,39 @@ def _bound(opened: OrderedDict[Hashable, _OpenFile], finished: list[_OpenFile]) 
         max(opened.values(), key=lambda file: file.gathered).flush()
 
 
+def _columns_with_statistics(schema: pa.Schema) -> list[str]:
+    """The paths of all columns in a file but the floating ones: Arrow's bounds exclude NaN, and readers would skip its rows."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    sink = pa.BufferOutputStream()
+    parquet.write_metadata(schema, sink)
+    columns = parquet.read_metadata(pa.BufferReader(sink.getvalue())).schema
+    leaves = [columns.column(i) for i in range(len(columns))]
+    return [leaf.path for leaf in leaves if leaf.physical_type not in ("FLOAT", "DOUBLE")]
+
+
 class _OpenFile:
     """A file of one partition that rows are added to."""
 
     def __init__(self, files: DataFiles, partition: Any) -> None:
-        import pyarrow as pa
         from pyarrow import parquet
 
         self._files, self._partition = files, partition
         self._rows: list[pa.RecordBatch] = []
-        self._floats = [item.name for item in files.schema if pa.types.is_floating(item.type)]
-        self._nans: set[str] = set()
+        self._bounds = ColumnBounds(files.bounded)
         self.gathered = 0
         self.description = b""
         self._file = files.create(partition)
         try:
             # The Arrow schema is not stored: readers would take its types in place of the table's.
             self._writer = parquet.ParquetWriter(
-                self._file.sink, files.schema, compression=COMPRESSION, store_schema=False, coerce_timestamps="us"
+                self._file.sink,
+                files.schema,
+                compression=COMPRESSION,
+                store_schema=False,
+                coerce_timestamps="us",
+                write_statistics=_columns_with_statistics(files.schema),
             )
         except BaseException:
             self._file.discard()
@@ -121,11 +138,10 @@ class _OpenFile:
     def flush(self) -> int:
         """Writes the rows as a row group; the bytes of the file so far."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         table = pa.Table.from_batches(self._rows, self._files.schema)
         self._rows, self.gathered = [], 0
-        self._nans |= {name for name in self._floats if pc.any(pc.is_nan(table.column(name))).as_py()}
+        self._bounds.add(table)
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
         return int(self._file.sink.tell())
 
@@ -136,7 +152,7 @@ class _OpenFile:
         self._writer.close()
         self._file.close()
         metadata = self._writer.writer.metadata
-        self.description = self._files.describe(self._partition, self._file, metadata, frozenset(self._nans))
+        self.description = self._files.describe(self._partition, self._file, metadata, self._bounds)
 
     def discard(self) -> None:
         """Deletes what there is of it."""

@@ -20,8 +20,9 @@ from mainstem.errors import ConfigurationError, StoreError, needs_extras
 from mainstem.spark.formats import partitions
 from mainstem.spark.formats.base import COMMIT_ATTEMPTS, DEFAULT_FILE_SIZE, Compaction
 from mainstem.spark.formats.columns import check_types, difference, never, united
+from mainstem.spark.formats.data_files import COMPRESSION
+from mainstem.spark.formats.delta_statistics import MAX_COLUMNS, PROPERTY, indexable, indexed, property_of, statistics
 from mainstem.spark.formats.new_file import NewFile
-from mainstem.spark.formats.parquet_statistics import statistics
 from mainstem.spark.formats.storage_options import S3_SCHEMES, delta_options
 from mainstem.store import open_store
 from mainstem.store.opening import scheme_of
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
+
+    from mainstem.spark.formats.column_bounds import ColumnBounds
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
@@ -44,6 +47,7 @@ class DeltaFiles:
     schema: Any
     partition_schema: Any
     prefix: str
+    bounded: tuple[str, ...]
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
         """As ``DataFiles.split``: partitions by their values as the log has them."""
@@ -62,7 +66,7 @@ class DeltaFiles:
     def create(self, partition: tuple[str | None, ...]) -> NewFile:
         """As ``DataFiles.create``."""
         folders = [
-            f"{_folder(name)}={NULL_FOLDER if value is None else _folder(value)}"
+            f"{_folder_name(name)}={NULL_FOLDER if value is None else _folder(value)}"
             for name, value in zip(self.partition_schema.names, partition, strict=True)
         ]
         return NewFile(self._store, "/".join([*folders, f"{self.prefix}-{uuid4().hex}.parquet"]))
@@ -74,7 +78,7 @@ class DeltaFiles:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_store"}
 
-    def describe(self, partition: tuple[str | None, ...], file: NewFile, metadata: Any, nans: frozenset[str]) -> bytes:
+    def describe(self, partition: tuple[str | None, ...], file: NewFile, metadata: Any, bounds: ColumnBounds) -> bytes:  # noqa: ARG002
         """As ``DataFiles.describe``: the members of an ``add`` action, as JSON."""
         action = {
             "path": file.name,
@@ -82,13 +86,18 @@ class DeltaFiles:
             "partition_values": dict(zip(self.partition_schema.names, partition, strict=True)),
             "modification_time": SYSTEM_CLOCK.epoch_ns() // NS_PER_MS,
             "data_change": True,
-            "stats": statistics(metadata, self.schema, nans),
+            "stats": statistics(bounds),
         }
         return json.dumps(action).encode()
 
 
 def _folder(text: str) -> str:
     return quote(text, safe="")
+
+
+def _folder_name(column: str) -> str:
+    """A column's name in the name of a folder, where readers such as Polars decode nothing."""
+    return "".join(_folder(each) if each in "/\\=%" or each < " " else each for each in column)
 
 
 def _texts(values: Any) -> Any:
@@ -207,15 +216,19 @@ class DeltaTable:
 
     def _create(self, columns: StructType) -> None:
         import deltalake
+        import pyarrow as pa
 
         folder = open_store(self._store_url, self._store_options).local_path()
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
+        schema = deltalake.Schema.from_json(columns.json())
+        stored = [item for item in pa.schema(schema.to_arrow()) if item.name not in self._partition_by]
         deltalake.DeltaTable.create(
             self._url,
-            deltalake.Schema.from_json(columns.json()),
+            schema,
             mode="error",
             partition_by=self._partition_by,
+            configuration={PROPERTY: property_of(indexable(stored)[:MAX_COLUMNS])},
             storage_options=self._storage,
         )
 
@@ -229,14 +242,17 @@ class DeltaTable:
         import pyarrow as pa
 
         table = self._existing()
-        names = table.metadata().partition_columns
+        metadata = table.metadata()
+        names = metadata.partition_columns
         schema = pa.schema(table.schema().to_arrow())
+        stored = pa.schema([item for item in schema if item.name not in names])
         return DeltaFiles(
             self._store_url,
             self._store_options,
-            pa.schema([item for item in schema if item.name not in names]),
+            stored,
             pa.schema([schema.field(name) for name in names]),
             f"part-{query_id[:8]}-{batch_id:06d}",
+            indexed(stored, metadata.configuration),
         )
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[bytes]) -> bool:
@@ -275,7 +291,9 @@ class DeltaTable:
 
         table = self._existing()
         try:
-            result = table.optimize.compact(target_size=self._target)
+            if PROPERTY not in table.metadata().configuration:
+                table.alter.set_table_properties({PROPERTY: property_of(_bounded_columns(table)[:MAX_COLUMNS])})
+            result = table.optimize.compact(target_size=self._target, writer_properties=_writer_properties(table))
             deleted: list[str] = []
             if keep_s is not None:
                 hours = ceil(max(keep_s, 0) / 3600)
@@ -286,6 +304,40 @@ class DeltaTable:
         except (DeltaError, OSError) as error:
             raise StoreError(self.name, f"cannot compact the Delta table: {error}") from error
         return Compaction(result["numFilesRemoved"], result["numFilesAdded"], len(deleted))
+
+
+def _bounded_columns(table: Any) -> list[str]:
+    """The columns whose bounds are in the statistics of every file of a table, if the file has bounds at all."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    partitions = table.metadata().partition_columns
+    stored = [item for item in pa.schema(table.schema().to_arrow()) if item.name not in partitions]
+    files = pa.table(table.get_add_actions())
+    statistics = {part: files.column(part) for part in ("min", "max", "null_count") if part in files.schema.names}
+
+    def is_bounded(name: str) -> bool:
+        if len(statistics) < 3 or any(column.type.get_field_index(name) < 0 for column in statistics.values()):
+            return False
+        least, greatest, nulls = (pc.struct_field(column, [name]) for column in statistics.values())
+        has_bounds = pc.and_(least.is_valid(), greatest.is_valid())
+        has_only_nulls = pc.fill_null(pc.equal(nulls, files.column("num_records")), False)
+        return all(pc.or_(pc.or_(has_bounds, has_only_nulls), statistics["min"].is_null()).to_pylist())
+
+    return [name for name in indexable(stored) if is_bounded(name)]
+
+
+def _writer_properties(table: Any) -> Any:
+    """How a compaction writes files: as tasks do, without statistics of floating columns. deltalake takes no paths of members."""
+    import pyarrow as pa
+    from deltalake import ColumnProperties, WriterProperties
+
+    kept = [item.name for item in pa.schema(table.schema().to_arrow()) if not pa.types.is_floating(item.type)]
+    return WriterProperties(
+        compression=COMPRESSION.upper(),
+        default_column_properties=ColumnProperties(statistics_enabled="NONE"),
+        column_properties=dict.fromkeys(kept, ColumnProperties(statistics_enabled="CHUNK")),
+    )
 
 
 def _version(table: Any, query_id: str) -> int:

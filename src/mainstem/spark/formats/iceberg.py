@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
-from mainstem.spark.formats import partitions
+from mainstem.spark.formats import iceberg_statistics, partitions
 from mainstem.spark.formats.base import COMMIT_ATTEMPTS, DEFAULT_FILE_SIZE, Compaction
 from mainstem.spark.formats.columns import check_types, difference, united
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
+
+    from mainstem.spark.formats.column_bounds import ColumnBounds
 
 COMMITTED = "mainstem.committed."
 QUERY, BATCH = "mainstem.query-id", "mainstem.batch-id"
@@ -67,6 +69,8 @@ class IcebergFiles:
     metadata: Any
     io_properties: dict[str, str]
     prefix: str
+    # pyiceberg takes bounds from the footer.
+    bounded: tuple[str, ...] = ()
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -120,24 +124,12 @@ class IcebergFiles:
             self._io, self._locations.new_data_location(name, self._key(partition) if partition else None)
         )
 
-    def describe(self, partition: tuple[Any, ...], file: IcebergFile, metadata: Any, nans: frozenset[str]) -> bytes:  # noqa: ARG002
-        """As ``DataFiles.describe``: the arguments of a ``DataFile``, pickled. Bounds leave NaN out, as the format wants."""
-        from pyiceberg.io.pyarrow import (
-            compute_statistics_plan,
-            data_file_statistics_from_parquet_metadata,
-            parquet_path_to_id_mapping,
-        )
-
-        schema = self.metadata.schema()
-        measured = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=metadata,
-            stats_columns=compute_statistics_plan(schema, self.metadata.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
-        )
+    def describe(self, partition: tuple[Any, ...], file: IcebergFile, metadata: Any, bounds: ColumnBounds) -> bytes:  # noqa: ARG002
+        """As ``DataFiles.describe``: the arguments of a ``DataFile``, pickled."""
         record = self._key(partition).partition if partition else ()
         return pickle.dumps(
             {
-                **measured.to_serialized_dict(),
+                **iceberg_statistics.statistics(metadata, self.metadata.schema(), self.metadata.properties),
                 "file_path": file.name,
                 "file_size_in_bytes": file.size,
                 "spec_id": self.metadata.default_spec_id,

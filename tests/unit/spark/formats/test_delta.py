@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from mainstem.errors import ConfigurationError, StoreError
@@ -16,14 +19,13 @@ deltalake = pytest.importorskip("deltalake")
 duckdb = pytest.importorskip("duckdb")
 polars = pytest.importorskip("polars")
 types = pytest.importorskip("pyspark.sql.types")
+from_arrow_schema = pytest.importorskip("pyspark.sql.pandas.types").from_arrow_schema
 
 from mainstem.spark.formats import data_files  # noqa: E402
 from mainstem.spark.formats.data_files import WriteFiles  # noqa: E402
 from mainstem.spark.formats.delta import DeltaTable  # noqa: E402
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql.types import StructType
 
 QUERY, OTHER = "0b51a9a0-0000-4000-8000-000000000001", "0b51a9a0-0000-4000-8000-000000000002"
@@ -235,20 +237,113 @@ def test_columns_are_added_only_where_that_is_asked_for(table: DeltaTable, tmp_p
     assert [field.name for field in table.columns().fields] == ["n", "place", "inner"]
 
 
-def test_statistics_pass_over_files_and_never_over_a_row(tmp_path: Path) -> None:
-    kinds = columns(n=types.LongType(), at=types.TimestampType(), text=types.StringType(), ratio=types.DoubleType())
+def stated(path: Path) -> list[dict[str, Any]]:
+    """The statistics of each file in the log, as JSON."""
+    commits = sorted((path / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for file in commits for line in file.read_text().splitlines()]
+    return [json.loads(each["add"]["stats"]) for each in actions if "add" in each]
+
+
+def test_a_boolean_and_a_long_text_are_found_by_deltalake_and_duckdb(tmp_path: Path) -> None:
+    table = DeltaTable(str(tmp_path / "table"))
+    table.prepare(columns(n=types.LongType(), ok=types.BooleanType(), body=types.StringType()), evolve=False)
+    messages = [{"n": n, "ok": n % 2 == 0, "body": chr(97 + n) * 200} for n in range(20)]
+    table.commit(QUERY, 0, files(table, 0, [pa.RecordBatch.from_pylist(messages)]))
+    for _ in range(2):
+        with duckdb.connect() as connection:
+            connection.register("lake", deltalake.DeltaTable(tmp_path / "table").to_pyarrow_dataset())
+            queries = (
+                f"select count(*) from lake where {each}"
+                for each in ("ok = true", "body >= 'a'", "body > 'k'", "n < 5")
+            )
+            assert [connection.sql(query).fetchall()[0][0] for query in queries] == [10, 20, 10, 5]
+        table.compact()
+
+
+def test_files_that_cannot_match_are_skipped(tmp_path: Path) -> None:
+    kinds = columns(
+        n=types.LongType(), at=types.TimestampType(), text=types.StringType(), price=types.DecimalType(9, 5)
+    )
     table = DeltaTable(str(tmp_path / "table"))
     table.prepare(kinds, evolve=False)
-    value = {"n": None, "at": TIDE, "text": "x" * 100, "ratio": float("nan")}
-    table.commit(QUERY, 0, files(table, 0, [pa.RecordBatch.from_pylist([value, {**value, "n": 5, "ratio": 1.0}])]))
-    (add,) = deltalake.DeltaTable(tmp_path / "table").get_add_actions(flatten=True).to_struct_array().to_pylist()
-    assert (add["num_records"], add["min.n"], add["max.n"], add["null_count.n"]) == (2, 5, 5, 1)
-    assert add["min.at"] <= TIDE <= add["max.at"]
-    assert "max.ratio" not in add or add["max.ratio"] is None
+    value = {"n": None, "at": TIDE, "text": "x" * 100, "price": Decimal("0.00001")}
+    table.commit(QUERY, 0, files(table, 0, [pa.RecordBatch.from_pylist([value, {**value, "n": 5}])]))
+    (statistics,) = stated(tmp_path / "table")
+    assert statistics["minValues"] == {"n": 5, "at": "2026-01-31T12:00:00.123Z", "text": "x" * 32, "price": 0.00001}
+    assert statistics["maxValues"] == {
+        **statistics["minValues"],
+        "at": "2026-01-31T12:00:00.124Z",
+        "text": "x" * 31 + "y",
+    }
+    assert (statistics["numRecords"], statistics["nullCount"]["n"]) == (2, 1)
     frame = polars.scan_delta(str(tmp_path / "table"))
     assert frame.filter(polars.col("at") >= TIDE).collect().height == 2
-    assert frame.filter(polars.col("text") > "xx").collect().height == 2
     assert frame.filter(polars.col("n") > 5).collect().height == 0
+    (file,) = deltalake.DeltaTable(tmp_path / "table").file_uris()
+    Path(file).unlink()
+    # Not even opened: Polars reads statistics too.
+    assert frame.filter(polars.col("n") > 5).collect().height == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.date32(), 2_932_897),  # after the year 9999
+        (pa.timestamp("us", "UTC"), -(1 << 63)),
+        (pa.string(), "\U0010ffff" * 40),
+    ],
+    ids=["date", "timestamp", "text"],
+)
+def test_a_file_with_a_value_that_has_no_bound_states_none(tmp_path: Path, kind: pa.DataType, value: Any) -> None:
+    table = DeltaTable(str(tmp_path / "table"))
+    schema = pa.schema({"n": pa.int64(), "odd": kind})
+    table.prepare(from_arrow_schema(schema), evolve=False)
+    odd = pa.array([value], kind if kind == pa.string() else pa.int32() if kind == pa.date32() else pa.int64()).cast(
+        kind
+    )
+    batch_ = pa.RecordBatch.from_arrays([pa.array([1]), odd], schema=schema)
+    table.commit(QUERY, 0, files(table, 0, [batch_]))
+    assert stated(tmp_path / "table") == [{"numRecords": 1, "nullCount": {"n": 0, "odd": 0}}]
+    lake = deltalake.DeltaTable(tmp_path / "table").to_pyarrow_dataset()
+    assert lake.count_rows(filter=pc.field("n") == 1) == lake.count_rows(filter=pc.field("odd") == odd[0]) == 1
+
+
+def test_a_compaction_makes_a_table_readable_whose_files_lack_bounds(table: DeltaTable, tmp_path: Path) -> None:
+    path = str(tmp_path / "older")
+    schema = deltalake.Schema.from_json(columns(n=types.LongType(), ok=types.BooleanType()).json())
+    deltalake.DeltaTable.create(path, schema)
+    older = DeltaTable(path)
+    rows_ = pa.RecordBatch.from_pydict({"n": [1, 2], "ok": [True, False]})
+    (add,) = (json.loads(each) for each in files(older, 0, [rows_]))
+    # A table that does not say which columns have bounds gets files without any.
+    assert json.loads(add["stats"]) == {"numRecords": 2, "nullCount": {}}
+    lacking = {"numRecords": 2, "minValues": {"n": 1}, "maxValues": {"n": 2}, "nullCount": {"n": 0, "ok": 0}}
+    older.commit(QUERY, 0, [json.dumps({**add, "stats": json.dumps(lacking)}).encode()])
+    older.commit(QUERY, 1, files(older, 1, [rows_]))
+
+    def found() -> list[int]:
+        lake = deltalake.DeltaTable(path).to_pyarrow_dataset()
+        return [lake.count_rows(filter=each) for each in (pc.field("ok") == pa.scalar(True), pc.field("n") >= 1)]
+
+    assert found() == [1, 4]
+    older.compact()
+    assert found() == [2, 4]
+    older.commit(QUERY, 2, files(older, 2, [rows_]))
+    assert found() == [3, 6]
+    assert stated(tmp_path / "older")[-1]["minValues"] == {"n": 1}
+
+
+@pytest.mark.parametrize("name", ["a.b", "a`b", "a b", "é", "a,b", 'a"b', "$"])
+def test_any_name_of_a_column_or_a_partition_is_kept(tmp_path: Path, name: str) -> None:
+    for number, partition_by in enumerate(([], [name])):
+        path = tmp_path / str(number)
+        table = DeltaTable(str(path), partition_by=partition_by)
+        table.prepare(columns(**{name: types.LongType(), "n": types.LongType()}), evolve=False)
+        table.commit(QUERY, 0, files(table, 0, [pa.RecordBatch.from_pydict({name: [1, 2], "n": [3, 4]})]))
+        lake = deltalake.DeltaTable(path).to_pyarrow_dataset()
+        assert lake.count_rows(filter=pc.field(name) == 2) == 1
+        frame = polars.scan_delta(str(path)).filter(polars.col(name) == 2).collect()
+        assert frame.select(name, "n").rows() == [(2, 4)]
 
 
 def test_what_delta_has_no_type_for_and_what_is_no_table_is_named(tmp_path: Path) -> None:

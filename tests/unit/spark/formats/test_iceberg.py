@@ -18,7 +18,11 @@ pytest.importorskip("pyiceberg")
 duckdb = pytest.importorskip("duckdb")
 polars = pytest.importorskip("polars")
 types = pytest.importorskip("pyspark.sql.types")
+from_arrow_schema = pytest.importorskip("pyspark.sql.pandas.types").from_arrow_schema
 
+from pyiceberg.expressions import EqualTo, GreaterThan  # noqa: E402
+
+from mainstem.spark.formats import data_files  # noqa: E402
 from mainstem.spark.formats.catalogs import open_catalog  # noqa: E402
 from mainstem.spark.formats.data_files import WriteFiles  # noqa: E402
 from mainstem.spark.formats.iceberg import IcebergTable  # noqa: E402
@@ -91,6 +95,62 @@ def rows(table: IcebergTable) -> list[dict[str, Any]]:
 
 def numbers(table: IcebergTable) -> list[int]:
     return sorted(row["n"] for row in rows(table))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.date32(), -719_529),  # the first day of the year 0
+        (pa.date32(), 2_932_897),  # after the year 9999
+        (pa.timestamp("us", "UTC"), -(1 << 63)),
+        (pa.timestamp("us"), 253_402_300_800_000_000),
+        (pa.string(), "x" * 15 + "\ud7ff" + "y"),
+        (pa.string(), "\ud7ff" + "\U0010ffff" * 16),
+        (pa.string(), "\U0010ffff" * 17),
+        (pa.binary(), b"\xff" * 17),
+        (pa.float64(), float("nan")),
+    ],
+    ids=[
+        "year 0",
+        "year 10000",
+        "least time",
+        "greatest time",
+        "U+D7FF",
+        "before U+10FFFF",
+        "U+10FFFF",
+        "binary",
+        "NaN",
+    ],
+)
+def test_a_value_that_pyiceberg_has_no_bound_for_is_written_and_found(
+    warehouse: Warehouse, kind: pa.DataType, value: Any
+) -> None:
+    ints = {pa.date32(): pa.int32()}.get(kind, pa.int64() if pa.types.is_timestamp(kind) else kind)
+    column = pa.array([value], ints).cast(kind)
+    batch_ = pa.RecordBatch.from_arrays(
+        [column, pa.StructArray.from_arrays([column], ["member"])], names=["odd", "inner"]
+    )
+    table = warehouse.table(())
+    table.prepare(from_arrow_schema(batch_.schema, prefer_timestamp_ntz=True), evolve=False)
+    for number in range(2):
+        table.commit(QUERY, number, files(table, number, [batch_]))
+    table.compact()
+    read = table.existing().scan().to_arrow()
+    # As texts, because NaN equals nothing.
+    assert repr(read["odd"].cast(ints).to_pylist()) == repr([value] * 2)
+    if pa.types.is_string(kind):
+        assert table.existing().scan(row_filter=EqualTo("odd", value)).to_arrow().num_rows == 2
+
+
+def test_bounds_of_a_column_cover_all_row_groups_or_none(warehouse: Warehouse, monkeypatch: Any) -> None:
+    monkeypatch.setattr(data_files, "ROW_GROUP_BYTES", 1)
+    table = warehouse.table(())
+    table.prepare(SIMPLE, evolve=False)
+    # Of a text this long Arrow has no bounds in the row group.
+    table.commit(QUERY, 0, files(table, 0, [batch([1], "a"), batch([2], "z" * 5000), batch([None], None)]))
+    (task,) = table.existing().scan().plan_files()
+    assert (task.file.lower_bounds.keys(), task.file.upper_bounds.keys()) == ({1}, {1})
+    assert table.existing().scan(row_filter=GreaterThan("place", "y")).to_arrow().num_rows == 1
 
 
 def test_values_of_every_type_come_back_through_duckdb_polars_and_pyiceberg(warehouse: Warehouse) -> None:
