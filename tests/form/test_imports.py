@@ -34,6 +34,7 @@ WORLD = {
 # its chance.
 DOORS: dict[str, set[str]] = {
     "_core/memory/plain.py": {"time"},
+    "aeron/driver/media/interfaces.py": {"socket"},
     "aeron/driver/media/transport.py": {"socket"},
     "aqueduct/aio.py": {"asyncio"},
     "aqueduct/client.py": {"asyncio", "socket"},

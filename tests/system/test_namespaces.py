@@ -89,3 +89,42 @@ def test_carries_a_stream_from_one_namespace_to_another(namespaces: tuple[str, s
         for process in (receiver, sender):
             process.kill()
             process.communicate()
+
+
+FIND = """
+import sys
+from mainstem.aeron.channel import ChannelUri
+from mainstem.aeron.driver.media.transport import SystemTransports
+from mainstem.aeron.driver.media.udp_channel import UdpChannel
+for interface in sys.argv[1:]:
+    uri = ChannelUri.parse(f"aeron:udp?endpoint=224.20.30.39:24567|interface={interface}")
+    try:
+        found = UdpChannel.parse(uri, resolver=SystemTransports())
+        print(found.local_data.ip, found.interface_index > 0)
+    except ValueError as error:
+        print(error.reason)
+"""
+
+
+def test_every_address_of_an_interface_that_is_up_can_be_chosen(namespaces: tuple[str, str]) -> None:
+    name = namespaces[0]
+    ip("-n", name, "address", "add", "10.9.9.9/24", "dev", "lo")
+    ip("-n", name, "address", "add", "10.9.9.10/24", "dev", "lo", "label", "lo:second")
+    ip("-n", name, "link", "add", "down0", "type", "veth", "peer", "down1")
+    ip("-n", name, "address", "add", "10.8.8.8/24", "dev", "down0")
+    asked = ["10.9.9.9", "10.9.9.10/32", "{lo:second}", "10.99.0.0/16", "{lo}", "10.8.8.8"]
+    done = subprocess.run(
+        ["ip", "netns", "exec", name, sys.executable, "-c", FIND, *asked],
+        env={**os.environ, "PYTHONPATH": str(Path(mainstem.__file__).parent.parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [
+        "10.9.9.9 True",
+        "10.9.9.10 True",
+        "10.9.9.10 True",
+        "10.99.0.1 True",
+        "127.0.0.1 True",
+        "no network interface has an address in 10.8.8.8/32",
+    ]

@@ -108,12 +108,14 @@ def text_of(packed: bytes) -> str:
 
 @record
 class NetworkInterface:
-    """One address of one of the machine's network interfaces."""
+    """One address of one of the machine's network interfaces. ``name`` is the address's label, which an alias may have."""
 
     name: str
     index: int
     ip: str
     is_loopback: bool
+    is_multicast: bool = True
+    prefix_length: int = 0
 
 
 class Resolver(Protocol):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import ipaddress
-import os
 import socket
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mainstem._core.driver.udp import UdpTransport
-from mainstem.aeron.driver.media.addresses import InetAddress, NetworkInterface, wildcard
+from mainstem.aeron.driver.media.addresses import InetAddress, wildcard
+from mainstem.aeron.driver.media.interfaces import system_interfaces
 from mainstem.errors import ConfigurationError
 from mainstem.records import record
 
@@ -21,12 +20,12 @@ if TYPE_CHECKING:
 
     from mainstem._core.driver.datagram import Transport
     from mainstem._core.driver.loss_generator import LossGenerator
+    from mainstem.aeron.driver.media.addresses import NetworkInterface
     from mainstem.aeron.driver.settings import DriverSettings
 
 # Numbers that Python's socket module does not name everywhere.
 IP_MULTICAST_ALL = 49
 IPV6_MULTICAST_ALL = 29
-SIOCGIFADDR = 0x8915
 MAX_BUFFER = 0x7FFF_FFFF  # what the call takes
 
 
@@ -101,11 +100,15 @@ class OpenTransport:
             self.release()
 
 
+class AddressInUse(ConfigurationError):
+    """Another socket is bound to the address."""
+
+
 class Transports(Protocol):
     """The I/O boundary: opens transports, resolves names, lists the interfaces."""
 
     def open(self, request: TransportRequest) -> OpenTransport:
-        """Opens one. Raises ConfigurationError with the address and the reason when the system refuses."""
+        """Opens one. Raises ConfigurationError with the address and the reason when the system refuses; AddressInUse."""
         ...
 
     def resolve(self, host: str) -> str:
@@ -179,7 +182,8 @@ class SystemTransports:
             )
         except OSError as error:
             sock.close()
-            raise ConfigurationError(f"UDP socket on {request.bind}: {error.strerror or error}") from error
+            kind = AddressInUse if error.errno == errno.EADDRINUSE else ConfigurationError
+            raise kind(f"UDP socket on {request.bind}: {error.strerror or error}") from error
         self._opened += 1
         name = sock.getsockname()
         return OpenTransport(
@@ -220,7 +224,7 @@ class SystemTransports:
         return BufferLimits(*lengths)
 
     def interfaces(self) -> Sequence[NetworkInterface]:
-        return _v4_interfaces() + _v6_interfaces()
+        return system_interfaces()
 
 
 def _chained(generators: Iterable[LossGenerator]) -> Iterable[LossGenerator]:
@@ -305,30 +309,3 @@ def _check_route(group: InetAddress, request: TransportRequest) -> None:
         else:
             probe.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(request.interface_ip))
         probe.connect(_address(group))
-
-
-def _v4_interfaces() -> list[NetworkInterface]:
-    result = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for index, name in socket.if_nameindex():
-            try:
-                reply = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-            except OSError:
-                continue
-            ip = socket.inet_ntoa(reply[20:24])
-            result.append(
-                NetworkInterface(name=name, index=index, ip=ip, is_loopback=ipaddress.ip_address(ip).is_loopback)
-            )
-    return result
-
-
-def _v6_interfaces() -> list[NetworkInterface]:
-    result: list[NetworkInterface] = []
-    if not os.path.exists("/proc/net/if_inet6"):
-        return result
-    with open("/proc/net/if_inet6", encoding="ascii") as table:
-        for line in table:
-            digits, index, _, _, _, name = line.split()
-            ip = ipaddress.IPv6Address(bytes.fromhex(digits))
-            result.append(NetworkInterface(name=name, index=int(index, 16), ip=str(ip), is_loopback=ip.is_loopback))
-    return result

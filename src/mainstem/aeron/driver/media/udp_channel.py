@@ -237,11 +237,14 @@ def _local(uri: ChannelUri, v6: bool, resolver: Resolver) -> InetAddress:
 
 
 def _find_interface(uri: ChannelUri, interface: Interface | None, v6: bool, resolver: Resolver) -> NetworkInterface:
-    """The first interface of the channel's network or name, loopback last (docs/protocols/aeron.md, 19.2)."""
+    """The interface of the channel's network or name (docs/protocols/aeron.md, 19.2).
+
+    Of several in the network it is the one whose own network is the smallest; those without multicast come later, loopback last.
+    """
     if interface is not None and interface.name:
         named = [each for each in resolver.interfaces() if each.name == interface.name]
-        matches = [each for each in named if (":" in each.ip) == v6]
         place = f"named {interface.name}" if not named else f"of IPv{6 if v6 else 4} on {interface.name}"
+        matches = [each for each in named if (":" in each.ip) == v6][:1]
     else:
         network = ipaddress.ip_network("::/0" if v6 else "0.0.0.0/0")
         if interface is not None:
@@ -252,7 +255,7 @@ def _find_interface(uri: ChannelUri, interface: Interface | None, v6: bool, reso
         place = f"in {network}"
     if not matches:
         raise uri.fault(f"no network interface has an address {place}", "interface")
-    return min(matches, key=lambda each: each.is_loopback)
+    return min(matches, key=lambda each: (each.is_loopback, not each.is_multicast, -each.prefix_length))
 
 
 def _canonical(uri: ChannelUri, local: InetAddress, remote: InetAddress) -> str:

@@ -106,6 +106,29 @@ def test_an_interface_is_compared_by_its_address() -> None:
         assert channel(f"aeron:udp?{endpoint}|interface=192.168.5.7:99").canonical_form not in forms
 
 
+def test_the_smallest_network_is_chosen_then_one_without_multicast_then_loopback() -> None:
+    def made(name: str, ip: str, prefix_length: int, *, is_multicast: bool = True) -> NetworkInterface:
+        return NetworkInterface(
+            name=name,
+            index=1,
+            ip=ip,
+            is_loopback=name == "lo",
+            is_multicast=is_multicast,
+            prefix_length=prefix_length,
+        )
+
+    found = [
+        made("lo", "10.0.0.1", 32),
+        made("tun0", "10.0.0.2", 30, is_multicast=False),
+        made("eth0", "10.0.0.3", 8),
+        made("eth1", "10.0.0.4", 24),
+    ]
+    uri = ChannelUri.parse("aeron:udp?endpoint=224.10.9.7:4050|interface=10.0.0.0/8")
+    for chosen in ("10.0.0.4", "10.0.0.3", "10.0.0.2", "10.0.0.1"):
+        assert UdpChannel.parse(uri, resolver=LiteralResolver(interfaces=found)).interface_ip == chosen
+        found = [each for each in found if each.ip != chosen]
+
+
 def test_a_destination_at_port_0_is_found_again_by_its_text() -> None:
     uri = ChannelUri.parse("aeron:udp?endpoint=localhost:0")
     added, removed = (UdpChannel.parse(uri, is_destination=True) for _ in range(2))
