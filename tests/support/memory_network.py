@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.driver.datagram import MemoryTransport
 from mainstem.aeron.driver.media.addresses import LITERAL_RESOLVER, InetAddress
-from mainstem.aeron.driver.media.transport import BufferLimits, OpenTransport, TransportRequest
-from mainstem.errors import ConfigurationError
+from mainstem.aeron.driver.media.transport import AddressInUse, BufferLimits, OpenTransport, TransportRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +53,7 @@ class MemoryNetwork:
         address = InetAddress("127.0.0.1", request.bind.port or self._next_port)
         self._next_port += 1
         if address in self._sockets or address in self._peers:
-            raise ConfigurationError(f"UDP socket on {address}: Address already in use")
+            raise AddressInUse(f"UDP socket on {address}: Address already in use")
         transport = MemoryTransport()
         connected = None if request.connect is None else request.connect.packed
         made = self._sockets[address] = _Socket(transport, connected)

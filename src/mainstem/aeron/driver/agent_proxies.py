@@ -8,7 +8,7 @@ Commands of one agent are run in the order in which they were queued, so that an
 are added and closed after they were removed. Nothing is returned: where the conductor must know that a command was carried
 out, the agent sends a message of ``mainstem.aeron.driver.messages``. What a command hands over (an endpoint, a publication's or
 an image's part in the agent) belongs to the agent from then on, until such a message gives it back: ``EndpointClosed``,
-``PublicationReleased``, ``ImageReleased``.
+``DestinationClosed``, ``PublicationReleased``, ``ImageReleased``.
 
 Three things are shared without messages, because they were made for it: the counters and the logs, whose words are written
 with the orderings of ``_core``'s atomics; a stream's set of subscriber positions, which one thread changes and others read; and

@@ -13,7 +13,7 @@ from mainstem.aeron.driver.agent_queue import AgentQueue
 from mainstem.records import record
 
 if TYPE_CHECKING:
-    from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, SendChannelEndpoint
+    from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination, SendChannelEndpoint
 
 
 @record
@@ -91,6 +91,13 @@ class EndpointClosed:
 
 
 @record
+class DestinationClosed:
+    """A destination's socket is closed, after ``remove_destination``."""
+
+    destination: ReceiveDestination
+
+
+@record
 class PublicationReleased:
     """The sender will not touch the publication's log or counters again."""
 
@@ -137,6 +144,7 @@ Message = (
     | LossObserved
     | ImageEndOfStream
     | EndpointClosed
+    | DestinationClosed
     | PublicationReleased
     | ImageReleased
     | ResolveAgain

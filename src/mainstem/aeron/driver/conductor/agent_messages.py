@@ -51,6 +51,7 @@ class AgentMessageAdapter:
             messages.LossObserved: images.on_loss,
             messages.PublicationError: network.on_error,
             messages.EndpointClosed: channels.on_closed,
+            messages.DestinationClosed: channels.on_destination_closed,
             messages.ResolveAgain: self._on_resolve_again,
             messages.ResponseSetupReceived: response_channels.on_response_setup,
             messages.ResponseConnected: response_channels.on_connected,

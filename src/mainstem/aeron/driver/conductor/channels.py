@@ -22,6 +22,7 @@ from mainstem.aeron.counters import (
 from mainstem.aeron.driver.conductor.params import pick
 from mainstem.aeron.driver.errors import conflict
 from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination, SendChannelEndpoint
+from mainstem.aeron.driver.media.transport import AddressInUse
 from mainstem.aeron.driver.media.udp_channel import UdpChannel
 from mainstem.aeron.driver.settings import port_range
 from mainstem.errors import ConfigurationError, RegistrationError
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.params import PublicationParams, SubscriptionParams
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.media.addresses import InetAddress
-    from mainstem.aeron.driver.messages import EndpointClosed
+    from mainstem.aeron.driver.messages import DestinationClosed, EndpointClosed
 
 
 class OpenChannel:
@@ -128,6 +129,7 @@ class Channels:
         self._sends: list[SendChannel] = []
         self._receives: list[ReceiveChannel] = []
         self._closing: list[SendChannel | ReceiveChannel] = []
+        self._closing_destinations: list[ReceiveDestination] = []
         # Distinguishes the receivers of a group; every endpoint takes the next one.
         self._next_receiver_id = resources.random.getrandbits(64)
 
@@ -150,15 +152,11 @@ class Channels:
 
     def open_send(self, udp: UdpChannel, params: PublicationParams, *, registration_id: int, text: str) -> SendChannel:
         """Opens a channel for publications; ``text`` is the channel as its client wrote it. Raises RegistrationError."""
-        self._check_can_open(udp)
         resources, settings, uri = self._resources, self._resources.settings, udp.uri
         if uri.endpoint is None and uri.control is None and not udp.is_manual and udp.tag is not None:
             raise uri.fault(f"no channel with tag {udp.tag} is open", "tags")
         self._check_mtu(udp, params, None)
-        gauge = None
-        if udp.has_many_destinations:
-            gauge = resources.counters.allocate(destinations(text), registration_id=registration_id)
-        try:
+        with self.opening():
             endpoint = SendChannelEndpoint(
                 udp,
                 resources.transports,
@@ -168,17 +166,14 @@ class Channels:
                 connect=settings.driver_connect,
                 ttl=settings.socket_multicast_ttl,
                 port_range=port_range(settings.sender_wildcard_port_range or ""),
-                destination_counter=gauge,
             )
-        except ConfigurationError as error:
-            if gauge is not None:
-                resources.counters.free(gauge)
-            raise _not_opened(error) from error
         addresses = endpoint.local_addresses
         spec = send_channel_status(text, str(addresses[0]))
         with self._closed_without_counters(endpoint) as counters:
-            if gauge is not None:
+            if udp.has_many_destinations:
+                gauge = resources.counters.allocate(destinations(text), registration_id=registration_id)
                 counters.append(gauge)
+                endpoint.destinations.gauge = gauge
             status = resources.counters.allocate(spec, registration_id=registration_id)
             counters.append(status)
             channel = SendChannel(udp, endpoint, status, counters)
@@ -198,11 +193,10 @@ class Channels:
         if existing is not None:
             self._check_agrees(udp, params, existing)
             return existing
-        self._check_can_open(udp)
         resources, settings, uri = self._resources, self._resources.settings, udp.uri
         self._check_window(udp, params, self._buffer(uri, "so_rcvbuf"))
         self._next_receiver_id = (self._next_receiver_id + 1) & 0xFFFF_FFFF_FFFF_FFFF
-        try:
+        with self.opening():
             endpoint = ReceiveChannelEndpoint(
                 udp,
                 resources.transports,
@@ -214,8 +208,6 @@ class Channels:
                 ttl=settings.socket_multicast_ttl,
                 port_range=port_range(settings.receiver_wildcard_port_range or ""),
             )
-        except ConfigurationError as error:
-            raise _not_opened(error) from error
         addresses = [destination.local_address for destination in endpoint.destinations.values()]
         spec = receive_channel_status(text, str(addresses[0]) if addresses else "")
         with self._closed_without_counters(endpoint) as counters:
@@ -259,6 +251,15 @@ class Channels:
         for cell in channel.counters:
             self._resources.counters.free(cell)
 
+    def close_destination(self, channel: ReceiveChannel, destination: ReceiveDestination) -> None:
+        """Has the receiver close one socket of a subscription with several."""
+        self._closing_destinations.append(destination)
+        self._resources.receiver.remove_destination(channel.endpoint, destination)
+
+    def on_destination_closed(self, message: DestinationClosed, now_ns: int) -> None:  # noqa: ARG002
+        """The socket is closed."""
+        self._closing_destinations.remove(message.destination)
+
     def _begin_close(self, channel: SendChannel | ReceiveChannel) -> None:
         channel.status.set_release(ChannelStatus.CLOSING)
         self._closing.append(channel)
@@ -270,13 +271,22 @@ class Channels:
                 return channel
         return next((channel for channel in channels if channel.udp.matches(udp)), None)
 
-    def _check_can_open(self, udp: UdpChannel) -> None:
-        if any(channel.udp.matches(udp) for channel in self._closing):
-            # The same address cannot be bound twice: the command is tried again until the old socket is closed.
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """Raises RegistrationError where a socket cannot be opened.
+
+        While a socket is being closed, an address in use may be its own, however it is spelled: the command is tried again.
+        """
+        try:
+            yield
+        except AddressInUse as error:
+            if not self._closing and not self._closing_destinations:
+                raise _not_opened(error) from error
             raise RegistrationError(
-                f"the sockets of {udp.canonical_form} are being closed",
-                code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE,
-            )
+                f"{error}: another socket is being closed", code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE
+            ) from error
+        except ConfigurationError as error:
+            raise _not_opened(error) from error
 
     def _buffer(self, uri: ChannelUri, key: str) -> int:
         """The length of a socket's buffer that the channel specifies, or else the settings; 0 for the system's own."""

@@ -161,13 +161,14 @@ class ReceiveDestinations:
     def _add_socket(self, subscription: SubscriptionLink, udp: UdpChannel, registration_id: int) -> None:
         channel = self._receive_channel(subscription)
         settings = self._resources.settings
-        destination = ReceiveDestination(
-            udp,
-            self._resources.transports,
-            so_rcvbuf=channel.udp.uri.so_rcvbuf or settings.socket_so_rcvbuf,
-            so_sndbuf=channel.udp.uri.so_sndbuf or settings.socket_so_sndbuf,
-            ttl=settings.socket_multicast_ttl,
-        )
+        with self._channels.opening():
+            destination = ReceiveDestination(
+                udp,
+                self._resources.transports,
+                so_rcvbuf=channel.udp.uri.so_rcvbuf or settings.socket_so_rcvbuf,
+                so_sndbuf=channel.udp.uri.so_sndbuf or settings.socket_so_sndbuf,
+                ttl=settings.socket_multicast_ttl,
+            )
         try:
             self._channels.add_address(
                 channel, destination.local_address, registration_id=registration_id, receive=True
@@ -185,7 +186,7 @@ class ReceiveDestinations:
             return
         channel.destinations.remove(destination)
         self._channels.remove_address(channel, destination.local_address)
-        self._resources.receiver.remove_destination(channel.endpoint, destination)
+        self._channels.close_destination(channel, destination)
 
     def _remove_local(self, subscription: SubscriptionLink, channel: str) -> None:
         """Unlinks what the subscription read through ``channel``, unless another of its channels reads it too."""

@@ -40,12 +40,12 @@ class DestinationTracker:
         *,
         is_manual: bool,
         timeout_ns: int = DESTINATION_TIMEOUT_NS,
-        gauge: Gauge | None = None,
     ) -> None:
         self._core = core
         self._is_manual = is_manual
         self._timeout_ns = timeout_ns
-        self._gauge = gauge
+        # Shows how many destinations there are; set before the sender uses the endpoint.
+        self.gauge: Gauge | None = None
         self._entries: list[Destination] = []
         # Added by a command, and without an address so far: with the time when it was last due for resolution.
         self._unresolved: dict[int, tuple[Destination, int]] = {}
@@ -141,5 +141,5 @@ class DestinationTracker:
         return [self._unresolved[key][0] for key in due]
 
     def _publish(self) -> None:
-        if self._gauge is not None:
-            self._gauge.set_release(len(self._entries))
+        if self.gauge is not None:
+            self.gauge.set_release(len(self._entries))

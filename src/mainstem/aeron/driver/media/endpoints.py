@@ -14,7 +14,6 @@ from mainstem.aeron.driver.media.transport import TransportRequest
 
 if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
-    from mainstem.aeron.counters import Gauge
     from mainstem.aeron.driver.media.addresses import InetAddress
     from mainstem.aeron.driver.media.transport import OpenTransport, Transports
     from mainstem.aeron.driver.media.udp_channel import UdpChannel
@@ -26,7 +25,7 @@ class SendChannelEndpoint:
     """The socket that publications of one channel send through; it receives their control frames (docs/protocols/aeron.md, 19).
 
     Opened by the conductor, then the sender's until ``EndpointClosed``. Raises ConfigurationError when the socket cannot be
-    opened. ``destination_counter`` shows how many destinations there are. ``connect`` is AERON_DRIVER_CONNECT.
+    opened. ``connect`` is AERON_DRIVER_CONNECT.
     """
 
     def __init__(
@@ -40,7 +39,6 @@ class SendChannelEndpoint:
         connect: bool = True,
         ttl: int = 0,
         port_range: tuple[int, int] | None = None,
-        destination_counter: Gauge | None = None,
         destination_timeout_ns: int = 5_000_000_000,
     ) -> None:
         self.channel = channel
@@ -74,7 +72,6 @@ class SendChannelEndpoint:
             self.core,
             is_manual=channel.is_manual,
             timeout_ns=destination_timeout_ns,
-            gauge=destination_counter,
         )
 
     @property

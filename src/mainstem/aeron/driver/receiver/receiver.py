@@ -10,6 +10,7 @@ from mainstem._core.driver.receive_cycle import ReceiverCycle
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.messages import (
     CreateImage,
+    DestinationClosed,
     EndpointClosed,
     ImageEndOfStream,
     ImageReleased,
@@ -334,11 +335,12 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             self._elicit(endpoint, destination.index, b"", 0, 0)
 
     def on_remove_destination(self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination) -> None:
-        """Closes a socket of a subscription with several; images forget the connections through it."""
+        """Closes a socket of a subscription with several, then reports ``DestinationClosed``; images forget its connections."""
         for image, where in self._images.values():
             if where is endpoint:
                 image.path.remove_transport(destination.index, self._now_ns)
         endpoint.remove_destination(destination)
+        self._send(DestinationClosed(destination=destination))
 
     def on_resolution_change(self, endpoint: ReceiveChannelEndpoint, address: InetAddress, *, destination: int) -> None:
         """Moves the control address of one of the endpoint's sockets (after ``ResolveAgain``)."""
