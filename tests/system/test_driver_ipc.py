@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.support.live_driver import PATIENCE_S, exchange, shared_memory, wait_for
+from tests.support.ports import free_port
 
+import mainstem
 from mainstem.aeron.client.client import Aeron
+from mainstem.aeron.counters import CounterType
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.errors import ActiveDriverError, DriverTimeout
 
@@ -42,6 +47,41 @@ def test_carries_messages_through_a_process_of_its_own() -> None:
         exchange(aeron, IPC, messages=2000)
     assert not driver.is_running
     assert not shared_memory()
+
+
+@pytest.mark.parametrize("channel", [IPC, "aeron:udp?endpoint=127.0.0.1:{port}|term-length=64k"])
+def test_subscriptions_that_were_given_up_stop_no_publisher(channel: str) -> None:
+    channel = channel.format(port=free_port())
+    with MediaDriver.launch(threads=True) as driver, Aeron.connect(driver.directory) as aeron:
+        subscription = aeron.add_subscription(channel, 7)
+        publication = aeron.add_publication(channel, 7)
+        wait_for(lambda: publication.is_connected)
+        for _ in range(5):
+            with suppress(DriverTimeout):
+                aeron.add_subscription(channel, 7, timeout=1e-5).close()
+            aeron.async_add_subscription(channel, 7)
+            aeron.async_add_subscription(channel, 7).cancel()
+            asyncio.run(cancelled_add(driver.directory, channel))
+        wait_for(lambda: positions(aeron) == 1)
+        sent = bytes(1024)
+        for _ in range(200):  # three terms: a subscriber that nobody reads would stop it in the first
+            publication.send(sent, timeout=PATIENCE_S)
+            wait_for(lambda: subscription.poll(lambda *_: None, 10))
+
+
+async def cancelled_add(directory: str, channel: str) -> None:
+    async with mainstem.aio.connect(directory) as aeron:
+        task = asyncio.ensure_future(aeron.add_subscription(channel, 7))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        other = await aeron.add_subscription(channel, 7)
+        other.close()
+
+
+def positions(aeron: Aeron) -> int:
+    """How many subscribers' positions the driver has."""
+    return sum(aeron.counters.type_id(counter_id) == CounterType.SUBSCRIBER_POSITION for counter_id in aeron.counters)
 
 
 def test_never_takes_over_an_active_driver(tmp_path: Path) -> None:

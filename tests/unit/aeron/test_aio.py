@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S
+from tests.support.patience import STALL_S, until
 from tests.unit.aeron.client.hand_driver import DIRECTORY, HandDriver
 
 import mainstem
@@ -88,6 +88,32 @@ async def test_batches_counters_and_refusals_come_without_blocking_the_loop():
         driver.refusal = (1, "no")
         with pytest.raises(RegistrationError):
             await aeron.add_publication("aeron:none", 1)
+
+
+@pytest.mark.parametrize(
+    ("add", "removal"),
+    [
+        (lambda aeron: aeron.add_publication(CHANNEL, 1), "RemovePublication"),
+        (lambda aeron: aeron.add_exclusive_publication(CHANNEL, 1), "RemovePublication"),
+        (lambda aeron: aeron.add_subscription(CHANNEL, 1), "RemoveSubscription"),
+        (lambda aeron: aeron.add_counter(1001, "c"), "RemoveCounter"),
+    ],
+)
+async def test_a_cancelled_add_leaves_nothing_in_the_driver(add: Any, removal: str):
+    driver = HandDriver()
+    async with running(driver) as aeron:
+        for turns in (1, 2, 5, 20, 40):
+            driver.commands.clear()
+            task = asyncio.ensure_future(add(aeron))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                (await task).close()  # it was done before
+            await until(lambda: [type(command).__name__ for command in driver.commands][-1:] == [removal])
+            assert len(driver.commands) == 2
+            assert driver.commands[1].registration_id == driver.commands[0].correlation_id
+            assert not aeron.sync._conductor.resources
 
 
 async def test_connecting_without_a_driver_ends_in_a_timeout():

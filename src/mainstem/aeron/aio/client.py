@@ -202,10 +202,14 @@ class AsyncAeron(AsyncResource):
 
     async def _finished(self, operation: AsyncOperation[T]) -> T:
         pause = Pause(self._clock, None)
-        while not operation.is_done:
-            self.sync.invoke()
-            await pause.step()
-        return operation.result()
+        try:
+            while not operation.is_done:
+                self.sync.invoke()
+                await pause.step()
+            return operation.result()
+        except BaseException:
+            operation.cancel()
+            raise
 
 
 class Connecting:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from mainstem.clock import NS_PER_MS, seconds_ns
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable
 
     from mainstem._core.log.read import SubscriptionReader
+    from mainstem.aeron.command.commands import Command
     from mainstem.aeron.command.responses import Response
     from mainstem.aeron.idle import IdleStrategy
     from mainstem.clock import Clock
@@ -22,59 +24,80 @@ LONGEST_WAIT_NS = 10 * NS_PER_MS  # ``wait_for_data`` returns this often anyway
 class OperationRunner(Protocol):
     """The part of the conductor that a pending operation calls."""
 
-    def await_operation(self, operation: AsyncOperation[Any], timeout: float | None) -> None:
-        """Waits until the operation is done."""
+    dropped: deque[PendingCommand[Any]]
+
+    def await_operation(self, pending: PendingCommand[Any], timeout: float | None) -> None:
+        """Waits until the command is done."""
         ...
+
+    def cancel_operation(self, pending: PendingCommand[Any]) -> None:
+        """Removes what the driver creates for the command, unless a caller has its result."""
+        ...
+
+
+class PendingCommand(Generic[T]):
+    """A command without its response, and then its outcome; ``is_taken`` says that a caller has the result."""
+
+    def __init__(self, command: Command, *, what: str, deadline_ns: int, complete: Callable[[Response], T]) -> None:
+        self.command = command
+        self.what = what
+        self.deadline_ns = deadline_ns
+        self.is_done = False
+        self.is_taken = False
+        self.result: T | None = None
+        self.error: BaseException | None = None
+        self._complete = complete
+
+    def succeed(self, response: Response) -> None:
+        """Makes the result; an error while it is made is the command's own."""
+        try:
+            self.result = self._complete(response)
+        except Exception as error:
+            self.error = error
+        self.is_done = True
+
+    def fail(self, error: BaseException) -> None:
+        """Ends it without a result that a caller can take."""
+        if self.error is None:
+            self.error = error
+            self.is_done = True
+
+    def take(self) -> T | None:
+        """Returns the result, for a caller, or raises the error; None while there is neither."""
+        if self.error is not None:
+            raise self.error
+        self.is_taken = self.is_done
+        return self.result
 
 
 class AsyncOperation(Generic[T]):
     """A pending command: ``poll`` returns its result once there is one, ``wait`` waits for it.
 
+    Keep it until you have the result. If it is garbage-collected before, or times out, or is cancelled, the client removes what the
+    driver creates for it. A destination stays if the driver had responded already.
+
     Attributes:
         correlation_id: The command's correlation id.
-        is_done: Whether there is a result or an error.
 
     Example:
         >>> operation = aeron.async_add_publication("aeron:ipc", 1001)
         >>> publication = operation.wait(timeout=1.0)
     """
 
-    def __init__(
-        self,
-        conductor: OperationRunner,
-        correlation_id: int,
-        *,
-        what: str,
-        deadline_ns: int,
-        complete: Callable[[Response], T],
-    ) -> None:
-        self.correlation_id = correlation_id
-        self.deadline_ns = deadline_ns
-        self.what = what
-        self.is_done = False
+    def __init__(self, conductor: OperationRunner, pending: PendingCommand[T]) -> None:
+        self.correlation_id = pending.command.correlation_id
         self._conductor = conductor
-        self._complete = complete
-        self._result: T | None = None
-        self._error: BaseException | None = None
+        self._pending = pending
 
-    def succeed(self, response: Response) -> None:
-        """Completes the operation, for the conductor; an error while the result is made is the operation's own."""
-        try:
-            self._result = self._complete(response)
-        except Exception as error:
-            self._error = error
-        self.is_done = True
-
-    def fail(self, error: BaseException) -> None:
-        """Fails the operation, for the conductor."""
-        if not self.is_done:
-            self._error = error
-            self.is_done = True
+    @property
+    def is_done(self) -> bool:
+        """Whether there is a result or an error."""
+        return self._pending.is_done
 
     @property
     def error(self) -> BaseException | None:
         """Why it failed, if it did."""
-        return self._error
+        return self._pending.error
 
     def poll(self) -> T | None:
         """Returns the result once there is one; runs nothing and never waits.
@@ -90,9 +113,7 @@ class AsyncOperation(Generic[T]):
             >>> while (publication := operation.poll()) is None:
             ...     work()
         """
-        if self._error is not None:
-            raise self._error
-        return self._result
+        return self._pending.take()
 
     def wait(self, timeout: float | None = None) -> T:
         """Waits for the result, never longer than the driver timeout.
@@ -111,14 +132,34 @@ class AsyncOperation(Generic[T]):
         Example:
             >>> publication = operation.wait()
         """
-        self._conductor.await_operation(self, timeout)
+        self._conductor.await_operation(self._pending, timeout)
         return self.result()
+
+    def wait_or_cancel(self, timeout: float | None) -> T:
+        """Waits as ``wait`` does, and cancels the operation when that raises anything."""
+        try:
+            return self.wait(timeout)
+        except BaseException:
+            self.cancel()
+            raise
+
+    def cancel(self) -> None:
+        """Gives the operation up: the client removes what the driver creates for it. Does nothing once you have the result.
+
+        Example:
+            >>> operation = aeron.async_add_subscription("aeron:ipc", 1001)
+            >>> operation.cancel()
+        """
+        self._conductor.cancel_operation(self._pending)
 
     def result(self) -> T:
         """Returns the result of an operation that is done."""
-        if self._error is not None:
-            raise self._error
-        return self._result  # type: ignore[return-value]
+        return self._pending.take()  # type: ignore[return-value]
+
+    def __del__(self) -> None:
+        # In whatever thread collects it, and whatever locks that thread holds: the conductor handles it in its duty cycle.
+        if not self._pending.is_taken and self._pending.error is None:
+            self._conductor.dropped.append(self._pending)
 
 
 class Waiting:

@@ -209,7 +209,7 @@ class Aeron:
         Example:
             >>> publication = aeron.add_publication("aeron:ipc", 1001)
         """
-        return self._conductor.add_publication(channel, stream_id).wait(timeout)
+        return self._conductor.add_publication(channel, stream_id).wait_or_cancel(timeout)
 
     def async_add_publication(self, channel: str, stream_id: int) -> AsyncOperation[Publication]:
         """Adds a concurrent publication without waiting.
@@ -255,7 +255,7 @@ class Aeron:
         Example:
             >>> publication = aeron.add_exclusive_publication("aeron:ipc", 1001)
         """
-        return self._conductor.add_exclusive_publication(channel, stream_id).wait(timeout)
+        return self._conductor.add_exclusive_publication(channel, stream_id).wait_or_cancel(timeout)
 
     def async_add_exclusive_publication(self, channel: str, stream_id: int) -> AsyncOperation[ExclusivePublication]:
         """Adds an exclusive publication without waiting.
@@ -312,7 +312,7 @@ class Aeron:
         """
         return self.async_add_subscription(
             channel, stream_id, on_available_image=on_available_image, on_unavailable_image=on_unavailable_image
-        ).wait(timeout)
+        ).wait_or_cancel(timeout)
 
     def add_persistent_subscription(
         self,
@@ -428,7 +428,7 @@ class Aeron:
             >>> orders = aeron.add_counter(1001, "orders accepted")
             >>> orders.add(1)
         """
-        return self._conductor.add_counter(type_id, key, label).wait(timeout)
+        return self._conductor.add_counter(type_id, key, label).wait_or_cancel(timeout)
 
     def async_add_counter(self, type_id: int, label: str, *, key: bytes = b"") -> AsyncOperation[Counter]:
         """Adds a counter without waiting.
@@ -476,7 +476,7 @@ class Aeron:
         Example:
             >>> version = aeron.add_static_counter(1002, "schema version", registration_id=7)
         """
-        return self._conductor.add_counter(type_id, key, label, registration_id).wait(timeout)
+        return self._conductor.add_counter(type_id, key, label, registration_id).wait_or_cancel(timeout)
 
     def next_session_id(self, stream_id: int, *, timeout: float | None = None) -> int:
         """Returns a session id that is free for a stream; the driver must have control protocol 1.0.0 or later.
@@ -496,7 +496,7 @@ class Aeron:
         Example:
             >>> channel = f"aeron:ipc?session-id={aeron.next_session_id(1001)}"
         """
-        return self._conductor.next_session_id(stream_id).wait(timeout)
+        return self._conductor.next_session_id(stream_id).wait_or_cancel(timeout)
 
     def next_correlation_id(self) -> int:
         """Returns a number that is unique among all clients of this driver.

@@ -10,10 +10,13 @@ Threads. ``do_work`` runs in the conductor's thread, or in the caller's with ``u
 lingering logs); it is reentrant, because handlers run under it and may call ``close`` or an ``async_add_...``. Offers and polls
 never take it: they use a log's memory directly, and a subscription's images are replaced as a whole tuple.
 
-A command is an ``AsyncOperation`` in ``pending`` under its correlation id from before it is written until its response, its
-deadline, or the client's end; exactly one of these completes it. Its result is made in ``do_work``, under the lock, so that a
-publication is in ``resources`` before the caller sees it. A caller that waits never holds the lock, and a handler must not
-wait: the response could only arrive in the duty cycle that the handler holds up.
+A command is a ``PendingCommand`` in ``pending`` under its correlation id from before it is written until its response, its
+deadline, its cancellation, or the client's end; exactly one of these completes it. Its result is made in ``do_work``, under the
+lock, so that a publication is in ``resources`` before the caller sees it. A caller that waits never holds the lock, and a handler
+must not wait: the response could only arrive in the duty cycle that the handler holds up.
+
+The caller's handle is an ``AsyncOperation``, which ``pending`` does not keep alive. A command that nobody waits for any more moves
+to ``abandoned``: after its response the client removes what the driver created, as it removes a result that nobody can take.
 
 Invariants:
 
@@ -26,15 +29,16 @@ Invariants:
 from __future__ import annotations
 
 import threading
+from collections import deque
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mainstem.aeron.agent import AgentTerminated
 from mainstem.aeron.client import response_handlers
-from mainstem.aeron.client.asynchronous import AsyncOperation, Waiting
+from mainstem.aeron.client.asynchronous import AsyncOperation, PendingCommand, Waiting
 from mainstem.aeron.client.counter import Counter
 from mainstem.aeron.client.publication import ExclusivePublication, Publication
-from mainstem.aeron.client.resource import check_arguments, check_channel
+from mainstem.aeron.client.resource import Resource, check_arguments, check_channel
 from mainstem.aeron.client.subscription import Subscription
 from mainstem.aeron.cnc import DRIVER_SHUT_DOWN
 from mainstem.aeron.command import commands
@@ -57,7 +61,6 @@ if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem.aeron.client.context import ClientContext
     from mainstem.aeron.client.image import Image
-    from mainstem.aeron.client.resource import Resource
     from mainstem.aeron.cnc import CncFile
     from mainstem.aeron.command.commands import Command
     from mainstem.aeron.command.responses import OnPublicationReady, Response
@@ -67,6 +70,14 @@ T = TypeVar("T")
 KEEPALIVE_INTERVAL_NS = 500 * NS_PER_MS
 RESPONSES_PER_CYCLE = 10  # so that a burst of responses to other clients does not delay the keepalive
 COMMAND_ATTEMPTS = 3  # writes to a full command buffer before it is an error
+
+# A static counter outlives the clients that add it.
+REMOVALS: dict[type[Command], type[Command]] = {
+    commands.AddPublication: commands.RemovePublication,
+    commands.AddExclusivePublication: commands.RemovePublication,
+    commands.AddSubscription: commands.RemoveSubscription,
+    commands.AddCounter: commands.RemoveCounter,
+}
 
 
 class ClientConductor:
@@ -84,7 +95,10 @@ class ClientConductor:
         self.closed = False
         self.failure: MainstemError | None = None
         self.resources: dict[int, Resource] = {}
-        self.pending: dict[int, AsyncOperation[Any]] = {}
+        self.pending: dict[int, PendingCommand[Any]] = {}
+        self.abandoned: dict[int, PendingCommand[Any]] = {}
+        self.dropped: deque[PendingCommand[Any]] = deque()
+        self._removals: deque[Command] = deque()
         self.invokers: tuple[Callable[[], int], ...] = ()
         self._written = threading.Event()
         self._receiver = cnc.receiver()
@@ -104,6 +118,7 @@ class ClientConductor:
                 raise AgentTerminated
             self._now_ns = now_ns
             self._check_inter_service_timeout()
+            self._cancel_dropped()
             work = self._receiver.receive(self._on_record, RESPONSES_PER_CYCLE)
             if work < 0:
                 self.terminate(ClientTimeout("the driver's answers were overwritten before this client read them"))
@@ -113,6 +128,7 @@ class ClientConductor:
                 self._keep_alive()
                 work += 1
             self._expire_operations()
+            self._write_removals()
             self._unmap_lingering()
             if self.closed:
                 raise AgentTerminated
@@ -186,10 +202,9 @@ class ClientConductor:
     def _expire_operations(self) -> None:
         expired = [operation for operation in self.pending.values() if self._now_ns >= operation.deadline_ns]
         for operation in expired:
-            del self.pending[operation.correlation_id]
             timeout = self._settings.driver_timeout_ns / NS_PER_SECOND
             error = DriverTimeout(f"the driver did not answer {operation.what} within {timeout:g} s", timeout=timeout)
-            operation.fail(error)
+            self._abandon(operation, error)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -217,6 +232,8 @@ class ClientConductor:
         for resource in resources:
             resource._detach()
         operations, self.pending = list(self.pending.values()), {}
+        self.abandoned.clear()
+        self._removals.clear()
         for operation in operations:
             operation.fail(
                 self.failure or ClosedError(f"the client was closed before the driver answered {operation.what}")
@@ -270,16 +287,88 @@ class ClientConductor:
             self._check_open()
             correlation_id = self.cnc.to_driver.next_correlation_id()
             deadline_ns = self.context.clock.monotonic_ns() + self._settings.driver_timeout_ns
-            operation = AsyncOperation(self, correlation_id, what=what, deadline_ns=deadline_ns, complete=complete)
             command = kind(client_id=self.client_id, correlation_id=correlation_id, **fields)
-            self.pending[correlation_id] = operation
+            pending = PendingCommand(command, what=what, deadline_ns=deadline_ns, complete=complete)
+            self.pending[correlation_id] = pending
             try:
                 self._write(command)
             except BaseException:
                 del self.pending[correlation_id]
                 raise
+            operation = AsyncOperation(self, pending)
         self._written.set()
         return operation
+
+    def complete(self, correlation_id: int, response: Response) -> None:
+        """Completes the command that the driver carried out; undoes it if nobody waits or the result cannot be made."""
+        pending = self.pending.pop(correlation_id, None)
+        if pending is not None:
+            pending.succeed(response)
+            if pending.error is not None:
+                self._undo(pending)
+        elif (abandoned := self.abandoned.pop(correlation_id, None)) is not None:
+            self._undo(abandoned)
+
+    def cancel_operation(self, pending: PendingCommand[Any]) -> None:
+        """Removes what the driver creates for a command, unless a caller has its result."""
+        with self.lock:
+            if pending.is_taken or pending.error is not None:
+                return
+            error = ClosedError(f"{pending.what} was cancelled")
+            if pending.is_done:
+                pending.fail(error)
+                self._undo(pending)
+            else:
+                self._abandon(pending, error)
+        self._written.set()
+
+    def _abandon(self, pending: PendingCommand[Any], error: MainstemError) -> None:
+        correlation_id = pending.command.correlation_id
+        del self.pending[correlation_id]
+        self.abandoned[correlation_id] = pending
+        pending.fail(error)
+
+    def _cancel_dropped(self) -> None:
+        while self.dropped:
+            pending = self.dropped.popleft()
+            # A program needs no handle of a destination: one that is there stays.
+            if not pending.is_done or isinstance(pending.result, Resource):
+                self.cancel_operation(pending)
+
+    def _undo(self, pending: PendingCommand[Any]) -> None:
+        """Removes what the driver created for a command, and the resource that was made of it."""
+        if isinstance(pending.result, Resource):
+            self.close_resource(pending.result)
+            return
+        command = pending.command
+        if isinstance(command, (commands.AddDestination, commands.AddReceiveDestination)):
+            self._undo_destination(command)
+        elif type(command) in REMOVALS:
+            self._remove(REMOVALS[type(command)], registration_id=command.correlation_id)
+
+    def _undo_destination(self, command: commands.AddDestination | commands.AddReceiveDestination) -> None:
+        """Removes a destination; those of a resource that has been closed went with it."""
+        owner = command.registration_id
+        if owner not in {_destinations_id(resource) for resource in self.resources.values()}:
+            return
+        if isinstance(command, commands.AddReceiveDestination):
+            self._remove(commands.RemoveReceiveDestination, registration_id=owner, channel=command.channel)
+        else:
+            self._remove(
+                commands.RemoveDestinationById,
+                resource_registration_id=owner,
+                destination_registration_id=command.correlation_id,
+            )
+
+    def _remove(self, kind: type[Command], **fields: Any) -> None:
+        """Sends a command whose response nobody waits for; while the command buffer is full it waits for room."""
+        correlation_id = self.cnc.to_driver.next_correlation_id()
+        self._removals.append(kind(client_id=self.client_id, correlation_id=correlation_id, **fields))
+        self._write_removals()
+
+    def _write_removals(self) -> None:
+        while self._removals and self.cnc.to_driver.write(self._removals[0].TYPE, self._removals[0].encode()):
+            self._removals.popleft()
 
     def sleep(self, seconds: float) -> None:
         """Sleeps until a command was written, and so long at most; for the thread that runs this."""
@@ -401,10 +490,9 @@ class ClientConductor:
         return self.send(commands.RejectImage, what, lambda _: None, **fields)
 
     def _registration_of(self, resource: Resource) -> int:
-        """Returns the id by which a driver finds a resource's destinations: that of the shared publication itself."""
         if resource.closed:
             raise ClosedError(f"{resource!r} is closed")
-        return getattr(resource, "original_registration_id", resource.registration_id)
+        return _destinations_id(resource)
 
     def close_resource(self, resource: Resource, *, revoke: bool = False) -> None:
         """Closes a publication, subscription or counter, and notifies the driver."""
@@ -422,8 +510,7 @@ class ClientConductor:
                 kind = commands.RemoveCounter
             elif revoke:
                 fields["flags"] = commands.REVOKE
-            correlation_id = self.cnc.to_driver.next_correlation_id()
-            self._write(kind(client_id=self.client_id, correlation_id=correlation_id, **fields))
+            self._remove(kind, **fields)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
@@ -431,8 +518,8 @@ class ClientConductor:
         """Returns the idling of one blocking call."""
         return Waiting(BackoffIdle(), self.context.clock, timeout, self.invokers)
 
-    def await_operation(self, operation: AsyncOperation[Any], timeout: float | None) -> None:
-        """Waits until the operation is done."""
+    def await_operation(self, operation: PendingCommand[Any], timeout: float | None) -> None:
+        """Waits until the command is done."""
         with self.lock:
             # With the lock held, a handler that runs now runs in this very thread, and would wait for itself.
             if self._in_handler:
@@ -444,8 +531,8 @@ class ClientConductor:
                     f"the driver did not answer {operation.what} within {timeout:g} s", timeout=timeout
                 )
                 with self.lock:
-                    if self.pending.pop(operation.correlation_id, None) is not None:
-                        operation.fail(error)
+                    if not operation.is_done:
+                        self._abandon(operation, error)
 
     def guard(self, handler: Callable[..., object], *arguments: object) -> None:
         """Calls a handler of the program's; what it raises goes to the error handler."""
@@ -496,3 +583,8 @@ class ClientConductor:
             for _, buffer in [entry for entry in self._lingering if entry[0] <= self._now_ns]:
                 self.unmap(buffer)
             self._lingering = [entry for entry in self._lingering if entry[0] > self._now_ns]
+
+
+def _destinations_id(resource: Resource) -> int:
+    """Returns the id by which a driver finds a resource's destinations: of a shared publication the original one."""
+    return getattr(resource, "original_registration_id", resource.registration_id)

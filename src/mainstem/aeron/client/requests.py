@@ -182,6 +182,5 @@ class ReplierState:
             publication.close()
         self._publications.clear()
         for operation in self._pending.values():
-            if operation.is_done and operation.error is None:
-                operation.result().close()
+            operation.cancel()
         self._pending.clear()

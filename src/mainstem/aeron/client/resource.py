@@ -142,7 +142,7 @@ class Destinations(Resource):
         Example:
             >>> destination = publication.add_destination("aeron:udp?endpoint=localhost:20122")
         """
-        return self._conductor.add_destination(self, channel).wait(timeout)
+        return self._conductor.add_destination(self, channel).wait_or_cancel(timeout)
 
     def async_add_destination(self, channel: str) -> AsyncOperation[int]:
         """Adds a destination without waiting.

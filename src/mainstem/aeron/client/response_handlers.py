@@ -20,18 +20,12 @@ def handle(conductor: ClientConductor, response: responses.Response) -> None:
     _handle(response, conductor)
 
 
-def _complete(correlation_id: int, response: responses.Response, conductor: ClientConductor) -> None:
-    operation = conductor.pending.pop(correlation_id, None)
-    if operation is not None:
-        operation.succeed(response)
-
-
 @singledispatch
 def _handle(response: responses.Response, conductor: ClientConductor) -> None:
     """Handles a response that only completes a command."""
     correlation_id = getattr(response, "correlation_id", None)
     if correlation_id is not None:
-        _complete(correlation_id, response, conductor)
+        conductor.complete(correlation_id, response)
 
 
 @_handle.register(responses.OnError)
@@ -45,6 +39,7 @@ def _on_error(response: responses.OnError, conductor: ClientConductor) -> None:
             error = RegistrationError(message, code=response.error_code, correlation_id=offending_id)
             conductor.guard(conductor.context.on_error, error)
         return
+    conductor.abandoned.pop(offending_id, None)
     operation = conductor.pending.pop(offending_id, None)
     if operation is not None:
         message = f"the driver refused {operation.what}: {response.message} ({response.code.name})"
@@ -99,7 +94,7 @@ def _on_unavailable_image(response: responses.OnUnavailableImage, conductor: Cli
 
 @_handle.register(responses.OnCounterReady)
 def _on_counter_ready(response: responses.OnCounterReady, conductor: ClientConductor) -> None:
-    _complete(response.correlation_id, response, conductor)
+    conductor.complete(response.correlation_id, response)
     handler = conductor.context.on_available_counter
     if handler is not None:
         conductor.guard(handler, conductor.counters, response.correlation_id, response.counter_id)
