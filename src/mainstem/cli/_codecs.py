@@ -11,6 +11,7 @@ import typer
 from mainstem.cli._recordings import pairs
 from mainstem.codecs import find_codec
 from mainstem.codecs.finding import OWN
+from mainstem.codecs.numerals import is_held
 from mainstem.errors import ConfigurationError, MissingExtraError, StoreError
 from mainstem.recording.export import json_of
 
@@ -38,11 +39,15 @@ def codec_of(name: str, options: Sequence[str] | None) -> Codec | None:
 def decoded_lines(codec: Codec, message: bytes) -> bytes:
     """A JSON line for each row of a message; one with ``problem`` and ``payload`` where it cannot be read."""
     try:
-        rows: list[dict[str, Any]] = codec.decode(message)
+        return _lines(codec.decode(message))
     except (StoreError, MissingExtraError):
         raise
     except Exception as error:
-        rows = [{"problem": f"{type(error).__name__}: {error}", "payload": b64encode(message).decode()}]
+        problem = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()
+        return _lines([{"problem": problem, "payload": b64encode(message).decode()}])
+
+
+def _lines(rows: list[dict[str, Any]]) -> bytes:
     return "".join(json_of(row) + "\n" for row in rows).encode()
 
 
@@ -70,11 +75,10 @@ class LineEncoder:
             raise ConfigurationError(f"line {self._count}: {error}") from None
 
     def _row(self, line: bytes) -> dict[str, Any]:
-        row = json.loads(line)
-        if not isinstance(row, dict):
-            raise ValueError(f"a line is a JSON object, not {type(row).__name__}")
+        (row,) = self._lines.decode(line)
         if self._schema is None:
-            return row
+            exact: dict[str, Any] = json.loads(line, parse_float=_float)
+            return exact
         decoded = self._lines.decode_batch([line], self._schema)
         if decoded.problems or decoded.rescued:
             raise ValueError(decoded.problems.get(0) or f"the schema has no field for {decoded.rescued[0]}")
@@ -82,3 +86,11 @@ class LineEncoder:
         nested: dict[str, Any] = {"maps_as_pydicts": "strict"}
         # A field that the line lacks has the format's default, which is not always null.
         return {name: column.to_pylist(**nested)[0] for name, column in columns if name in row}
+
+
+def _float(text: str) -> float:
+    """A number for a format that has no decimals. Raises ValueError for one that would be rounded."""
+    value = float(text)
+    if not is_held(text, value):
+        raise ValueError(f"{text} has more digits than a floating-point number holds")
+    return value

@@ -6,7 +6,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mainstem.codecs.base import Decoded
-from mainstem.codecs.types import rescue, widest
+from mainstem.codecs.exact import exact_array
+from mainstem.codecs.inference import widest
+from mainstem.codecs.limits import as_nullable, within_limits
+from mainstem.codecs.rescued import rescue
 from mainstem.errors import ConfigurationError, needs_extras
 
 if TYPE_CHECKING:
@@ -25,21 +28,29 @@ class ArrowIpc:
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
         """All rows of the stream."""
         with needs_extras():
-            import pyarrow as pa
+            import pyarrow  # noqa: F401
 
-        rows: list[dict[str, Any]] = pa.ipc.open_stream(payload).read_all().to_pylist(maps_as_pydicts="strict")
-        return rows
+        return _rows(_table(payload))
 
     def encode(self, row: dict[str, Any]) -> bytes:
         """A stream of one row; each column has the type that its value needs."""
         with needs_extras():
             import pyarrow as pa
 
-        try:
-            columns = {name: pa.array([value], widest(name, [value])) for name, value in row.items()}
-        except (ValueError, TypeError, pa.ArrowException) as error:
-            raise ConfigurationError(str(error)) from None
-        return self.encode_batch(pa.record_batch(columns))[0]
+        columns = {}
+        for name, value in row.items():
+            kind = widest([value])
+            try:
+                if kind is None:
+                    raise ValueError(f"no column holds {type(value).__name__}")
+                columns[name] = exact_array([value], kind)
+            except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+                raise ConfigurationError(f"{name}: {error}") from None
+        batch = pa.record_batch(columns)
+        texts, reasons = rescue([row], batch.schema)
+        if surplus := {**texts, **reasons}:
+            raise ConfigurationError(f"no column holds {surplus[0]}")
+        return self.encode_batch(batch)[0]
 
     def encode_batch(self, batch: pa.RecordBatch) -> list[bytes]:
         """A stream for each row, with the types of the batch."""
@@ -54,55 +65,114 @@ class ArrowIpc:
         return payloads
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """The fields of all messages, each in its widest type."""
+        """The fields of all messages, each in its widest type; the first type of a field where none is the widest."""
         import pyarrow as pa
 
-        schemas = []
+        whole: dict[str, pa.Field] = {}
+        is_found = False
         for payload in sample:
-            with suppress(pa.ArrowException):
-                schemas.append(pa.ipc.open_stream(payload).schema.remove_metadata())
-        if not schemas:
+            with suppress(Exception):
+                fields = list(as_nullable(pa.ipc.open_stream(payload).schema.remove_metadata()))
+                is_found = True
+                for item in fields:
+                    before = whole.setdefault(item.name, item)
+                    with suppress(pa.ArrowException):
+                        pair = [pa.schema([before]), pa.schema([item])]
+                        whole[item.name] = pa.unify_schemas(pair, promote_options="permissive").field(0)
+        if not is_found:
             raise ValueError("there is no message to take the schema from")
-        return pa.unify_schemas(schemas, promote_options="permissive")
+        return pa.schema(list(whole.values()))
 
     def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
         """All rows of all messages that can be read as that schema."""
         import pyarrow as pa
 
+        nullable = as_nullable(schema)
         tables: list[Any] = []
         origins: list[int] = []
         problems: dict[int, str] = {}
         rescued: dict[int, str] = {}
         for i, payload in enumerate(payloads):
             try:
-                message = pa.ipc.open_stream(payload).read_all()
-                table = message.select(schema.names)
-                for sent, item in zip(table.schema, schema, strict=True):
-                    if not _same_kind(sent.type, item.type):
-                        raise ValueError(f"{item.name}: {sent.type} is no {item.type}")
-                table = table.cast(schema)
+                message = _table(payload)
+                table = _conformed(message, nullable)
+                rest = message.select([k for k, name in enumerate(message.column_names) if name not in schema.names])
+                texts, reasons = rescue(_rows(rest), pa.schema([])) if rest.num_columns else ({}, {})
+                if reasons:
+                    raise ValueError(min(reasons.values()))
             except Exception as error:
                 problems[i] = f"{type(error).__name__}: {error}"
                 continue
-            rest = message.drop_columns(schema.names)
-            if rest.num_columns:
-                texts = rescue(rest.to_pylist(), pa.schema([]))
-                rescued |= {len(origins) + row: text for row, text in texts.items()}
+            rescued |= {len(origins) + row: text for row, text in texts.items()}
             tables.append(table)
-            origins += [i] * table.num_rows
-        whole = pa.concat_tables(tables) if tables else schema.empty_table()
-        return Decoded([column.combine_chunks() for column in whole.columns], origins, problems, rescued)
+            origins += [i] * message.num_rows
+        whole = pa.concat_tables(tables) if tables else nullable.empty_table()
+        columns = [column.combine_chunks() for column in whole.columns]
+        return within_limits(Decoded(columns, origins, problems, rescued), schema)
 
 
-def _same_kind(sent: pa.DataType, kind: pa.DataType) -> bool:
+def _table(payload: bytes) -> pa.Table:
+    """The rows of a message. Raises ArrowException for one whose buffers contradict each other, which would crash later."""
+    import pyarrow as pa
+
+    table = pa.ipc.open_stream(payload).read_all()
+    table.validate(full=True)
+    if len(set(table.column_names)) < table.num_columns:
+        raise ValueError("two columns have the same name")
+    return table
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
+    return rows
+
+
+def _conformed(message: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema; those that the message lacks are null. Raises ValueError for a type of another kind."""
+    import pyarrow as pa
+
+    names = set(message.column_names)
+    columns = []
+    for item in schema:
+        if item.name not in names:
+            columns.append(pa.nulls(message.num_rows, item.type))
+            continue
+        column = message.column(item.name)
+        if not _is_kept(column.type, item.type):
+            raise ValueError(f"{item.name}: {column.type} is not a {item.type}")
+        columns.append(column.cast(item.type))
+    return pa.table(columns, schema=schema)
+
+
+def _is_kept(sent: pa.DataType, kind: pa.DataType) -> bool:
     """Whether a cast between two types keeps every value that it does not refuse."""
     import pyarrow.types as is_
 
+    if sent == kind or is_.is_null(sent):
+        return True
+    if is_.is_struct(sent) and is_.is_struct(kind):
+        # A cast by position, or without the members that the schema lacks, would lose values.
+        return [sent.field(i).name for i in range(sent.num_fields)] == [
+            kind.field(i).name for i in range(kind.num_fields)
+        ] and all(_is_kept(sent.field(i).type, kind.field(i).type) for i in range(kind.num_fields))
+    lists = is_.is_list, is_.is_large_list, is_.is_fixed_size_list
+    if any(each(sent) for each in lists) and any(each(kind) for each in lists):
+        return _is_kept(sent.value_type, kind.value_type)
+    if is_.is_map(sent) and is_.is_map(kind):
+        return _is_kept(sent.key_type, kind.key_type) and _is_kept(sent.item_type, kind.item_type)
+    if is_.is_dictionary(sent):
+        return _is_kept(sent.value_type, kind.value_type if is_.is_dictionary(kind) else kind)
+    if is_.is_floating(sent):
+        # To a decimal it is rounded, to an integer it is not.
+        return bool(is_.is_integer(kind) or (is_.is_floating(kind) and sent.bit_width <= kind.bit_width))
+    if is_.is_decimal(sent):
+        return bool(is_.is_decimal(kind) or is_.is_integer(kind))
+    if is_.is_timestamp(sent) and is_.is_timestamp(kind):
+        return (sent.tz is None) == (kind.tz is None)
     kinds = (
         lambda each: is_.is_integer(each) or is_.is_floating(each) or is_.is_decimal(each),
         lambda each: is_.is_string(each) or is_.is_large_string(each),
         lambda each: is_.is_binary(each) or is_.is_large_binary(each) or is_.is_fixed_size_binary(each),
-        is_.is_timestamp, is_.is_date, is_.is_time, is_.is_duration, is_.is_list, is_.is_struct, is_.is_dictionary,
+        is_.is_date, is_.is_time, is_.is_duration,
     )  # fmt: skip
-    narrows = is_.is_floating(sent) and is_.is_floating(kind) and sent.bit_width > kind.bit_width
-    return sent == kind or is_.is_null(sent) or (not narrows and any(each(sent) and each(kind) for each in kinds))
+    return any(each(sent) and each(kind) for each in kinds)

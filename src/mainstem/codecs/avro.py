@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mainstem.codecs.avro_schema import AvroSchema, arrow_type, to_datum, to_value, values_per_byte
+from mainstem.codecs.avro_schema import AvroSchema, arrow_type, check_promoted, to_datum, to_value, values_per_byte
 from mainstem.codecs.base import RowCodec
 from mainstem.codecs.schemas import (
     MAX_SCHEMAS,
@@ -204,6 +204,8 @@ class _Reading:
         self._reader = None if reader is None or reader.parsed == writer.parsed else reader.parsed
         self._is_walked = writer.is_walked or self._target.is_walked
         self._values_per_byte = values_per_byte(writer, self._target)
+        is_promoted = {"int", "long"} & writer.root.kinds() and {"float", "double"} & self._target.root.kinds()
+        self._is_promoted = self._reader is not None and bool(is_promoted)
 
     def read(self, payload: bytes, begin: int) -> dict[str, Any]:
         """The row of a message. Raises what fastavro raises, and ValueError."""
@@ -221,6 +223,9 @@ class _Reading:
             raise ValueError(f"the message is cut off, or of another schema ({error})") from None
         if rest := len(payload) - stream.tell():
             raise ValueError(f"{rest} bytes are left after the record")
+        if self._is_promoted:
+            stream.seek(begin)
+            check_promoted(fastavro.schemaless_reader(stream, self.writer.parsed), self._target.root)
         return to_value(row, self._target.root) if self._is_walked else row  # type: ignore[no-any-return]
 
 

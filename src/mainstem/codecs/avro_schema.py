@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from mainstem.codecs.types import DECIMAL_DIGITS
+from mainstem.codecs.exact import DECIMAL_DIGITS, is_float_32, to_integer
 from mainstem.errors import ConfigurationError, needs_extras
 
 if TYPE_CHECKING:
@@ -72,6 +72,11 @@ class Type:
         if self.logical in ("", "decimal", "uuid"):
             return PYTHON[self.kind]
         return (datetime,) if "timestamp" in self.logical else (date,)
+
+    def kinds(self) -> set[str]:
+        """The kinds of all types of the tree."""
+        inside = [*(each for _, each, _ in self.fields), *self.branches, *([self.items] if self.items else [])]
+        return {self.kind}.union(*(each.kinds() for each in inside))
 
     def least_bytes(self) -> int:
         """The bytes that a value takes at least."""
@@ -325,7 +330,7 @@ def to_value(value: Any, kind: Type) -> Any:
     if kind.logical == "decimal":
         if len(value) > DECIMAL_DIGITS:
             raise ValueError(f"a decimal of {len(value)} bytes, where it has {kind.precision} digits")
-        return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-kind.scale)
+        return _scaled(Decimal(int.from_bytes(value, "big", signed=True)), -kind.scale)
     if kind.logical == "uuid":
         return str(uuid.UUID(bytes=value) if kind.kind == "fixed" else uuid.UUID(value))
     return value
@@ -381,11 +386,47 @@ def to_datum(value: Any, kind: Type, where: str = "") -> Any:
         (bits is not None and not -(1 << bits) <= value < 1 << bits)
         or (kind.kind == "enum" and value not in kind.symbols)
         or (kind.kind == "fixed" and len(value) != kind.size)
-        or (type(value) is int and bits is None and int(float(value)) != value)
+        or (kind.kind in ("float", "double") and not _is_floating(value, kind))
     )
     if is_wrong:
         raise _misfit(value, kind, where)
     return value
+
+
+def check_promoted(value: Any, kind: Type) -> None:
+    """Raises ValueError for a whole number of the writer that the reader's floating-point type does not hold.
+
+    Args:
+        value: The value as the writer's schema has it: Avro converts it to the reader's without a check.
+        kind: The reader's type.
+    """
+    if kind.kind in ("float", "double") and type(value) is int and not _is_floating(value, kind):
+        raise ValueError(f"{value} is not exactly a {kind.kind}")
+    if isinstance(value, dict):
+        members = kind.fields or ([(name, kind.items, False) for name in value] if kind.items else [])
+        for name, each, _ in members:
+            check_promoted(value.get(name), each)
+    elif isinstance(value, list) and kind.items is not None:
+        for each in value:
+            check_promoted(each, kind.items)
+    if type(value) is not int or not any(branch.kind in BITS for branch in kind.branches):
+        for branch in kind.branches:
+            check_promoted(value, branch)
+
+
+def _is_floating(value: float, kind: Type) -> bool:
+    """Whether a number is exactly one of a floating-point type."""
+    try:
+        number = float(value)
+    except OverflowError:
+        return False
+    return (number == value or number != number) and (kind.kind == "double" or is_float_32(number))
+
+
+def _scaled(value: Decimal, scale: int) -> Decimal:
+    """A decimal times a power of ten, with all its digits: ``scaleb`` rounds to those of a context."""
+    sign, digits, exponent = value.as_tuple()
+    return Decimal((sign, digits, exponent + scale)) if isinstance(exponent, int) else value
 
 
 def _to_branch(value: Any, kind: Type, where: str) -> Any:
@@ -409,10 +450,12 @@ def _logical_datum(value: Any, kind: Type, where: str) -> Any:
     if kind.logical == "decimal":
         if not isinstance(value, Decimal | int) or isinstance(value, bool):
             raise _misfit(value, kind, where)
-        unscaled = Decimal(value).scaleb(kind.scale)
-        if not unscaled.is_finite() or unscaled != int(unscaled) or abs(unscaled) >= 10**kind.precision:
+        try:
+            number = to_integer(_scaled(Decimal(value), kind.scale))
+        except ValueError:
+            raise _misfit(value, kind, where) from None
+        if abs(number) >= 10**kind.precision:
             raise _misfit(value, kind, where)
-        number = int(unscaled)
         length = kind.size or number.bit_length() // 8 + 1
         return number.to_bytes(length, "big", signed=True)
     expected = datetime if "timestamp" in kind.logical else date

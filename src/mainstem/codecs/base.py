@@ -11,7 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mainstem.codecs.types import check, rescue, widest
+from mainstem.codecs.exact import exact_array
+from mainstem.codecs.inference import fields_of
+from mainstem.codecs.limits import as_nullable, within_limits
+from mainstem.codecs.rescued import rescue
 from mainstem.errors import ConfigurationError, MissingExtraError, StoreError, needs_extras
 
 if TYPE_CHECKING:
@@ -195,16 +198,17 @@ class RowCodec(ABC):
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
         """The columns of the rows of the sample, each of the widest type that its values need.
 
-        Messages that cannot be read are passed over here: they are problems when they are decoded.
+        Messages that cannot be read are passed over here: they are problems when they are decoded. Where the values of a field
+        have several types, most of them decide.
 
         Args:
             sample: Payloads of the recordings.
 
         Returns:
-            The schema, with every field that a row has.
+            The schema, without fields that no column holds, which are rescued.
 
         Raises:
-            ValueError: The sample has no rows, or a field has values that no type holds.
+            ValueError: The sample has no rows.
 
         Example:
             >>> find_codec("json").schema([b'{"id": 1}'])
@@ -216,11 +220,10 @@ class RowCodec(ABC):
         rows: list[dict[str, Any]] = []
         for payload in sample:
             with suppress(Exception):
-                rows += list(self.decode(payload))
+                rows += _rows(self.decode(payload))
         if not rows:
             raise ValueError("there is no message to take the schema from")
-        names = dict.fromkeys(name for row in rows for name in row)
-        return pa.schema([(name, widest(name, [row.get(name) for row in rows])) for name in names])
+        return pa.schema(fields_of(rows))
 
     def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
         """The rows of all messages that can be read.
@@ -241,7 +244,7 @@ class RowCodec(ABC):
         problems: dict[int, str] = {}
         for i, payload in enumerate(payloads):
             try:
-                decoded = list(self.decode(payload))
+                decoded = _rows(self.decode(payload))
             except (StoreError, MissingExtraError):
                 raise
             except Exception as error:
@@ -249,7 +252,7 @@ class RowCodec(ABC):
                 continue
             rows += decoded
             origins += [i] * len(decoded)
-        return self._columns(rows, origins, schema, problems)
+        return within_limits(self._columns(rows, origins, as_nullable(schema), problems), schema)
 
     def encode_batch(self, batch: pa.RecordBatch) -> list[bytes]:
         """A message of each row of a batch.
@@ -268,7 +271,7 @@ class RowCodec(ABC):
             [b'{"id":1}', b'{"id":2}']
         """
         payloads = []
-        for i, row in enumerate(batch.to_pylist(maps_as_pydicts="strict")):
+        for i, row in enumerate(_python_rows(batch)):
             try:
                 payloads.append(self.encode(row))
             except (StoreError, MissingExtraError):
@@ -293,10 +296,7 @@ class RowCodec(ABC):
         Example:
             >>> find_codec("json").column(["2026-01-31"], pa.date32())
         """
-        import pyarrow as pa
-
-        check(values, kind)
-        return pa.array(values, kind)
+        return exact_array(values, kind)
 
     def _columns(
         self, rows: list[dict[str, Any]], origins: list[int], schema: pa.Schema, problems: dict[int, str]
@@ -307,9 +307,24 @@ class RowCodec(ABC):
             bad = self._unfit(rows, origins, schema)
             if not bad:
                 raise
-            good = [k for k, origin in enumerate(origins) if origin not in bad]
-            return self._columns([rows[k] for k in good], [origins[k] for k in good], schema, problems | bad)
-        return Decoded(columns, origins, problems, rescue(rows, schema))
+            return self._without(bad, rows, origins, schema, problems)
+        texts, reasons = rescue(rows, schema)
+        if reasons:
+            bad = {origins[k]: reason for k, reason in reasons.items()}
+            return self._without(bad, rows, origins, schema, problems)
+        return Decoded(columns, origins, problems, texts)
+
+    def _without(
+        self,
+        bad: dict[int, str],
+        rows: list[dict[str, Any]],
+        origins: list[int],
+        schema: pa.Schema,
+        problems: dict[int, str],
+    ) -> Decoded:
+        """The columns of the messages that are not bad."""
+        good = [k for k, origin in enumerate(origins) if origin not in bad]
+        return self._columns([rows[k] for k in good], [origins[k] for k in good], schema, problems | bad)
 
     def _unfit(self, rows: list[dict[str, Any]], origins: list[int], schema: pa.Schema) -> dict[int, str]:
         """The messages whose values do not fit the schema, and why."""
@@ -351,3 +366,26 @@ class RowCodec(ABC):
         half = len(values) // 2
         yield from self._halved(values[:half], first, kind)
         yield from self._halved(values[half:], first + half, kind)
+
+
+def _rows(decoded: Any) -> list[dict[str, Any]]:
+    """What a codec made of a message. Raises TypeError for anything but dictionaries."""
+    rows = list(decoded)
+    if wrong := [row for row in rows if not isinstance(row, dict)]:
+        raise TypeError(f"a row is a dictionary, not {type(wrong[0]).__name__}")
+    return rows
+
+
+def _python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows of a batch. Raises ConfigurationError for a value that Python has no type for, or a map with a key twice."""
+    options: dict[str, Any] = {"maps_as_pydicts": "strict"}
+    try:
+        rows: list[dict[str, Any]] = batch.to_pylist(**options)
+    except Exception:
+        for i in range(batch.num_rows):
+            try:
+                batch.slice(i, 1).to_pylist(**options)
+            except Exception as error:
+                raise ConfigurationError(f"row {i}: {error}") from error
+        raise
+    return rows

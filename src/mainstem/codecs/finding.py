@@ -19,7 +19,7 @@ GROUP = "mainstem.codecs"
 PARSER_GROUP = "mainstem.parsers"
 OWN = {
     "avro": "mainstem.codecs.avro:Avro",
-    "json": "mainstem.codecs.text:JsonLines",
+    "json": "mainstem.codecs.json_lines:JsonLines",
     "protobuf": "mainstem.codecs.protobuf:Protobuf",
     "csv": "mainstem.codecs.text:Csv",
     "msgpack": "mainstem.codecs.text:MessagePack",

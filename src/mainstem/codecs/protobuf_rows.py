@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from mainstem.codecs.exact import is_float_32, shown, to_integer
+from mainstem.codecs.numerals import is_held
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ PYTHON: dict[int, tuple[type, ...]] = {
     UINT64: (int, Decimal), FIXED64: (int, Decimal),
 }  # fmt: skip
 JSON = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
+_PLAIN = (bool, int, float, str, bytes)
 TIMES = ("google.protobuf.Timestamp", "google.protobuf.Duration")
 WRAPPERS = tuple(
     f"google.protobuf.{name}Value"
@@ -98,7 +101,7 @@ class Message:
         row.update(_unknown(message, budget))
         for descriptor, value in message.ListFields():
             if descriptor.is_extension:
-                row[f"[{descriptor.full_name}]"] = str(value)
+                row[f"[{descriptor.full_name}]"] = value if isinstance(value, _PLAIN) else str(value)
         return row
 
     def write(self, row: Any, message: Any, where: str = "") -> None:
@@ -161,11 +164,14 @@ def _unknown(message: Any, budget: Budget) -> dict[str, Any]:
     """The fields that the descriptor lacks, by their numbers; of several the list."""
     from google.protobuf.unknown_fields import UnknownFieldSet
 
+    return _numbered(UnknownFieldSet(message), budget)
+
+
+def _numbered(unknown: Any, budget: Budget) -> dict[str, Any]:
     fields: dict[str, Any] = {}
-    unknown = UnknownFieldSet(message)
     budget.take(len(unknown))
     for each in unknown:
-        value: Any = each.data if isinstance(each.data, int | bytes) else f"a group of {len(each.data)} fields"
+        value: Any = each.data if isinstance(each.data, int | bytes) else _numbered(each.data, budget)
         name = str(each.field_number)
         if name in fields:
             before = fields[name] if isinstance(fields[name], list) else [fields[name]]
@@ -233,13 +239,11 @@ class Messages:
         def write(value: Any) -> Any:
             if type(value) not in PYTHON.get(kind, (int,)):
                 raise ValueError(f"{value!r:.60} is no value of it")
-            if type(value) is int and kind in (DOUBLE, FLOAT) and int(float(value)) != value:
-                raise ValueError(f"{value} is no floating point number")
-            if isinstance(value, Decimal):
-                if value != value.to_integral_value():
-                    raise ValueError(f"{value} is no integer")
-                return int(value)
-            return value
+            if kind in (DOUBLE, FLOAT):
+                if (value == value and float(value) != value) or (kind == FLOAT and not is_float_32(value)):
+                    raise ValueError(f"{shown(value)} is not exactly a {'float' if kind == FLOAT else 'double'}")
+                return value
+            return to_integer(value) if isinstance(value, Decimal) else value
 
         read = (lambda v, _: Decimal(v)) if kind in UNSIGNED_64 else (lambda v, _: v)
         return types.get(kind, pa.int64()), read, write, None
@@ -320,7 +324,15 @@ def _json(value: Any) -> str:
 def _of_json(value: Any, make: Any) -> Any:
     from google.protobuf import json_format
 
-    return json_format.ParseDict(json.loads(value), make())
+    # All numbers of these messages are doubles.
+    return json_format.ParseDict(json.loads(value, parse_int=_double, parse_float=_double), make())
+
+
+def _double(text: str) -> float:
+    value = float(text)
+    if not is_held(text, value):
+        raise ValueError(f"{shown(text)} has more digits than a double holds")
+    return value
 
 
 def _of_flag(value: Any, make: Any) -> Any:

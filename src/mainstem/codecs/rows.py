@@ -2,13 +2,15 @@
 
 The columns are those known of the message, ``problem``, those of the codec, ``rescued`` and ``payload``. A message that the codec
 cannot read, that has a value of another type than its column, or that has no rows at all, is a row with its reason in ``problem``,
-the message in ``payload``, and nothing in the codec's columns. Fields that the schema lacks are in ``rescued``, as JSON.
+the message in ``payload``, and nothing in the codec's columns. So these columns may be null, even if the schema requires a value:
+then a message without it is such a row. Fields that the schema lacks are in ``rescued``, as JSON.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainstem.codecs.limits import as_nullable, within_limits
 from mainstem.errors import ConfigurationError, needs_extras
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ PROBLEM = "problem"
 REST = ("rescued", "payload")
 EMPTY, NO_ROWS = "the message is empty", "the message has no rows"
 ABSENT = "there is no message"
+# Characters. The whole message is in the row as well.
+MAX_REASON = 1000
 
 
 class DecodedRows:
@@ -55,7 +59,7 @@ class DecodedRows:
 
         columns = [messages.field(name) for name in self._known]
         rest = [pa.field(REST[0], pa.string()), pa.field(REST[1], pa.binary())]
-        return pa.schema([*columns, pa.field(PROBLEM, pa.string()), *self._schema, *rest])
+        return pa.schema([*columns, pa.field(PROBLEM, pa.string()), *as_nullable(self._schema), *rest])
 
     def _decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import numpy as np
@@ -64,18 +68,18 @@ class DecodedRows:
         values: Any = batch.column(self._payload).to_pylist()
         # A null is no message, and stays a row.
         payloads = [b"" if value is None else value for value in values]
-        decoded = self._codec.decode_batch(payloads, self._schema)
+        decoded = within_limits(self._codec.decode_batch(payloads, self._schema), self._schema)
         absent = set(range(len(values))).difference(decoded.origins)
         reasons = {i: NO_ROWS if values[i] else EMPTY if values[i] is not None else ABSENT for i in absent}
         reasons |= {i: text for i, text in decoded.problems.items() if values[i]}
         failed, count = sorted(reasons), len(decoded.origins)
-        problems = pa.array([None] * count + [reasons[i] for i in failed], pa.string())
+        problems = pa.array([None] * count + [_valid(reasons[i]) for i in failed], pa.string())
         rescued = pa.array([*(decoded.rescued.get(row) for row in range(count)), *([None] * len(failed))], pa.string())
         messages = pa.array([*([None] * count), *(values[i] for i in failed)], pa.binary())
         columns: list[Any] = [problems]
-        for column, item in zip(decoded.columns, self._schema, strict=True):
-            whole = pa.chunked_array([column, pa.nulls(len(failed), item.type)], item.type)
-            columns.append(whole.combine_chunks())
+        for column, item in zip(decoded.columns, as_nullable(self._schema), strict=True):
+            parts = column if column.type == item.type else column.cast(item.type), pa.nulls(len(failed), item.type)
+            columns.append(pa.chunked_array(parts, item.type).combine_chunks())
         columns += [rescued, messages]
         origins = np.array([*decoded.origins, *failed], np.int64)
         if failed and count:
@@ -84,6 +88,11 @@ class DecodedRows:
             origins, columns = origins[order], [column.take(pa.array(order)) for column in columns]
         known = [batch.column(name).take(pa.array(origins)) for name in self._known]
         return pa.RecordBatch.from_arrays([*known, *columns], schema=self.schema(batch.schema))
+
+
+def _valid(reason: str) -> str:
+    """A reason that a text column holds: it may quote half a surrogate pair, or a whole message."""
+    return reason[:MAX_REASON].encode("utf-8", "backslashreplace").decode()
 
 
 def check_names(names: Sequence[str], known: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
+from mainstem.codecs.numerals import decimal_text
 from mainstem.errors import ConfigurationError, RecordingError, needs_extras
 
 if TYPE_CHECKING:
@@ -92,13 +93,13 @@ def _json_of(value: Any) -> str:
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, Decimal):
-        return f"{value:f}"
+        return decimal_text(value)
     if isinstance(value, bytes):
         return b64encode(value).decode()
     if isinstance(value, timedelta):
         # Exact, and with one sign: Python's text of a negative one counts back from whole days.
         return f"{Decimal(value // timedelta(microseconds=1)).scaleb(-6):f} s"
-    raise AssertionError(f"{value!r} is no value of a column")
+    raise ValueError(f"JSON has no {type(value).__name__}")
 
 
 def _text_columns(schema: pa.Schema, kind: str) -> list[str]:

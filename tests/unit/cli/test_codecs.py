@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -78,3 +79,19 @@ def test_options_without_a_codec_are_refused() -> None:
     assert codec_of("", None) is None
     with pytest.raises(ConfigurationError, match="--codec says which"):
         codec_of("", ["a=b"])
+
+
+def test_a_number_that_would_be_rounded_is_not_published() -> None:
+    for name in ("json", "msgpack"):
+        for text in (b"0.12345678901234567890", b"1e400", b"9007199254740993.0"):
+            with pytest.raises(ConfigurationError, match=r"line 1: .* has more digits"):
+                LineEncoder(find_codec(name)).encode(b'{"v": %s}' % text)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("msgpack", b"\x81\xa1v\xc7\x01\x05x"), ("json", b'{"v": "\\ud800"}'), ("json", b'{"\\ud800": {}, "\\ud800": 1}')],
+)
+def test_a_message_without_a_form_in_json_is_printed_as_a_problem(name: str, message: bytes) -> None:
+    line = json.loads(decoded_lines(find_codec(name), message))
+    assert b64decode(line["payload"]) == message

@@ -13,8 +13,8 @@ import pytest
 from tests.support.sbe_orders import XML, order
 
 from mainstem.codecs import RowCodec, find_codec
+from mainstem.codecs.json_lines import FEWEST_AT_ONCE
 from mainstem.codecs.sbe_schema import SbeSchema
-from mainstem.codecs.text import FEWEST_AT_ONCE
 from mainstem.errors import ConfigurationError
 from mainstem.spark.ingest import META, Parsing
 from mainstem.spark.parsers import find_parser, parser_names
@@ -223,8 +223,15 @@ def test_columns_are_of_the_widest_type_of_all_messages() -> None:
             ("f", pa.decimal128(38, 0)),
         ]
     )
-    with pytest.raises(ValueError, match="field 'a' holds values of int and str"):
-        find_parser("json", {}).schema([b'{"a": 2}', b'{"a": "x"}'])
+
+
+def test_most_values_of_a_field_decide_its_type() -> None:
+    sample = [b'{"a": "x"}', b'{"a": 2}', b'{"a": {}}', b'{"a": 3}', b'{"o": {}, "l": [{}]}']
+    assert find_parser("json", {}).schema(sample) == pa.schema([("a", pa.int64())])
+    rows = parsed("json", sample)
+    assert [row["a"] for row in rows] == [None, 2, None, 3, None]
+    assert [row["problem"] is None for row in rows] == [False, True, False, True, True]
+    assert rows[4]["rescued"] == '{"o":{},"l":[{}]}'
 
 
 def test_a_column_of_arrow_is_widened_and_never_narrowed() -> None:

@@ -7,7 +7,8 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from mainstem.codecs import find_codec
-from mainstem.codecs.rows import DecodedRows
+from mainstem.codecs.inference import distinct
+from mainstem.codecs.rows import PROBLEM, REST, DecodedRows
 from mainstem.errors import ConfigurationError, RecordingError, needs_extras
 from mainstem.recording.replay import messages
 from mainstem.recording.rows.schema import arrow_schema, columns_of
@@ -45,9 +46,12 @@ class Decoding:
         if not isinstance(codec, str) and options:
             raise ConfigurationError("codec_options are for a codec by name; this one has its own")
         self._codec = find_codec(codec, options) if isinstance(codec, str) else codec
+        names = None if columns is None else list(columns)
+        known = KNOWN if names is None else [name for name in names if name in columns_of(frames=False)]
+        self.known = [name for name in known if name != "payload"]
         if schema is None:
             try:
-                schema = self._codec.schema(sample(readers))
+                schema = distinct(self._codec.schema(sample(readers)), (*self.known, PROBLEM, *REST))
             except ConfigurationError:
                 raise
             except ValueError as error:
@@ -56,9 +60,6 @@ class Decoding:
         with needs_extras():
             import pyarrow as pa
 
-        names = None if columns is None else list(columns)
-        known = KNOWN if names is None else [name for name in names if name in columns_of(frames=False)]
-        self.known = [name for name in known if name != "payload"]
         self.rows = DecodedRows(self._codec, schema, self.known)
         #: What is read of the messages.
         self.read = [*self.known, "payload"]

@@ -1,0 +1,195 @@
+"""Lines of JSON as columns, by Arrow's parser, and the rows in which it may not have kept every digit.
+
+Arrow reads 9007199254740993.0 as a double that is one less, 1e400 as infinity, and a decimal modulo 2^128, without a word.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING, Any
+
+from mainstem.codecs.numerals import inexact_lines, is_held
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+# Values inside values. Arrow's inference recurs for each, until it has no stack and ends the process.
+MAX_NESTING = 64
+STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
+BRACKETS = re.compile(rb"[\[\]{}]")
+# Whole numbers up to here are exact in floating point of these bits.
+EXACT = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}
+
+
+def read_exactly(lines: Sequence[bytes], data: bytes, schema: pa.Schema) -> tuple[pa.Table, set[int]]:
+    """Reads lines at once.
+
+    Args:
+        lines: A JSON object each.
+        data: The lines, joined by line ends.
+        schema: The columns, all of them nullable.
+
+    Returns:
+        The table, whose columns after those of the schema are fields that it lacks; and the rows that are to be read again,
+        whose values mean nothing.
+
+    Raises:
+        ValueError: The lines have to be read in another way. ArrowException as well.
+    """
+    import pyarrow as pa
+
+    table = _read(lines, data, pa.schema([(item.name, _read_as(item.type)) for item in schema]))
+    if table.num_rows != len(lines):
+        raise ValueError("a line has several objects")
+    doubtful: set[int] = set()
+    floats = [kind for item in schema for kind in _leaves(item.type) if pa.types.is_floating(kind)]
+    if floats:
+        doubtful = inexact_lines(lines, data, narrow=any(kind.bit_width < 64 for kind in floats))
+    columns = []
+    for item in schema:
+        column = table.column(item.name).combine_chunks()
+        column = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+        # Fields of a struct that the schema lacks change its type.
+        if column.type != _read_as(item.type):
+            raise ValueError(f"{item.name} has other members")
+        column, mask = _converted(column, item.type)
+        columns.append(column)
+        if mask is not None and mask.any():
+            doubtful.update(mask.nonzero()[0].tolist())
+    extra = table.column_names[len(schema) :]
+    return pa.table([*columns, *(table.column(name) for name in extra)], names=[*schema.names, *extra]), doubtful
+
+
+def _read(lines: Sequence[bytes], data: bytes, schema: pa.Schema) -> pa.Table:
+    from pyarrow import ArrowInvalid
+    from pyarrow import json as arrow_json
+
+    reading = arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1)
+
+    def read(unexpected: str) -> pa.Table:
+        parsing = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected)
+        return arrow_json.read_json(io.BytesIO(data), reading, parsing)
+
+    try:
+        return read("error")
+    except ArrowInvalid as error:
+        if "unexpected field" not in str(error):
+            raise
+    if any(_is_deep(line) for line in lines):
+        raise ValueError(f"a line has more than {MAX_NESTING} values inside each other")
+    return read("infer")
+
+
+def _is_deep(line: bytes) -> bool:
+    """Whether a line has values inside each other beyond the limit."""
+    if line.count(b"[") + line.count(b"{") <= MAX_NESTING:
+        return False
+    depth = 0
+    for bracket in BRACKETS.findall(STRINGS.sub(b"", line)):
+        depth += 1 if bracket in (b"[", b"{") else -1
+        if depth > MAX_NESTING:
+            return True
+    return False
+
+
+def _read_as(kind: Any) -> Any:
+    """The type that a field is read as: the text of times and decimals, and doubles of narrower numbers."""
+    import pyarrow as pa
+    import pyarrow.types as is_
+
+    if is_.is_temporal(kind) or is_.is_decimal(kind):
+        return pa.string()
+    if is_.is_floating(kind):
+        return pa.float64()
+    if is_.is_struct(kind):
+        fields = [kind.field(i) for i in range(kind.num_fields)]
+        return pa.struct([item.with_type(_read_as(item.type)) for item in fields])
+    return pa.list_(kind.value_field.with_type(_read_as(kind.value_type))) if is_.is_list(kind) else kind
+
+
+def _leaves(kind: Any) -> list[Any]:
+    import pyarrow.types as is_
+
+    if is_.is_struct(kind):
+        return [leaf for i in range(kind.num_fields) for leaf in _leaves(kind.field(i).type)]
+    return _leaves(kind.value_type) if is_.is_list(kind) else [kind]
+
+
+def _converted(column: Any, kind: Any) -> tuple[Any, Any]:
+    """A column in its type, and in which rows it may not have the value that was sent; None for none."""
+    import pyarrow.types as is_
+
+    if is_.is_struct(kind) and kind.num_fields:
+        return _converted_struct(column, kind)
+    if is_.is_list(kind):
+        return _converted_list(column, kind)
+    if is_.is_temporal(kind):
+        return column.cast(kind), None
+    if is_.is_decimal(kind):
+        return _decimals(column, kind)
+    return _floats(column, kind) if is_.is_floating(kind) else (column, None)
+
+
+def _converted_struct(column: Any, kind: Any) -> tuple[Any, Any]:
+    import pyarrow as pa
+
+    fields = [kind.field(i) for i in range(kind.num_fields)]
+    parts = [_converted(member, item.type) for member, item in zip(column.flatten(), fields, strict=True)]
+    masks = [mask for _, mask in parts if mask is not None]
+    whole = column
+    if column.type != kind:
+        whole = pa.StructArray.from_arrays([part for part, _ in parts], fields=fields, mask=column.is_null())
+    return whole, sum(masks[1:], masks[0]) if masks else None
+
+
+def _converted_list(column: Any, kind: Any) -> tuple[Any, Any]:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    items, mask = _converted(column.flatten(), kind.value_type)
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    if column.type != kind:
+        offsets = pa.array(np.cumsum([0, *lengths], dtype=np.int32))
+        column = pa.ListArray.from_arrays(offsets, items, type=kind, mask=column.is_null())
+    if mask is None or not mask.any():
+        return column, None
+    rows = np.zeros(len(column), bool)
+    rows[np.repeat(np.arange(len(column)), lengths)[mask]] = True
+    return column, rows
+
+
+def _decimals(column: Any, kind: Any) -> tuple[Any, Any]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    digits = kind.precision - kind.scale
+    plain = (
+        rf"^-?[0-9]{{1,{max(digits, 1)}}}(\.[0-9]{{1,{kind.scale}}})?$"
+        if kind.scale > 0
+        else rf"^-?[0-9]{{1,{digits}}}$"
+    )
+    is_plain = pc.match_substring_regex(column, plain)
+    doubtful = pc.fill_null(pc.invert(is_plain), False)
+    if not pc.any(doubtful).as_py():
+        return column.cast(kind), None
+    return pc.if_else(is_plain, column, pa.scalar(None, pa.string())).cast(kind), doubtful.to_numpy(False)
+
+
+def _floats(column: Any, kind: Any) -> tuple[Any, Any]:
+    import numpy as np
+
+    values = column.to_numpy(zero_copy_only=False)
+    size = np.abs(values)
+    with np.errstate(invalid="ignore", over="ignore"):
+        doubtful = size >= EXACT[kind.bit_width]
+        if kind.bit_width == 64:
+            return column, doubtful
+        narrow = column.cast(kind, safe=False)
+        numbers = narrow.cast(column.type).to_numpy(zero_copy_only=False)
+        for i in np.flatnonzero((numbers != values) & ~np.isnan(values) & ~doubtful).tolist():
+            doubtful[i] = not is_held(repr(float(values[i])), float(numbers[i]))
+    return narrow, doubtful

@@ -1,0 +1,189 @@
+"""Numbers written as text, as in JSON and CSV: which values they are, and whether a column holds them.
+
+A whole number is held if the column has exactly its value. A floating-point column holds any other number whose digits it gives
+back: 0.1 is held although no binary fraction equals it, and 0.12345678901234567890 is not, because a double
+has 0.12345678901234568.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, time
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+from mainstem.codecs.exact import DECIMAL_DIGITS, exact_leaf, shown
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+INTEGER = re.compile(r"[+-]?[0-9]+")
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+NOT_FINITE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
+# So many digits survive in any number of these bits, as long as there is no exponent.
+SAFE_DIGITS = {16: 3, 32: 6, 64: 15}
+# The exponent of a number near zero, as JSON ends it: digits are lost there, or all of the number.
+TINY = re.compile(rb"-[0-9]{3,}[ \t]*[,\]}]")
+# A run of digits is measured up to here; longer ones are compared one by one.
+LONGEST_RUN = 20
+_MINUS, _DOT, _ZERO, _NINE, _E = b"-.09e"
+_AFTER_NUMBER = b",]} \teE"
+# Set in lower case letters.
+_LOWER = 0x20
+
+
+def number_of(text: str) -> float | Decimal:
+    """A number with a fraction or an exponent: a float if that prints the same number again, else a Decimal."""
+    value = float(text)
+    if len(text) <= SAFE_DIGITS[64] + 1 and "e" not in text and "E" not in text:
+        return value
+    exact = decimal_of(text)
+    return value if Decimal(repr(value)) == exact else exact
+
+
+def decimal_of(text: str) -> Decimal:
+    """A number as a Decimal. Raises ValueError for an exponent that Python does not hold either."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"{shown(text)} has an exponent that no number holds") from None
+
+
+def text_array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """An array of values that are texts. Raises ValueError for the first that is not written as a value of the type."""
+    import pyarrow as pa
+    import pyarrow.types as is_
+
+    texts = pa.array(values, pa.string())
+    if is_.is_integer(kind):
+        _require(values, INTEGER.fullmatch, kind)
+        return pa.array([None if text is None else int(text) for text in values], kind)
+    if is_.is_floating(kind):
+        _require(values, _is_float, kind)
+        array = texts.cast(kind)
+        safe = SAFE_DIGITS[kind.bit_width]
+        for text, number in zip(values, array.to_pylist(), strict=True):
+            if text is not None and (len(text) > safe or "e" in text or "E" in text) and not is_held(text, number):
+                raise ValueError(f"{shown(text)} has more digits than a {kind} holds")
+        return array
+    if is_.is_decimal(kind):
+        _require(values, NUMBER.fullmatch, kind)
+        return exact_leaf([None if text is None else decimal_of(text) for text in values], kind)
+    if is_.is_time(kind):
+        return exact_leaf([None if text is None else time.fromisoformat(text) for text in values], kind)
+    return texts.cast(kind)
+
+
+def is_held(text: str, number: float) -> bool:
+    """Whether a floating-point number holds what a text says."""
+    if NOT_FINITE.fullmatch(text):
+        return True
+    exact = decimal_of(text)
+    if INTEGER.fullmatch(text):
+        return Decimal(number) == exact
+    digits = "".join(map(str, exact.as_tuple().digits)).rstrip("0")
+    return Decimal(format(number, f".{max(len(digits) - 1, 0)}e")) == exact
+
+
+def as_text(value: Any, name: str, where: str) -> str:
+    """Times in ISO 8601 and decimals in digits, as ``text_array`` reads them. Raises ConfigurationError for any other type."""
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return decimal_text(value)
+    raise ConfigurationError(f"{name}: {where} has no {type(value).__name__}")
+
+
+def decimal_text(value: Decimal) -> str:
+    """A decimal in digits; with an exponent if they would be far more than a column holds."""
+    is_short = value.is_finite() and abs(int(value.as_tuple().exponent)) <= 2 * DECIMAL_DIGITS
+    return f"{value:f}" if is_short else str(value)
+
+
+def inexact_lines(lines: Sequence[bytes], data: bytes, *, narrow: bool) -> set[int]:
+    """The lines with a number that has a fraction or a negative exponent which a double may not hold.
+
+    Args:
+        lines: Lines of JSON.
+        data: The same lines, joined by a byte each; no number is at its end.
+        narrow: Whether the number must be what the double prints, as it is to become a narrower one.
+    """
+    import numpy as np
+
+    raw = np.frombuffer(data, np.uint8)
+    # Dots and minus signs, which follow each other in ASCII.
+    places = np.flatnonzero(raw - np.uint8(_MINUS) <= _DOT - _MINUS)
+    is_dot = raw[places] == _DOT
+    found = [*_long_fractions(data, raw, places[is_dot], narrow=narrow), *_tiny(data, raw, places[~is_dot])]
+    if not found:
+        return set()
+    starts = np.cumsum([0, *(len(line) + 1 for line in lines)])
+    return set((np.searchsorted(starts, found, "right") - 1).tolist())
+
+
+def _digits(raw: Any, places: Any) -> Any:
+    """Whether there is a digit at each place; none lies outside."""
+    import numpy as np
+
+    at = raw[np.clip(places, 0, len(raw) - 1)]
+    return (at >= _ZERO) & (at <= _NINE)
+
+
+def _tiny(data: bytes, raw: Any, signs: Any) -> list[int]:
+    """The places of the minus signs of exponents of numbers so near to zero that digits are lost."""
+    before = raw[signs - 1] | _LOWER
+    signs = signs[(before == _E) & _digits(raw, signs + 3)]
+    return [place for place in signs.tolist() if TINY.match(data, place)]
+
+
+def _long_fractions(data: bytes, raw: Any, dots: Any, *, narrow: bool) -> list[int]:
+    """The places of the decimal points of numbers that a double may not hold."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def run(step: int) -> Any:
+        length, inside = np.zeros(len(dots), np.int64), np.ones(len(dots), bool)
+        for distance in range(1, LONGEST_RUN + 1):
+            inside &= _digits(raw, dots + step * distance)
+            length += inside
+        return length
+
+    # One of the two runs has half of the digits at least.
+    half = (SAFE_DIGITS[64] + 1) // 2
+    dots = dots[_digits(raw, dots - half) | _digits(raw, dots + half)]
+    before, after = run(-1), run(1)
+    has_zero = (before == 1) & (raw[dots - 1] == _ZERO)
+    chosen = (before > 0) & (after > 0) & (before + after - has_zero > SAFE_DIGITS[64])
+    # Inside of a text other bytes follow.
+    chosen &= (after == LONGEST_RUN) | np.isin(raw[np.clip(dots + after + 1, 0, len(raw) - 1)], list(_AFTER_NUMBER))
+    dots, before, after = dots[chosen], before[chosen], after[chosen]
+    if not len(dots):
+        return []
+    bounds = np.empty(2 * len(dots), np.int64)
+    bounds[::2], bounds[1::2] = dots - before, dots + after + 1
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    slices = pa.Array.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
+    texts = slices.take(pa.array(np.arange(0, len(bounds) - 1, 2))).cast(pa.large_string())
+    # A number that is what its double prints is held. The text lacks an exponent, and the end of a very long number.
+    prints = pc.equal(texts.cast(pa.float64()).cast(pa.large_string()), texts).to_numpy(zero_copy_only=False)
+    is_whole = (before < LONGEST_RUN) & (after < LONGEST_RUN) & ((raw[dots + after + 1] | _LOWER) != _E)
+    doubtful = ~(prints & is_whole)
+    if not narrow:
+        for i in np.flatnonzero(doubtful & is_whole).tolist():
+            text = texts[i].as_py()
+            doubtful[i] = not is_held(text, float(text))
+    return dots[doubtful].tolist()  # type: ignore[no-any-return]
+
+
+def _is_float(text: str) -> Any:
+    return NUMBER.fullmatch(text) or NOT_FINITE.fullmatch(text)
+
+
+def _require(values: Sequence[Any], is_right: Callable[[str], Any], kind: Any) -> None:
+    for text in values:
+        if text is not None and not is_right(text):
+            raise ValueError(f"{shown(text)} is not a {kind}")
