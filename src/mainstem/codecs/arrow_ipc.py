@@ -139,7 +139,7 @@ def _conformed(message: pa.Table, schema: pa.Schema) -> pa.Table:
             continue
         column = message.column(item.name)
         if not _is_kept(column.type, item.type):
-            raise ValueError(f"{item.name}: {column.type} is not a {item.type}")
+            raise ValueError(f"{item.name}: {column.type} is not of type {item.type}")
         columns.append(column.cast(item.type))
     return pa.table(columns, schema=schema)
 

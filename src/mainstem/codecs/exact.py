@@ -131,14 +131,14 @@ def _integer(value: Any, kind: Any) -> int | None:
     try:
         return None if value is None else to_integer(value)
     except ValueError as error:
-        raise ValueError(f"{error}, and not {kind}") from None
+        raise ValueError(f"{shown(value)} is not of type {kind}") from error
 
 
 def _decimal(value: Decimal, kind: Any) -> Decimal:
     """The same number without an exponent that Arrow does not expect: it ends the process for some."""
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
-        raise ValueError(f"{value} is not a {kind}")
+        raise ValueError(f"{value} is not of type {kind}")
     if -kind.scale <= exponent <= 0:
         return value
     text = "".join(map(str, digits)).rstrip("0")
@@ -190,7 +190,7 @@ def _temporal(values: list[Any], kind: Any) -> Any:
     if is_.is_date(kind):
         _require(values, date, kind)
         if wrong := [each for each in values if isinstance(each, datetime)]:
-            raise ValueError(f"{shown(wrong[0])} is not a {kind}")
+            raise ValueError(f"{shown(wrong[0])} is not of type {kind}")
         return pa.array(values, kind)
     if is_.is_time(kind):
         _require(values, time, kind)
@@ -212,7 +212,7 @@ def _require(values: Sequence[Any], allowed: Any, kind: Any) -> None:
     }
     if wrong:
         value = next(value for value in values if type(value) in wrong)
-        raise ValueError(f"{shown(value)} is not a {kind}")
+        raise ValueError(f"{shown(value)} is not of type {kind}")
 
 
 def _pairs(value: Any) -> list[tuple[Any, Any]]:

@@ -186,4 +186,4 @@ def _is_float(text: str) -> Any:
 def _require(values: Sequence[Any], is_right: Callable[[str], Any], kind: Any) -> None:
     for text in values:
         if text is not None and not is_right(text):
-            raise ValueError(f"{shown(text)} is not a {kind}")
+            raise ValueError(f"{shown(text)} is not of type {kind}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem.codecs import find_codec
-from mainstem.codecs.rows import PROBLEM, REST, DecodedRows, check_names
+from mainstem.codecs.rows import PROBLEM, REST, DecodedRows
 from mainstem.errors import ConfigurationError
+from mainstem.spark.codec_columns import as_nullable, check_distinct, inferred_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +47,7 @@ def decode(
 ) -> DataFrame:
     """As ``mainstem.spark.decode``."""
     from pyspark.sql import functions as f
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
     reader = _codec(codec, codec_options)
@@ -56,19 +57,20 @@ def decode(
             f"column {payload!r} is {kinds[payload].simpleString()}; payloads are binary or string"
         )
     messages = df.withColumn(payload, f.col(payload).cast("binary"))
-    kind = StructType.fromDDL(schema) if isinstance(schema, str) else schema
-    if kind is None:
-        kind = from_arrow_schema(_schema(messages, reader, payload))
     known = [item for item in df.schema.fields if item.name != payload]
     names = [item.name for item in known]
-    check_names(kind.names, names)
+    taken = (*names, PROBLEM, *REST)
+    kind = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    if kind is None:
+        kind = _columns(messages, reader, payload, taken)
+    check_distinct(kind.names, taken)
     own = [StructField(PROBLEM, StringType())]
     rest = [StructField(REST[0], StringType()), StructField(REST[1], BinaryType())]
     if reserved := sorted({PROBLEM, *REST} & set(names)):
         raise ConfigurationError(f"the column {reserved[0]!r} has the name of one of the decoded table: rename it")
     arrow = to_arrow_schema(kind, timezone=df.sparkSession.conf.get("spark.sql.session.timeZone"))
     return messages.mapInArrow(
-        DecodedRows(reader, arrow, names, payload), StructType([*known, *own, *kind.fields, *rest])
+        DecodedRows(reader, arrow, names, payload), StructType([*known, *own, *as_nullable(kind).fields, *rest])
     )
 
 
@@ -109,10 +111,10 @@ def _kinds(df: DataFrame, names: Sequence[str]) -> dict[str, Any]:
     return kinds
 
 
-def _schema(df: DataFrame, codec: Codec, payload: str) -> pa.Schema:
+def _columns(df: DataFrame, codec: Codec, payload: str, taken: Sequence[str]) -> StructType:
     """The codec's own columns, else those of the first messages. Raises ConfigurationError."""
     try:
-        return codec.schema([])
+        return inferred_columns(codec, [], taken)
     except ConfigurationError:
         raise
     except ValueError as error:
@@ -120,7 +122,7 @@ def _schema(df: DataFrame, codec: Codec, payload: str) -> pa.Schema:
             raise ConfigurationError(f"{error}; of a stream schema= says what the columns are") from None
     rows = df.select(payload).where(df[payload].isNotNull()).limit(SAMPLE).collect()
     try:
-        return codec.schema([bytes(row[0]) for row in rows])
+        return inferred_columns(codec, [bytes(row[0]) for row in rows], taken)
     except ConfigurationError:
         raise
     except ValueError as error:

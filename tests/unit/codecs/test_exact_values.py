@@ -306,7 +306,7 @@ def test_an_array_has_the_values_that_were_given_or_none(kind: Any) -> None:
         ("msgpack", {"n": 2**64}, "MessagePack: "),
         ("msgpack", {1: 2}, "no int as a name"),
         ("arrow", {"m": {1: "a"}}, "no column holds"),
-        ("arrow", {"l": [1, "a"]}, "l: 'a' is not a"),
+        ("arrow", {"l": [1, "a"]}, "l: 'a' is not of type"),
         ("arrow", {"n": 10**40}, "n: "),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import ConfigurationError
+from mainstem.spark.codec_columns import folded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +69,8 @@ def united(
         The columns of the table to be.
 
     Raises:
-        ConfigurationError: A column has another type, to which the format cannot change it; names the columns.
+        ConfigurationError: A column has another type, to which the format cannot change it, or a name that differs only in
+            case; names the columns.
     """
     problems: list[str] = []
     whole = _united(before, now, widens, "", problems)
@@ -87,8 +89,13 @@ def _united(before: Any, now: Any, widens: Any, path: str, problems: list[str]) 
         if item.name in new:
             kind = _type(kind, new[item.name].dataType, widens, f"{path}{item.name}", problems)
         fields.append(StructField(item.name, kind, item.nullable, item.metadata))
-    names = {item.name for item in before.fields}
-    fields += [StructField(item.name, item.dataType) for item in now.fields if item.name not in names]
+    names = {folded(item.name): item.name for item in before.fields}
+    for item in now.fields:
+        other = names.setdefault(folded(item.name), item.name)
+        if other != item.name:
+            problems.append(f"{path}{item.name} differs only in case from {path}{other}")
+        elif item.name not in {each.name for each in fields}:
+            fields.append(StructField(item.name, item.dataType))
     return StructType(fields)
 
 

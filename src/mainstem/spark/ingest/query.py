@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem.codecs import find_codec
+from mainstem.codecs.limits import as_nullable
 from mainstem.errors import ConfigurationError
 from mainstem.recording import RecordingReader
 from mainstem.spark.ingest.layout import META, META_DDL, OBSERVED, REST_DDL
@@ -59,8 +60,9 @@ def table(spark: SparkSession, options: IngestOptions, target: Target) -> DataFr
         return df.withColumn("problem", f.lit(None).cast("string")).select(*META, "payload")
     parser = find_codec(options.parser, options.parser_options)
     schema = arrow_schema(spark, options, parser, target)
+    columns = from_arrow_schema(as_nullable(schema)).fields
     own = (StructType.fromDDL(ddl).fields for ddl in (META_DDL, REST_DDL))
-    whole = StructType([*next(own), *from_arrow_schema(schema).fields, *next(own)])
+    whole = StructType([*next(own), *columns, *next(own)])
     rows = df.select(*META[:-1], "payload").mapInArrow(Parsing(parser, schema), whole)
     if not options.timestamp_from or options.has_event_time:
         return rows

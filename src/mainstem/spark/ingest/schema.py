@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader
 from mainstem.recording.rows.decoding import sampled
+from mainstem.spark.codec_columns import check_distinct, inferred_columns, with_required
 from mainstem.spark.formats.columns import difference, united
 from mainstem.spark.ingest.layout import META, REST
 from mainstem.spark.sources.places import recordings_at
@@ -46,9 +47,7 @@ def arrow_schema(spark: SparkSession, options: IngestOptions, parser: Codec, tar
         kind = before
     else:
         kind = _inferred(options, parser, before)
-    if reserved := sorted(set(kind.names) & {*META, *REST}):
-        names = ", ".join((*META, *REST))
-        raise ConfigurationError(f"the parser's column {reserved[0]!r} has the name of one of ours: {names}")
+    check_distinct(kind.names, (*META, *REST))
     kind = target.stored(kind)
     if before is not None:
         if options.evolve:
@@ -57,20 +56,20 @@ def arrow_schema(spark: SparkSession, options: IngestOptions, parser: Codec, tar
             raise ConfigurationError(
                 f"--schema: {options.out} was begun with another one: {change}; --evolve adds columns, or name another --out"
             )
+    if options.schema:
+        # The table's columns are nullable, as problem rows are in it too.
+        kind = with_required(kind, StructType.fromDDL(options.schema))
     schema: pa.Schema = to_arrow_schema(kind, timezone=spark.conf.get("spark.sql.session.timeZone"))
     return schema
 
 
 def _inferred(options: IngestOptions, parser: Codec, before: StructType | None) -> StructType:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     try:
-        kind: StructType = from_arrow_schema(parser.schema(sample(options)))
+        return inferred_columns(parser, sample(options), (*META, *REST))
     except ValueError as error:
         if before is not None:
             return before
         raise ConfigurationError(f"parser {options.parser!r}: {error}; --schema says what the columns are") from None
-    return kind
 
 
 def sample(options: IngestOptions) -> list[bytes]:

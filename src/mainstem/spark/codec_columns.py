@@ -1,0 +1,125 @@
+"""The columns of a codec as Spark can have them. What cannot be a column of Spark's is rescued."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainstem.codecs.inference import distinct
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from mainstem.codecs import Codec
+
+
+def inferred_columns(codec: Codec, sample: Sequence[bytes], taken: Collection[str]) -> StructType:
+    """The columns that a codec finds in messages, without those that Spark lacks a type or another name for.
+
+    Args:
+        codec: The codec.
+        sample: Messages.
+        taken: Names of other columns of the table.
+
+    Returns:
+        The columns.
+
+    Raises:
+        ValueError: The sample does not determine columns; ConfigurationError as well.
+    """
+    from pyspark.sql.types import StructType
+
+    schema = distinct(codec.schema(sample), taken, folded)
+    return StructType([column for item in schema if (column := _column(item)) is not None])
+
+
+def folded(name: str) -> str:
+    """What Spark compares names by: it ignores case."""
+    return name.upper().lower()
+
+
+def check_distinct(names: Sequence[str], taken: Collection[str]) -> None:
+    """Raises ConfigurationError for a name that is another one's, or one of ``taken``, if case is ignored."""
+    own = {folded(name) for name in taken}
+    seen: dict[str, str] = {}
+    for name in names:
+        key = folded(name)
+        if key in own:
+            raise ConfigurationError(f"the codec's column {name!r} has the name of one of ours: {', '.join(taken)}")
+        if key in seen:
+            raise ConfigurationError(f"the codec's columns {seen[key]!r} and {name!r} have the same name in Spark")
+        seen[key] = name
+
+
+def as_nullable(columns: StructType) -> StructType:
+    """Columns that may be null at any depth, as those of problem rows are."""
+
+    def nullable(value: Any) -> Any:
+        if isinstance(value, dict):
+            flags = ("nullable", "containsNull", "valueContainsNull")
+            return {name: True if name in flags else nullable(each) for name, each in value.items()}
+        return [nullable(each) for each in value] if isinstance(value, list) else value
+
+    return type(columns).fromJson(nullable(columns.jsonValue()))
+
+
+def with_required(columns: StructType, given: StructType) -> StructType:
+    """Columns that require a value where ``given`` does."""
+    from pyspark.sql.types import StructField, StructType
+
+    def required(kind: Any, wanted: Any) -> Any:
+        if not isinstance(kind, StructType) or not isinstance(wanted, StructType):
+            return kind
+        members = {item.name: item for item in wanted.fields}
+        return StructType(
+            [
+                StructField(
+                    item.name,
+                    required(item.dataType, members[item.name].dataType),
+                    members[item.name].nullable,
+                    item.metadata,
+                )
+                if item.name in members
+                else item
+                for item in kind.fields
+            ]
+        )
+
+    result: StructType = required(columns, given)
+    return result
+
+
+def _column(item: pa.Field) -> Any:
+    """A field as Spark has it; None for a type that it lacks."""
+    from pyspark.errors import PySparkTypeError
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import NullType, StructField
+
+    try:
+        kind = from_arrow_type(_signed(item.type))
+    except PySparkTypeError:
+        return None
+    return None if isinstance(kind, NullType) else StructField(item.name, kind)
+
+
+def _signed(kind: Any) -> Any:
+    """A type of Spark's that holds the same values: Spark has no unsigned integers, dictionaries, or floats of 16 bits."""
+    import pyarrow as pa
+    import pyarrow.types as is_
+
+    wider = {
+        pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0),
+        pa.float16(): pa.float32(),
+    }  # fmt: skip
+    if is_.is_dictionary(kind):
+        return _signed(kind.value_type)
+    if is_.is_struct(kind):
+        return pa.struct([kind.field(i).with_type(_signed(kind.field(i).type)) for i in range(kind.num_fields)])
+    if is_.is_map(kind):
+        return pa.map_(_signed(kind.key_type), _signed(kind.item_type))
+    if is_.is_list(kind) or is_.is_large_list(kind):
+        return pa.list_(_signed(kind.value_type))
+    return wider.get(kind, kind)
