@@ -47,6 +47,7 @@ class RecordingWriter:
             self._positions.sync()
         self._segments = SegmentWriter(directory, descriptor, position, durable=durable, disk=disk)
         self._walk = FrameWalk()
+        self._run = bytearray()
         last = self._positions.last
         since = last.position if last is not None else descriptor.start_position
         self._checksum = checksum(directory, descriptor, since, position)
@@ -63,6 +64,7 @@ class RecordingWriter:
         recorded position has then not moved over what failed.
         """
         walk, start = self._walk, self.position
+        frames = self._private(frames)
         if walk.run(frames, 0, frames.nbytes) != WALK_AT_LIMIT:
             raise RecordingError(
                 f"recording {self.descriptor.recording_id}: the run at {start} is not whole frames after {walk.offset} bytes"
@@ -88,6 +90,14 @@ class RecordingWriter:
         self._positions.publish(self.position, time_ns)
         if self._durable:
             self._positions.sync()
+
+    def _private(self, frames: memoryview) -> memoryview:
+        """A copy of the run: publishers may write the log that it lies in, and what is checked is what must be written."""
+        if len(self._run) < frames.nbytes:
+            self._run = bytearray(frames.nbytes)
+        run = memoryview(self._run)[: frames.nbytes]
+        run[:] = frames
+        return run
 
     def _index(self, time_ns: int) -> None:
         last = self._positions.last

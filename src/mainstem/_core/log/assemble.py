@@ -60,7 +60,8 @@ class MessageBuilder:
         base = fragment.base
         p: cython.longlong = fragment.p
         flags: cython.int = get8(base, p + FRAME_FLAGS_OFFSET)
-        frame_length: cython.longlong = get32(base, p)
+        # Not the length in the frame, which another process may have changed since it was checked.
+        frame_length: cython.longlong = DATA_HEADER_LENGTH + fragment.length
         offset: cython.longlong = get32(base, p + FRAME_TERM_OFFSET_OFFSET)
         term_id: cython.int = get32(base, p + FRAME_TERM_ID_OFFSET)
         if flags & FLAG_BEGIN:
@@ -95,7 +96,7 @@ class MessageBuilder:
     @cython.exceptval(-1)
     def take_back(self, fragment: Fragment) -> cython.int:
         """Undoes the last ``add``, so that the same fragment can be delivered once more."""
-        self.length -= get32(fragment.base, fragment.p) - DATA_HEADER_LENGTH
+        self.length -= fragment.length
         self.expected_offset = get32(fragment.base, fragment.p + FRAME_TERM_OFFSET_OFFSET)
         return 0
 

@@ -52,7 +52,10 @@ cdef class Columns:
     cdef long long payload_capacity
     cdef list owners
     cdef unsigned char *column[12]
-    cdef long long at[512]
+    cdef long long at[513]
+    cdef int lengths[513]
+    cdef int payloads[513]
+    cdef int flags[513]
     cdef int found_count
     cdef long long found_payload
     cdef int found_flags
@@ -64,9 +67,9 @@ cdef class Columns:
     cdef long long add(self, unsigned char *base, long long offset, long long limit, long long position, long long max_rows, bint padding, Fragments fragments) except -1
     cdef long long scan_chunk(self, unsigned char *base, long long offset, long long limit, int rows, bint padding) noexcept nogil
     cdef void fill(self, unsigned char *base, int first, int n, long long zero_position) noexcept nogil
-    cdef void fill_messages(self, unsigned char *base, long long *at, int n, long long zero_position) noexcept nogil
+    cdef void fill_messages(self, unsigned char *base, long long *at, int *lengths, int *payloads, int n, long long zero_position) noexcept nogil
     cdef int join_chunk(self, unsigned char *base, long long zero_position, Fragments fragments) except -1
-    cdef int join_one(self, unsigned char *base, long long at, long long zero_position, Fragments fragments) except -1
+    cdef int join_one(self, unsigned char *base, int i, long long zero_position, Fragments fragments) except -1
     cdef int put_joined(self, int flags, long long end_position, Fragments fragments) except -1
 
 

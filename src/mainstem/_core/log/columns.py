@@ -273,7 +273,10 @@ class Columns:
     payload_capacity: cython.longlong
     owners: list
     column: cython.p_uchar[12]
-    at: cython.longlong[512]
+    at: cython.longlong[513]
+    lengths: cython.int[513]
+    payloads: cython.int[513]
+    flags: cython.int[513]
     found_count: cython.int
     found_payload: cython.longlong
     found_flags: cython.int
@@ -298,7 +301,10 @@ class Columns:
         self.found_flags = 0
         if not cython.compiled:
             self.column = [None] * 12
-            self.at = [0] * 512
+            self.at = [0] * (COLUMN_CHUNK_ROWS + 1)
+            self.lengths = [0] * (COLUMN_CHUNK_ROWS + 1)
+            self.payloads = [0] * (COLUMN_CHUNK_ROWS + 1)
+            self.flags = [0] * (COLUMN_CHUNK_ROWS + 1)
 
     @cython.exceptval(-1)
     def start(self) -> cython.int:
@@ -436,7 +442,10 @@ class Columns:
         rows: cython.int,
         padding: cython.bint,
     ) -> cython.longlong:
-        """Finds up to ``rows`` frames: their offsets, the sum of their payloads, whether none of them is a fragment."""
+        """Finds up to ``rows`` frames: their offsets, lengths and flags, the sum of their payloads, whether none is a fragment.
+
+        Another process may write this memory: what decides how much is copied, and where to, is read here once.
+        """
         o: cython.longlong = offset
         room: cython.longlong = COLUMN_MAX_PAYLOAD - self.payload_length
         total: cython.longlong = 0
@@ -444,6 +453,8 @@ class Columns:
         step: cython.longlong = 0
         n: cython.int = 0
         kind: cython.int = 0
+        payload: cython.int = 0
+        frame_flags: cython.int = 0
         flags: cython.int = FLAG_UNFRAGMENTED
         stopped: cython.int = 0
         mask: cython.longlong = self.term_mask
@@ -470,11 +481,16 @@ class Columns:
                 if n == rows or ((n or self.payload_length) and total + length > room):
                     stopped = WALK_FULL
                     break
+                # Of padding only the header is ever written: what follows it is not payload.
+                payload = 0 if kind == TYPE_PAD else cython.cast(cython.int, length - DATA_HEADER_LENGTH)
+                frame_flags = get8(base, o + FRAME_FLAGS_OFFSET)
                 self.at[n] = o
+                self.lengths[n] = cython.cast(cython.int, length)
+                self.payloads[n] = payload
+                self.flags[n] = frame_flags
                 n += 1
-                if kind != TYPE_PAD:
-                    total += length - DATA_HEADER_LENGTH
-                flags &= get8(base, o + FRAME_FLAGS_OFFSET)
+                total += payload
+                flags &= frame_flags
             o += step
         self.found_count = n
         self.found_payload = total
@@ -489,23 +505,25 @@ class Columns:
         column_bits: cython.int = self.column_bits
         row: cython.longlong = self.rows
         i: cython.int = 0
-        o: cython.longlong = 0
-        length: cython.longlong = 0
         used: cython.longlong = self.payload_length
         if cython.compiled:
             at = cython.address(self.at[first])
+            lengths = cython.address(self.lengths[first])
+            payloads = cython.address(self.payloads[first])
+            flags = cython.address(self.flags[first])
         else:
             at = self.at[first:]
+            lengths = self.lengths[first:]
+            payloads = self.payloads[first:]
+            flags = self.flags[first:]
         if column_bits == COLUMNS_OF_MESSAGES:
-            self.fill_messages(base, at, n, zero_position)
+            self.fill_messages(base, at, lengths, payloads, n, zero_position)
             return
         # Each column in a variable of its own: what is stored through it cannot be `self`, and need not be loaded again.
         column = self.column[0]
         if column_bits & COLUMN_POSITION:
             for i in range(n):
-                o = at[i]
-                length = (get32(base, o) + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
-                put64(column, (row + i) * 8, zero_position + o + length)
+                put64(column, (row + i) * 8, zero_position + at[i] + align_frame(lengths[i]))
         if column_bits & COLUMN_SESSION_ID:
             gather32(self.column[1], row, base, at, n, FRAME_SESSION_ID_OFFSET)
         if column_bits & COLUMN_STREAM_ID:
@@ -517,7 +535,7 @@ class Columns:
         if column_bits & COLUMN_FLAGS:
             column = self.column[5]
             for i in range(n):
-                put16(column, (row + i) * 2, get8(base, at[i] + FRAME_FLAGS_OFFSET))
+                put16(column, (row + i) * 2, cython.cast(cython.ushort, flags[i]))
         if column_bits & COLUMN_TYPE:
             gather16(self.column[6], row, base, at, n, FRAME_TYPE_OFFSET)
         if column_bits & COLUMN_RESERVED_VALUE:
@@ -529,29 +547,30 @@ class Columns:
         if column_bits & COLUMN_LENGTH:
             column = self.column[9]
             for i in range(n):
-                put32(column, (row + i) * 4, get32(base, at[i]) - DATA_HEADER_LENGTH)
+                put32(column, (row + i) * 4, lengths[i] - DATA_HEADER_LENGTH)
         if column_bits & COLUMN_PAYLOAD:
             column = self.column[I_PAYLOAD]
             offsets = self.column[I_OFFSETS]
             for i in range(n):
-                o = at[i]
-                # Of padding only the header is ever written: what follows it is not payload.
-                if get16(base, o + FRAME_TYPE_OFFSET) != TYPE_PAD:
-                    length = get32(base, o) - DATA_HEADER_LENGTH
-                    copy_bytes(column, used, base, o + DATA_HEADER_LENGTH, length)
-                    used += length
+                copy_bytes(column, used, base, at[i] + DATA_HEADER_LENGTH, payloads[i])
+                used += payloads[i]
                 put32(offsets, (row + i + 1) * 4, cython.cast(cython.int, used))
             self.payload_length = used
         self.rows = row + n
 
     def fill_messages(
-        self, base: cython.p_uchar, at: cython.p_longlong, n: cython.int, zero_position: cython.longlong
+        self,
+        base: cython.p_uchar,
+        at: cython.p_longlong,
+        lengths: cython.p_int,
+        payloads: cython.p_int,
+        n: cython.int,
+        zero_position: cython.longlong,
     ) -> cython.void:
         """Does the same for the columns that a poll selects, in one loop: each header is read once."""
         row: cython.longlong = self.rows
         i: cython.int = 0
         o: cython.longlong = 0
-        length: cython.longlong = 0
         used: cython.longlong = self.payload_length
         positions = self.column[0]
         sessions = self.column[1]
@@ -560,14 +579,11 @@ class Columns:
         payload = self.column[I_PAYLOAD]
         for i in range(n):
             o = at[i]
-            length = get32(base, o)
-            put64(positions, row * 8, zero_position + o + align_frame(length))
+            put64(positions, row * 8, zero_position + o + align_frame(lengths[i]))
             put32(sessions, row * 4, get32(base, o + FRAME_SESSION_ID_OFFSET))
             put64(reserved, row * 8, get64(base, o + FRAME_RESERVED_VALUE_OFFSET))
-            if get16(base, o + FRAME_TYPE_OFFSET) != TYPE_PAD:
-                length -= DATA_HEADER_LENGTH
-                copy_bytes(payload, used, base, o + DATA_HEADER_LENGTH, length)
-                used += length
+            copy_bytes(payload, used, base, o + DATA_HEADER_LENGTH, payloads[i])
+            used += payloads[i]
             row += 1
             put32(offsets, row * 4, cython.cast(cython.int, used))
         self.payload_length = used
@@ -581,29 +597,27 @@ class Columns:
         while i < self.found_count:
             first = i
             total: cython.longlong = 0
-            while (
-                i < self.found_count
-                and get8(base, self.at[i] + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED == FLAG_UNFRAGMENTED
-            ):
-                total += get32(base, self.at[i]) - DATA_HEADER_LENGTH
+            while i < self.found_count and self.flags[i] & FLAG_UNFRAGMENTED == FLAG_UNFRAGMENTED:
+                total += self.payloads[i]
                 i += 1
             if i > first:
                 fragments.reset()
                 self.reserve_payload(self.payload_length + total)
                 self.fill(base, first, i - first, zero_position)
             else:
-                self.join_one(base, self.at[i], zero_position, fragments)
+                self.join_one(base, i, zero_position, fragments)
                 i += 1
         return 0
 
     @cython.exceptval(-1)
     def join_one(
-        self, base: cython.p_uchar, at: cython.longlong, zero_position: cython.longlong, fragments: Fragments
+        self, base: cython.p_uchar, i: cython.int, zero_position: cython.longlong, fragments: Fragments
     ) -> cython.int:
-        flags: cython.int = get8(base, at + FRAME_FLAGS_OFFSET)
-        length: cython.longlong = get32(base, at) - DATA_HEADER_LENGTH
+        flags: cython.int = self.flags[i]
+        at: cython.longlong = self.at[i]
+        length: cython.longlong = self.payloads[i]
         begin: cython.longlong = zero_position + at
-        end: cython.longlong = begin + ((length + DATA_HEADER_LENGTH + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1))
+        end: cython.longlong = begin + align_frame(self.lengths[i])
         if flags & FLAG_BEGIN:
             fragments.reset()
             copy_bytes(fragments.head_base, 0, base, at, DATA_HEADER_LENGTH)
@@ -628,14 +642,14 @@ class Columns:
         length: cython.longlong = fragments.length
         used: cython.longlong = self.payload_length
         column_bits: cython.int = self.column_bits
-        saved: cython.longlong = self.at[0]
         row: cython.longlong = self.rows
         self.reserve_payload(used + length)
-        # The first fragment's header is a frame without payload, except for what is put over it below.
-        put32(fragments.head_base, 0, DATA_HEADER_LENGTH)
-        self.at[0] = 0
-        self.fill(fragments.head_base, 0, 1, 0)
-        self.at[0] = saved
+        # The first fragment's header is a frame without payload, except for what is put over it below. The last place is for it.
+        self.at[COLUMN_CHUNK_ROWS] = 0
+        self.lengths[COLUMN_CHUNK_ROWS] = DATA_HEADER_LENGTH
+        self.payloads[COLUMN_CHUNK_ROWS] = 0
+        self.flags[COLUMN_CHUNK_ROWS] = get8(fragments.head_base, FRAME_FLAGS_OFFSET)
+        self.fill(fragments.head_base, COLUMN_CHUNK_ROWS, 1, 0)
         if column_bits & COLUMN_POSITION:
             put64(self.column[0], row * 8, end_position)
         if column_bits & COLUMN_FLAGS:
