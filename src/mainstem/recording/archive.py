@@ -21,7 +21,7 @@ from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, decode_catalog, read_catalog
 from mainstem.recording.fetching import FetchedSegment
-from mainstem.recording.positions import Positions, PositionsReader, StoredPositions, positions_name, recorded_position
+from mainstem.recording.positions import Positions, StoredPositions, open_positions, positions_name, recorded_position
 from mainstem.recording.segments import SegmentMemory, segment_name, segments_among
 from mainstem.store.base import read_all
 from mainstem.store.threads import in_threads
@@ -249,7 +249,7 @@ class DirectoryArchive:
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
         """As ``Archive.recorded_positions``."""
         if self.directory is not None:
-            return [recorded_position(self.directory, each.recording_id) for each in descriptors]
+            return [recorded_position(self.directory, each.recording_id, origin=each.origin) for each in descriptors]
         return in_threads(self._recorded_position, descriptors)
 
     def _recorded_position(self, descriptor: RecordingDescriptor) -> int | None:
@@ -258,14 +258,13 @@ class DirectoryArchive:
 
     def positions(self, descriptor: RecordingDescriptor) -> Positions | None:
         """As ``Archive.positions``."""
-        name = positions_name(descriptor.recording_id)
         if self.directory is not None:
-            path = self.directory / name
-            return PositionsReader(self.directory, descriptor.recording_id) if path.exists() else None
+            return open_positions(self.directory, descriptor)
         try:
-            return StoredPositions(self.store, name, descriptor.recording_id)
+            stored = StoredPositions(self.store, positions_name(descriptor.recording_id), descriptor.recording_id)
         except FileNotFoundError:
             return None
+        return stored if stored.origin == descriptor.origin else None
 
     def close(self) -> None:
         """As ``Archive.close``."""

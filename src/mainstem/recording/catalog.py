@@ -18,6 +18,7 @@ from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
 from mainstem.recording.disk import DISK, Disk
+from mainstem.recording.life import StreamLife
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,6 +81,11 @@ class RecordingDescriptor:
         It stays the same while the recording grows, stops and is extended. A directory that was made anew has others.
         """
         return f"{self.start_timestamp}/{self.session_id}/{self.original_channel}"
+
+    @property
+    def origin(self) -> StreamLife:
+        """The life of the stream with which the recording began. An archive that extends a recording replaces it."""
+        return StreamLife(self.control_session_id, self.correlation_id)
 
     def encode(self) -> bytes:
         """Encodes the descriptor, without entry header and padding (docs/protocols/recordings.md).

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.clock import NS_PER_MS
 from mainstem.recording.catalog import CATALOG_FILE, read_catalog
+from mainstem.recording.life import ENDED, StreamLife
 from mainstem.recording.reader import RecordingReader
 
 if TYPE_CHECKING:
@@ -95,11 +96,10 @@ class PositionHold:
         for d in reversed(read_catalog(self._directory)):
             if (d.session_id, d.stream_id, d.initial_term_id, d.term_buffer_length) == key:
                 reader = RecordingReader(self._directory, d)
-                if reader.positions is not None:
+                if reader.positions is not None and _may_be_of(image, reader.positions.life):
                     self._readers[id(image)] = reader
                     return reader
                 reader.close()
-                return None
         return None
 
     def close(self) -> None:
@@ -110,3 +110,9 @@ class PositionHold:
         """
         while self._readers:
             self._readers.popitem()[1].close()
+
+
+def _may_be_of(image: RecordableImage, life: StreamLife) -> bool:
+    """Whether a recording may be of an image. The recorder may be at another driver, where the image has another number."""
+    own = StreamLife(image.driver_start_ms, image.correlation_id)
+    return life != ENDED and (life.driver_start_ms != own.driver_start_ms or life == own)

@@ -23,11 +23,13 @@ from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION
 from mainstem.recording.disk import DISK, Disk
+from mainstem.recording.life import ENDED, NO_LIFE, StreamLife
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.store.base import Store
 
 MAGIC = b"MSPOSN02"
@@ -35,6 +37,7 @@ HEADER_LENGTH = 64
 ENTRY_LENGTH = 32
 RECORDED_POSITION_OFFSET = 16
 RECORDED_TIME_OFFSET = 24
+LIFE_OFFSETS = (48, 56)
 # A split or a time filter is exact to about so much; it costs one part in two thousand of the recording's size.
 INDEX_INTERVAL = 64 << 10
 # On a slow stream times are exact to this.
@@ -45,8 +48,8 @@ BLOCK_LENGTH = 64 << 10
 # A search in the index of a terabyte reads fourteen blocks; two places are searched for one range.
 MAX_BLOCKS = 32
 
-_HEADER = struct.Struct("<8sqqq")
-_START = struct.Struct("<8sqq")
+# Magic, recording id, recorded position and its time; the origin of the recording, and the life that is recorded now.
+_HEADER = struct.Struct("<8sqqq2q2q")
 _ENTRY = struct.Struct("<3qIi")
 
 
@@ -74,13 +77,24 @@ class IndexEntry:
 
 
 class PositionsWriter:
-    """The recorder's side. Opening cuts entries past ``position``, and creates the file where it is missing."""
+    """The recorder's side. Opening cuts entries past ``position``, and creates the file where it is missing.
+
+    ``origin`` is that of the recording's descriptor, ``life`` what is recorded now.
+    """
 
     def __init__(
-        self, directory: Path, recording_id: int, position: int, *, durable: bool = False, disk: Disk = DISK
+        self,
+        directory: Path,
+        recording_id: int,
+        position: int,
+        *,
+        origin: StreamLife = NO_LIFE,
+        life: StreamLife = NO_LIFE,
+        durable: bool = False,
+        disk: Disk = DISK,
     ) -> None:
         path = positions_file(directory, recording_id)
-        header = _HEADER.pack(MAGIC, recording_id, position, 0).ljust(HEADER_LENGTH, b"\0")
+        header = _HEADER.pack(MAGIC, recording_id, position, 0, *origin, *life)
         self._disk = disk
         self._fd = disk.open_whole(path, header, durable=durable)
         written = max(os.fstat(self._fd).st_size - HEADER_LENGTH, 0) // ENTRY_LENGTH
@@ -97,6 +111,11 @@ class PositionsWriter:
         """Publishes that everything before ``position`` is written; called after it is."""
         self._header.put_i64(RECORDED_TIME_OFFSET, time_ns)
         self._header.put_i64_release(RECORDED_POSITION_OFFSET, position)
+
+    def end_life(self) -> None:
+        """Notes that the publisher ended the stream."""
+        for offset, value in zip(LIFE_OFFSETS, ENDED, strict=True):
+            self._header.put_i64(offset, value)
 
     def append(self, entry: IndexEntry) -> None:
         """Adds an entry to the index, before anything past its position is written."""
@@ -134,6 +153,13 @@ class Positions:
 
     _name: str
     has_file = False  # open on this machine, where descriptors are few
+    origin = NO_LIFE
+    """The origin in the descriptor of the recording that the file is of: of one that an archive extended it is another."""
+
+    @property
+    def life(self) -> StreamLife:
+        """The life of the stream that was recorded last; ``NO_LIFE`` where that is not known."""
+        return NO_LIFE
 
     @property
     def recorded_position(self) -> int:
@@ -255,6 +281,7 @@ class PositionsReader(Positions):
         # One aligned load of eight bytes: struct would put them together from parts.
         self._words = memoryview(self._map).cast("q")
         magic, stored_id = self._map[:8], self._words[1]
+        self.origin, _ = _lives(*self._words[4:8])
         if magic != MAGIC or stored_id != recording_id:
             self.close()
             raise RecordingError(f"{path} is not the positions of recording {recording_id}")
@@ -263,6 +290,11 @@ class PositionsReader(Positions):
     def recorded_position(self) -> int:
         """As ``Positions.recorded_position``."""
         return _checked(self._name, self._words[RECORDED_POSITION_OFFSET // 8])
+
+    @property
+    def life(self) -> StreamLife:
+        """As ``Positions.life``, as it is now."""
+        return _lives(*self._words[4:8])[1]
 
     @property
     def recorded_time_ns(self) -> int:
@@ -286,8 +318,19 @@ class PositionsReader(Positions):
             self.close()
 
 
-def recorded_position(directory: Path, recording_id: int) -> int | None:
-    """The recorded position of a recording on this machine, without a reader; None where it has none.
+def open_positions(directory: Path, descriptor: RecordingDescriptor) -> PositionsReader | None:
+    """The positions of a recording on this machine; None where it has none, or an archive extended it."""
+    if not positions_file(directory, descriptor.recording_id).exists():
+        return None
+    positions = PositionsReader(directory, descriptor.recording_id)
+    if positions.origin == descriptor.origin:
+        return positions
+    positions.close()
+    return None
+
+
+def recorded_position(directory: Path, recording_id: int, *, origin: StreamLife | None = None) -> int | None:
+    """The recorded position of a recording on this machine, without a reader; None where it has none, or one of another origin.
 
     Read twice until it is the same: a plain read does not promise eight bytes at once.
     """
@@ -299,17 +342,23 @@ def recorded_position(directory: Path, recording_id: int) -> int | None:
     except OSError as error:
         raise RecordingError(f"{path}: {error.strerror}") from error
     try:
-        header, again = os.pread(fd, 24, 0), b""
-        while len(header) == 24 and header != again:
-            header, again = os.pread(fd, 24, 0), header
+        header, again = os.pread(fd, HEADER_LENGTH, 0), b""
+        while len(header) == HEADER_LENGTH and header != again:
+            header, again = os.pread(fd, HEADER_LENGTH, 0), header
     finally:
         os.close(fd)
-    if len(header) < 24:
+    if len(header) < HEADER_LENGTH:
         raise RecordingError(f"{path} has only {len(header)} bytes")
-    magic, stored_id, position = _START.unpack(header)
+    magic, stored_id, position, _, *lives = _HEADER.unpack(header)
     if magic != MAGIC or stored_id != recording_id:
         raise RecordingError(f"{path} is not the positions of recording {recording_id}")
-    return _checked(str(path), position)
+    return _checked(str(path), position) if origin in (None, _lives(*lives)[0]) else None
+
+
+def _lives(*words: int) -> tuple[StreamLife, StreamLife]:
+    """The origin and the life in a header; files of earlier versions have zeros there."""
+    origin, life = StreamLife(*words[:2]), StreamLife(*words[2:])
+    return (NO_LIFE, NO_LIFE) if not any(words) else (origin, life)
 
 
 class StoredPositions(Positions):
@@ -331,7 +380,8 @@ class StoredPositions(Positions):
         first = self._store.read(self._file, 0, BLOCK_LENGTH)
         if len(first) < HEADER_LENGTH:
             raise RecordingError(f"{self._name} has only {len(first)} bytes")
-        magic, stored_id, recorded, _ = _HEADER.unpack_from(first)
+        magic, stored_id, recorded, _, *lives = _HEADER.unpack_from(first)
+        self.origin, self._life = _lives(*lives)
         if magic != MAGIC or stored_id != self._recording_id:
             raise RecordingError(f"{self._name} is not the positions of recording {self._recording_id}")
         self._recorded = _checked(self._name, recorded)
@@ -344,6 +394,11 @@ class StoredPositions(Positions):
     def recorded_position(self) -> int:
         """As ``Positions.recorded_position``, as of the last ``refresh``."""
         return self._recorded
+
+    @property
+    def life(self) -> StreamLife:
+        """As ``Positions.life``, as of the last ``refresh``."""
+        return self._life
 
     def _block(self, at: int) -> bytes:
         block = self._blocks.get(at)

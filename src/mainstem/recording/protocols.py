@@ -28,7 +28,19 @@ class RecordableImage(Protocol):
     @property
     def position(self) -> int: ...
     @property
+    def correlation_id(self) -> int:
+        """Names the image among all of its driver."""
+        ...
+
+    @property
+    def driver_start_ms(self) -> int:
+        """When its driver started: another driver may give the same number."""
+        ...
+
+    @property
     def is_closed(self) -> bool: ...
+    @property
+    def is_end_of_stream(self) -> bool: ...
     @property
     def log(self) -> AtomicBuffer: ...
     def readable(self) -> tuple[int, int]:

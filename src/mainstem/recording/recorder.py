@@ -31,6 +31,11 @@ How nothing is lost or doubled over the recorder's own death:
   recorded position, and so the publisher, until the recorder is back.
 * A recorder that joins *past* the recorded position (the timeout has passed and no one held the image) hides nothing: it
   starts a new recording, whose start position shows the gap, and logs it.
+* Positions say where, not of which life of the stream: a publisher that begins again may have the ids that it had. So the
+  positions file names the image that is recorded, and the driver it is of (``life.StreamLife``). The same image is the
+  same life, and its recording is extended. Another image of the network continues a recording only exactly where that ends, from
+  the same source, and if the publisher had not ended the stream: a driver makes a new image of a stream that it met again.
+  Another image over IPC or of a spy is another publication. Everything else begins a new recording.
 * After the machine itself went down, the end of each recording is determined by a walk of its frames: what is torn is cut.
   Recovery runs when the recorder opens, before the first run is written; readers see the recorded position go back then, and
   only then.
@@ -40,7 +45,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,8 +57,9 @@ from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor
 from mainstem.recording.disk import DISK, Disk
 from mainstem.recording.ends import find_end
+from mainstem.recording.life import ENDED, NO_LIFE, OF_ARCHIVE, StreamLife, is_of_network
 from mainstem.recording.mark_file import ArchiveMark
-from mainstem.recording.positions import PositionsReader, positions_file
+from mainstem.recording.positions import open_positions
 from mainstem.recording.reader import Progress, RecordingReader
 from mainstem.recording.segments import recording_ids
 from mainstem.recording.writer import RecordingWriter
@@ -186,9 +192,9 @@ class Recorder:
                 self._catalog.stop(descriptor, end, self._clock.epoch_ms())
 
     def _recovered_end(self, descriptor: RecordingDescriptor) -> int:
-        if not positions_file(self.directory, descriptor.recording_id).exists():
+        positions = open_positions(self.directory, descriptor)
+        if positions is None:
             return find_end(self.directory, descriptor).suspect
-        positions = PositionsReader(self.directory, descriptor.recording_id)
         recorded = positions.recorded_position
         positions.close()
         end = find_end(self.directory, descriptor, limit=recorded)
@@ -215,11 +221,12 @@ class Recorder:
         join_position: int,
         channel: str = "",
         source_identity: str = "",
+        life: StreamLife = NO_LIFE,
     ) -> RecordingWriter:
         """Starts or extends the recording of a stream that is available from ``join_position`` on.
 
-        When the last recording of the same session and stream ended at or after ``join_position``, it is extended from its
-        end, and the caller skips what lies before that; else a new recording starts at ``join_position``.
+        A recording of the same life of the stream that ended at or after ``join_position`` is extended from its end, and the caller
+        skips what lies before that; else a new recording starts at ``join_position``.
 
         Args:
             session_id: The session.
@@ -230,6 +237,8 @@ class Recorder:
             join_position: The first position that is available.
             channel: The channel URI.
             source_identity: The address of the source, as an image names it.
+            life: The image, of a stream from a driver. Without it the stream is the caller's own: it has one life, and a
+                recording of the same ids and channel is of it.
 
         Returns:
             The writer; end it with ``stop``.
@@ -240,7 +249,8 @@ class Recorder:
         Example:
             ``ImageRecording`` shows it.
         """
-        previous = self._previous(session_id, stream_id, initial_term_id, term_buffer_length)
+        ids = (session_id, stream_id, initial_term_id, term_buffer_length)
+        previous = self._previous(ids, life, join_position, channel, source_identity)
         if previous is not None and previous.start_position <= join_position <= previous.stop_position:
             with RecordingReader(self.directory, previous) as reader:
                 count = reader.count_before(previous.stop_position)
@@ -264,6 +274,8 @@ class Recorder:
                     stripped_channel=channel,
                     original_channel=channel,
                     source_identity=source_identity,
+                    control_session_id=life.driver_start_ms,
+                    correlation_id=life.image_id,
                 ),
                 # Segments without an entry are of a recording whose entry was lost: they stay.
                 min_id=max(recording_ids(self.directory), default=-1) + 1,
@@ -275,6 +287,7 @@ class Recorder:
             position,
             messages=count.messages,
             whole=whole,
+            life=life,
             durable=self._durable,
             disk=self._disk,
         )
@@ -284,14 +297,34 @@ class Recorder:
         return writer
 
     def _previous(
-        self, session_id: int, stream_id: int, initial_term_id: int, term_buffer_length: int
+        self, ids: tuple[int, int, int, int], life: StreamLife, join_position: int, channel: str, source_identity: str
     ) -> RecordingDescriptor | None:
-        key = (session_id, stream_id, initial_term_id, term_buffer_length)
-        previous = None
-        for d in self._catalog.recordings():
-            if (d.session_id, d.stream_id, d.initial_term_id, d.term_buffer_length) == key:
-                previous = d
-        return previous if previous is not None and previous.recording_id not in self._writers else None
+        """The last recording of the same life of a stream; None where there is none, or it is being written."""
+        of_channel: RecordingDescriptor | None = None
+        for d in reversed(self._catalog.recordings()):
+            if (d.session_id, d.stream_id, d.initial_term_id, d.term_buffer_length) != ids:
+                continue
+            recorded = self._recorded_life(d)
+            if recorded == life and (life != NO_LIFE or d.original_channel == channel):
+                return d if d.recording_id not in self._writers else None
+            if of_channel is None and d.original_channel == channel:
+                of_channel = d
+                may_go_on = recorded not in (None, NO_LIFE, ENDED) and d.recording_id not in self._writers
+        if of_channel is None or not may_go_on or not is_of_network(channel, source_identity):
+            return None
+        # A driver makes a new image of a stream that it meets again, and a publisher's position never goes back.
+        is_same_source = of_channel.source_identity == source_identity
+        return of_channel if is_same_source and of_channel.stop_position <= join_position else None
+
+    def _recorded_life(self, descriptor: RecordingDescriptor) -> StreamLife | None:
+        """What a recording is of; None for one that an archive wrote or extended."""
+        positions = open_positions(self.directory, descriptor)
+        if positions is None:
+            # Its recorder was killed when it had only the entry.
+            is_empty = descriptor.start_position == descriptor.stop_position
+            return descriptor.origin if is_empty and descriptor.origin != OF_ARCHIVE else None
+        with closing(positions):
+            return positions.life
 
     def stop(self, writer: RecordingWriter) -> RecordingDescriptor:
         """Ends a recording: closes its files and writes its stop position to the catalog.
@@ -346,8 +379,13 @@ class Recorder:
                 recording = self._images.get(id(image)) or self._joined(subscription, image)
                 bytes_moved += recording.do_work()
         for key in [key for key in self._images if key not in live]:
-            self.stop(self._images.pop(key).writer)
+            self._end(self._images.pop(key))
         return bytes_moved
+
+    def _end(self, recording: ImageRecording) -> None:
+        if recording.image.is_end_of_stream:
+            recording.writer.end_life()
+        self.stop(recording.writer)
 
     def _joined(self, subscription: RecordableSubscription, image: RecordableImage) -> ImageRecording:
         writer = self.start(
@@ -359,6 +397,7 @@ class Recorder:
             join_position=image.position,
             channel=subscription.channel,
             source_identity=image.source_identity,
+            life=StreamLife(image.driver_start_ms, image.correlation_id),
         )
         recording = self._images[id(image)] = ImageRecording(image, writer, self._clock)
         return recording
@@ -382,7 +421,8 @@ class Recorder:
         if self._closed:
             return
         self._closed = True
-        self._images.clear()
+        while self._images:
+            self._end(self._images.popitem()[1])
         for writer in list(self._writers.values()):
             self.stop(writer)
         self._catalog.close()

@@ -9,6 +9,7 @@ from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, TYPE_DATA
 from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
 from mainstem.recording.disk import DISK, Disk
+from mainstem.recording.life import NO_LIFE, StreamLife
 from mainstem.recording.positions import INDEX_INTERVAL, INDEX_INTERVAL_NS, IndexEntry, PositionsWriter
 from mainstem.recording.segments import ZEROS, SegmentWriter, checksum
 
@@ -34,6 +35,7 @@ class RecordingWriter:
         *,
         messages: int = 0,
         whole: bool = True,
+        life: StreamLife = NO_LIFE,
         durable: bool = False,
         disk: Disk = DISK,
     ) -> None:
@@ -42,7 +44,15 @@ class RecordingWriter:
         self._whole = whole
         self._durable = durable
         # First the position comes back, then what lies past it goes: a reader never trusts what is being cut.
-        self._positions = PositionsWriter(directory, descriptor.recording_id, position, durable=durable, disk=disk)
+        self._positions = PositionsWriter(
+            directory,
+            descriptor.recording_id,
+            position,
+            origin=descriptor.origin,
+            life=life,
+            durable=durable,
+            disk=disk,
+        )
         if durable:
             self._positions.sync()
         self._segments = SegmentWriter(directory, descriptor, position, durable=durable, disk=disk)
@@ -137,6 +147,10 @@ class RecordingWriter:
         while left > 0:
             self._checksum = zlib.crc32(ZEROS[:left], self._checksum)
             left -= len(ZEROS)
+
+    def end_life(self) -> None:
+        """Notes that the publisher ended the stream: another that has its ids begins another recording."""
+        self._positions.end_life()
 
     def close(self) -> None:
         """Closes the files; may be called twice. The catalog is the recorder's matter."""

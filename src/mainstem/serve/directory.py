@@ -161,7 +161,9 @@ class ServedDirectory:
         if descriptor.stop_position != NULL:
             return descriptor.stop_position
         reader = self._positions_of(descriptor.recording_id)
-        return None if reader is None else reader.recorded_position
+        if reader is None or reader.origin != descriptor.origin:
+            return None
+        return reader.recorded_position
 
     def _positions_of(self, recording_id: int) -> PositionsReader | None:
         path = positions_file(self.path, recording_id)

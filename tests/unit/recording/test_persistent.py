@@ -12,6 +12,7 @@ from mainstem._core.log.columns import Fragments
 from mainstem.clock import NS_PER_SECOND
 from mainstem.errors import ClosedError, ConfigurationError, RecordingError, TimedOut
 from mainstem.recording import Recorder
+from mainstem.recording.life import NO_LIFE, StreamLife
 from mainstem.recording.persistent import stream as module
 from mainstem.recording.persistent.stream import RECORDING_TIMEOUT_NS, PersistentStream
 from mainstem.recording.persistent.subscription import PersistentSubscription
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from mainstem.recording.writer import RecordingWriter
 
 TERM = 65536
+DRIVER = 1_700_000_000_000
 START_NS = 1_769_860_800_000_000_000
 
 
@@ -44,7 +46,10 @@ class Time:
 class Publisher:
     """One session: its frames, and how far a recorder has them."""
 
-    def __init__(self, session_id: int, recorder: Recorder | None, *, recorded_from: int = 0) -> None:
+    def __init__(
+        self, session_id: int, recorder: Recorder | None, *, recorded_from: int = 0, life: StreamLife = NO_LIFE
+    ) -> None:
+        self.life = life
         self.stream = Stream(session_id=session_id, mtu=288)
         self.session_id, self.initial_term_id = session_id, self.stream.initial_term_id
         self.frames, self.payloads, self.ends = bytearray(), [], []  # type: ignore[var-annotated]
@@ -70,7 +75,7 @@ class Publisher:
         if self.writer is None:
             self.writer = self.recorder.start(session_id=self.session_id, stream_id=1001, initial_term_id=-5,
                                               term_buffer_length=TERM, mtu_length=288, join_position=self.recorded,
-                                              channel="aeron:ipc")  # fmt: skip
+                                              channel="aeron:ipc", life=self.life)  # fmt: skip
         at = self.recorded
         while at < position:
             end = min(position, (at // TERM + 1) * TERM)
@@ -80,6 +85,8 @@ class Publisher:
 
     def stop(self) -> None:
         if self.writer is not None and self.recorder is not None:
+            if self.ended:
+                self.writer.end_life()
             self.recorder.stop(self.writer)
             self.writer = None
 
@@ -89,6 +96,8 @@ class FakeImage:
         self.publisher, self.join_position, self.position = publisher, join_position, join_position
         self.session_id, self.initial_term_id = publisher.session_id, publisher.initial_term_id
         self.is_closed, self.arrived = False, join_position
+        known = publisher.life if publisher.life != NO_LIFE else (DRIVER, id(publisher))
+        self.driver_start_ms, self.correlation_id = known
         self._fragments = Fragments()
 
     @property
@@ -339,3 +348,77 @@ def test_waiting_ends_in_time_and_a_closed_one_says_so(recorded: Publisher, tmp_
     with pytest.raises(ClosedError):
         subscription.poll_bytes()
     subscription.close()
+
+
+def second_life(recorder: Recorder) -> Publisher:
+    publisher = Publisher(77, recorder, life=StreamLife(DRIVER, 2))
+    for number in range(100):
+        publisher.publish(b"second %d" % number)
+    return publisher
+
+
+def first_life(recorder: Recorder) -> Publisher:
+    publisher = Publisher(77, recorder, life=StreamLife(DRIVER, 1))
+    for number in range(50):
+        publisher.publish(b"first %d" % number)
+    publisher.record(len(publisher.frames))
+    return publisher
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+@pytest.mark.parametrize("other_driver", [False, True])
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("first_seen", ["image", "recording"])
+def test_a_publisher_that_begins_again_is_received_whole(
+    tmp_path: Path, first_seen: str, ends: bool, other_driver: bool, start: str
+) -> None:
+    client = FakeClient()
+    with Recorder(tmp_path) as recorder, persistent(client, tmp_path, start=start) as subscription:
+        first = first_life(recorder)
+        found = everything(subscription)
+        assert client.live is not None
+        shift = 50_000 if other_driver else 0
+        client.live.join(first, 0)
+        client.live.images[0].arrived = len(first.frames)
+        client.live.images[0].driver_start_ms += shift
+        found += everything(subscription)
+        assert found == first.payloads
+        first.ended = ends
+        client.live.images.pop().is_closed = True
+        first.stop()
+        second = second_life(recorder)
+        steps = [lambda: second.record(len(second.frames)), lambda: client.live.join(second, 0)]
+        for step in steps if first_seen == "recording" else reversed(steps):
+            step()
+            for image in client.live.images:
+                image.arrived = len(second.frames)
+                image.driver_start_ms = DRIVER + shift
+            for _ in range(4):  # the archive is read again after a while
+                found += everything(subscription)
+        assert found == first.payloads + second.payloads
+        assert subscription.is_live
+
+
+@pytest.mark.parametrize("other_driver", [False, True])
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_lives_that_were_recorded_are_read_whole_before_the_live_one(
+    tmp_path: Path, is_recorded: bool, other_driver: bool
+) -> None:
+    client = FakeClient()
+    with Recorder(tmp_path) as recorder:
+        first = first_life(recorder)
+        first.ended = True
+        first.stop()
+        second = second_life(recorder)
+        if is_recorded:
+            second.record(second.ends[70])
+        with persistent(client, tmp_path) as subscription:
+            found = everything(subscription)
+            assert client.live is not None
+            client.live.join(second, 0)
+            (image,) = client.live.images
+            image.arrived, image.driver_start_ms = len(second.frames), DRIVER + (50_000 if other_driver else 0)
+            second.record(len(second.frames))
+            for _ in range(4):  # the archive is read again after a while
+                found += everything(subscription)
+            assert found == first.payloads + second.payloads

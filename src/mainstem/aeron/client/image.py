@@ -26,6 +26,7 @@ class Image(ImageReader):
         subscription: The subscription that the image belongs to.
         log_file: The path of its log buffer file.
         source_identity: Where it comes from: ``ip:port``, or ``aeron:ipc``.
+        driver_start_ms: When its driver started, epoch: with ``correlation_id`` it names one image of one driver.
         session_id: The publication's session id.
         position: How far this subscriber has read.
 
@@ -42,11 +43,13 @@ class Image(ImageReader):
         counter_id: int,
         source: str,
         log_file: str = "",
+        driver_start_ms: int = 0,
     ) -> None:
         super().__init__(log, positions, counter_id)
         self.subscription = subscription
         self.source_identity = source
         self.log_file = log_file
+        self.driver_start_ms = driver_start_ms
         self.position_counter_id = counter_id
         self._fragments = Fragments()
         self._columns = Columns(COLUMNS)

@@ -68,6 +68,7 @@ def _on_available_image(response: responses.OnAvailableImage, conductor: ClientC
                 response.subscriber_position_id,
                 response.source_identity,
                 response.log_file,
+                conductor.cnc.start_timestamp_ms,
             )
     except CorruptLogError as error:
         conductor.guard(conductor.context.on_error, error)

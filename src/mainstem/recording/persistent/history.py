@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL
+from mainstem.recording.life import NO_LIFE, OF_ARCHIVE
 from mainstem.recording.persistent.batch import COLUMNS, MessageBatch
 from mainstem.recording.replay import batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mainstem.recording.catalog import RecordingDescriptor
+    from mainstem.recording.life import StreamLife
     from mainstem.recording.reader import RecordingReader
 
 log = logging.getLogger(__name__)
@@ -21,7 +24,7 @@ ROWS_PER_BATCH = 4096
 
 
 class History:
-    """Recordings of one session in the order in which they were made."""
+    """Recordings of one life of a session in the order in which they were made."""
 
     def __init__(self, *, strict: bool) -> None:
         self.readers: list[RecordingReader] = []
@@ -35,15 +38,38 @@ class History:
         """The first position that can be read."""
         return self.readers[0].start_position
 
+    @property
+    def end(self) -> int:
+        """How far the recordings could be read at the last refresh; 0 without any."""
+        return max(self._ends, default=0)
+
+    @property
+    def life(self) -> StreamLife:
+        """What the last recording is of; ``NO_LIFE`` where that is not known."""
+        positions = self.readers[-1].positions if self.readers else None
+        return NO_LIFE if positions is None else positions.life
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether a recorder goes on writing."""
+        return bool(self.readers) and self.readers[-1].descriptor.stop_position == NULL
+
+    def continues_in(self, descriptor: RecordingDescriptor) -> bool:
+        """Whether a later recording of the same ids is of the same life of the stream: positions never go back in one."""
+        if not self.readers:
+            return True
+        last = self.readers[-1]
+        if descriptor.origin == last.descriptor.origin not in (NO_LIFE, OF_ARCHIVE):
+            return True
+        return descriptor.start_position >= last.end_position()
+
     def refresh(self) -> None:
         """Notes how far each recording can be read now. Nothing else asks: of a store that is a request for each."""
         self._ends = [reader.end_position() for reader in self.readers]
 
     def is_read(self, position: int) -> bool:
         """Whether everything before ``position`` is all that there is, and no recorder goes on writing."""
-        return self.left_after(position) == 0 and (
-            not self.readers or self.readers[-1].descriptor.stop_position != NULL
-        )
+        return self.left_after(position) == 0 and not self.is_growing
 
     def left_after(self, position: int) -> int:
         """Bytes of the stream that were recorded past a position, when it was last refreshed."""

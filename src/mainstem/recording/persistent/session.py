@@ -13,6 +13,9 @@ seconds. Beyond the limit the image is not read, which is ordinary back pressure
 An image that ends, because the stream did or because this subscriber was too slow (``tether=false``), leaves what is in memory;
 then the recordings go on, and another image of the session joins at another J. An image that joins while the one before still
 has messages waits behind it. Where neither has the next position, the subscription waits for the recorder.
+
+A publisher that begins again with the ids that it had has the same positions for other messages. Each life is a ``SessionStream``
+of its own; ``may_continue_in`` says whether an image is of this one.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mainstem._core.log.columns import Columns
+from mainstem.recording.life import ENDED, StreamLife
 from mainstem.recording.persistent.batch import COLUMNS, MessageBatch
 from mainstem.recording.persistent.history import History
 
@@ -48,16 +52,18 @@ class LivePart:
 
 
 class SessionStream:
-    """The messages of one session, from ``position`` on."""
+    """The messages of one life of a session, from ``position`` on."""
 
-    def __init__(self, session_id: int, *, strict: bool) -> None:
+    def __init__(self, session_id: int, *, strict: bool, since_ns: int = 0) -> None:
         self.session_id = session_id
+        self.since_ns = since_ns
         self.history = History(strict=strict)
         self.position: int | None = None
         self._live: deque[LivePart] = deque()
         self._columns = Columns(COLUMNS)
         self._current: MessageBatch | None = None
         self._ended = False
+        self._last_image: Image | None = None
         self.has_begun = False
 
     @property
@@ -81,11 +87,28 @@ class SessionStream:
     def add_image(self, image: Image) -> None:
         """Takes an image that is joined to what was read, when its time comes."""
         self._ended = False
+        self._last_image = image
         self._live.append(LivePart(image, image.join_position))
 
     def has_image(self, image: Image) -> bool:
         """Whether it was added and can still bring something."""
         return any(part.image is image for part in self._live)
+
+    def may_continue_in(self, image: Image) -> bool:
+        """Whether an image that is not known yet is of this life of the stream."""
+        own, recorded, last = _life_of(image), self.history.life, self._last_image
+        if own == recorded or (last is not None and own == _life_of(last)):
+            return True
+        if recorded == ENDED or (last is not None and last.is_end_of_stream):
+            return False
+        # A publisher's position never goes back, and an image joins at it.
+        if last is not None and image.join_position < last.position:
+            return False
+        if image.join_position >= self.history.end:
+            return True
+        # It joined before what is recorded: another one of the recorder's driver, or of another driver, where the image that is
+        # recorded has another number.
+        return own.driver_start_ms != recorded.driver_start_ms and self.history.is_growing
 
     def gather(self) -> None:
         """Moves what the images have into memory, up to the limit."""
@@ -138,3 +161,7 @@ class SessionStream:
         self._live.clear()
         self._current = None
         self.history.close()
+
+
+def _life_of(image: Image) -> StreamLife:
+    return StreamLife(image.driver_start_ms, image.correlation_id)

@@ -64,10 +64,11 @@ class PersistentStream:
             open_archive(os.fspath(recordings), options) if isinstance(recordings, (str, os.PathLike)) else recordings
         )
         self.live: Subscription | None = None
-        self._sessions: dict[tuple[int, int], SessionStream] = {}
+        self._sessions: dict[tuple[int, int, int], SessionStream] = {}
+        self._lives: dict[tuple[int, int], int] = {}
         self._readers: dict[int, RecordingReader] = {}
         self._turn = 0
-        self._next_refresh_ns = self._joined_ns = 0
+        self._next_refresh_ns = 0
         self.closed = False
         try:
             self._refresh()
@@ -157,13 +158,18 @@ class PersistentStream:
 
     def _add_recording(self, descriptor: RecordingDescriptor) -> None:
         reader = self._readers[descriptor.recording_id] = RecordingReader(self._archive, descriptor)
-        session = self._session(descriptor.session_id, descriptor.initial_term_id)
+        ids = (descriptor.session_id, descriptor.initial_term_id)
+        session = self._latest(*ids)
+        if not session.history.continues_in(descriptor):
+            session = self._next_life(*ids)
         session.history.readers.append(reader)
         if session.has_begun or (
             self._is_latest and session.position is not None and session.join_position is not None
         ):
             return
-        begin = self._begin(reader, session)
+        # Nothing of a life that began after this subscription is in the past.
+        is_later = self.live is not None and self._lives[ids] > 0
+        begin = self._begin(reader, session, "earliest" if is_later else self._start)
         if begin is not None:
             session.position = max(begin, session.position or 0)
 
@@ -181,29 +187,48 @@ class PersistentStream:
                 self._recorded_channel = channels[0] if len(channels) == 1 else self.channel
         return [each for each in of_stream if each.original_channel == self._recorded_channel]
 
-    def _session(self, session_id: int, initial_term_id: int) -> SessionStream:
-        key = session_id, initial_term_id
-        if key not in self._sessions:
-            self._sessions[key] = SessionStream(session_id, strict=self._strict)
-        return self._sessions[key]
+    def _latest(self, session_id: int, initial_term_id: int) -> SessionStream:
+        """The latest life of a session."""
+        ids = session_id, initial_term_id
+        life = self._lives.get(ids)
+        return self._next_life(*ids) if life is None else self._sessions[*ids, life]
+
+    def _next_life(self, session_id: int, initial_term_id: int) -> SessionStream:
+        ids = session_id, initial_term_id
+        life = self._lives[ids] = self._lives.get(ids, -1) + 1
+        session = SessionStream(session_id, strict=self._strict, since_ns=self._clock.monotonic_ns())
+        self._sessions[*ids, life] = session
+        return session
+
+    def _session_with(self, image: Image) -> SessionStream | None:
+        """The life of a session that an image was added to."""
+        ids = image.session_id, image.initial_term_id
+        lives = (self._sessions[*ids, life] for life in range(self._lives.get(ids, -1), -1, -1))
+        return next((session for session in lives if session.has_image(image)), None)
+
+    def _session_for(self, image: Image) -> SessionStream:
+        """The life of a session that an image is of that was not added yet."""
+        ids = image.session_id, image.initial_term_id
+        session = self._latest(*ids)
+        return session if session.may_continue_in(image) else self._next_life(*ids)
 
     @property
     def _is_latest(self) -> bool:
         return self._start == "latest"
 
-    def _begin(self, reader: RecordingReader, session: SessionStream) -> int | None:
+    def _begin(self, reader: RecordingReader, session: SessionStream, start: Start) -> int | None:
         """Where a session begins as far as this recording says; None where one before it said it."""
         first, last = reader.start_position, reader.end_position()
-        if isinstance(self._start, dict):
-            known = self._start.get(reader.descriptor.recording_id)
+        if isinstance(start, dict):
+            known = start.get(reader.descriptor.recording_id)
             return first if known is None and session.position is None else known
-        if self._start == "latest":
+        if start == "latest":
             return last
-        if isinstance(self._start, datetime):
-            return max(min(reader.position_at_time(round(self._start.timestamp() * 1e6) * 1000), last), first)
-        if isinstance(self._start, int):
+        if isinstance(start, datetime):
+            return max(min(reader.position_at_time(round(start.timestamp() * 1e6) * 1000), last), first)
+        if isinstance(start, int):
             # What ends at the position was read.
-            return first_reaching(reader, self._start + 1, first, last)
+            return first_reaching(reader, start + 1, first, last)
         if session.position is not None:
             return None
         # A publisher may have been live before its recorder joined.
@@ -219,14 +244,16 @@ class PersistentStream:
             )
         ):
             self.live = self._client.add_subscription(self.channel, self.stream_id)
-            self._joined_ns = self._clock.monotonic_ns()
 
     def _take_images(self) -> None:
         if self.live is None:
             return
         for image in self.live.open_images:
-            session = self._session(image.session_id, image.initial_term_id)
-            if not session.has_image(image) and not (image.is_closed or image.is_end_of_stream):
+            session = self._session_with(image)
+            if session is None:
+                if image.is_closed or image.is_end_of_stream:
+                    continue
+                session = self._session_for(image)
                 session.add_image(image)
             if session.position is None:
                 self._begin_live(session, image)
@@ -237,7 +264,7 @@ class PersistentStream:
         """Where a session begins that is live and of which there is no recording yet."""
         if self._is_latest:
             session.position = image.join_position
-        elif self._clock.monotonic_ns() - self._joined_ns > RECORDING_TIMEOUT_NS:
+        elif self._clock.monotonic_ns() - session.since_ns > RECORDING_TIMEOUT_NS:
             if self._strict:
                 raise RecordingError(
                     f"session {image.session_id} of stream {self.stream_id} is live, and {self._archive.url} has no "

@@ -15,7 +15,7 @@ from mainstem.clock import NS_PER_SECOND
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import CATALOG_FILE, NULL, read_catalog
 from mainstem.recording.ends import find_end
-from mainstem.recording.positions import ENTRY_LENGTH, PositionsReader, positions_file
+from mainstem.recording.positions import ENTRY_LENGTH, PositionsReader, open_positions, recorded_position
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.segments import checksum, segment_base, segment_name, segments_of
 from mainstem.recording.shipping.pieces import UNKNOWN
@@ -56,13 +56,8 @@ def local_end(directory: Path, descriptor: RecordingDescriptor, known: int) -> i
     """How far a recording is. ``known`` is a frame boundary up to which it is known to be."""
     if descriptor.stop_position != NULL:
         return descriptor.stop_position
-    if positions_file(directory, descriptor.recording_id).exists():
-        positions = PositionsReader(directory, descriptor.recording_id)
-        try:
-            return positions.recorded_position
-        finally:
-            positions.close()
-    return find_end(directory, descriptor, known=known).suspect
+    recorded = recorded_position(directory, descriptor.recording_id, origin=descriptor.origin)
+    return find_end(directory, descriptor, known=known).suspect if recorded is None else recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +149,7 @@ def frames(directory: Path, descriptor: RecordingDescriptor, start: int, end: in
 def checksum_of(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> int:
     """The CRC-32 that a piece of ``[start, end)`` would have now. Raises RecordingError where a segment is missing."""
     value = checksum(directory, descriptor, start, end)
-    if positions_file(directory, descriptor.recording_id).exists():
-        positions = PositionsReader(directory, descriptor.recording_id)
+    if positions := open_positions(directory, descriptor):
         try:
             value = zlib.crc32(positions.inside(start, end, (end - start) // ENTRY_LENGTH)[1], value)
         finally:
@@ -165,9 +159,9 @@ def checksum_of(directory: Path, descriptor: RecordingDescriptor, start: int, en
 
 def recorded_since(directory: Path, descriptor: RecordingDescriptor, position: int, epoch_ns: int) -> int:
     """Since when (epoch) what follows a position has been there; ``epoch_ns``, the present time, where that is not known."""
-    if not positions_file(directory, descriptor.recording_id).exists():
+    positions = open_positions(directory, descriptor)
+    if positions is None:
         return epoch_ns
-    positions = PositionsReader(directory, descriptor.recording_id)
     try:
         entry = positions.at_or_before(position)
     finally:
