@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import random
@@ -12,13 +13,22 @@ import ssl
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.patience import STALL_S, soon, until
 
 from mainstem.errors import ConfigurationError, MainstemError, RemoteProtocolError
-from mainstem.mux.tunnel import Address, TunnelClient, TunnelServer, raise_open_files_limit, reset
+from mainstem.mux import async_stream, bymux, jmux
+from mainstem.mux.tunnel import (
+    Address,
+    TunnelClient,
+    TunnelServer,
+    open_connection,
+    raise_open_files_limit,
+    reset,
+)
+from mainstem.mux.tunnel import settings as tunnel_settings
 
 from .test_bymux import certificate
 
@@ -180,6 +190,116 @@ async def test_a_reset_at_the_target_does_not_look_like_an_end(target: Address) 
             assert right(b"again", await ask(client.port, b"again"))
 
 
+async def send_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes) -> None:
+    with contextlib.suppress(ConnectionError):
+        writer.write(data)
+        writer.write_eof()
+        await reader.read(-1)
+    writer.close()
+
+
+async def receive_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pause: float) -> bytes | None:
+    """What arrived up to the end, with a pause after the first bytes; ``None`` for a reset."""
+    try:
+        data = await reader.read(100)
+        writer.transport.pause_reading()
+        await asyncio.sleep(pause)
+        writer.transport.resume_reading()
+        return data + await reader.read(-1)
+    except ConnectionError:
+        return None
+    finally:
+        writer.close()
+
+
+async def transfer(
+    tmp_path: Path, *, upload: bool, near_unix: bool, far_unix: bool, pause: float, data: bytes, stall_timeout: float
+) -> bytes | None:
+    """Sends data through a tunnel to a reader that pauses; returns what it received, or ``None`` for a reset."""
+    received: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+
+    async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await send_all(reader, writer, data)
+
+    async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received.set_result(await receive_all(reader, writer, pause))
+
+    target_end, client_end = (receive, send) if upload else (send, receive)
+    near = Address(None, None, str(tmp_path / "near")) if near_unix else LOOPBACK
+    far = Address(None, None, str(tmp_path / "far")) if far_unix else LOOPBACK
+    limits: dict[str, Any] = {"window": 32 * 1024, "stall_timeout": stall_timeout}
+    if far_unix:
+        target_server = await asyncio.start_unix_server(target_end, far.path)
+    else:
+        target_server = await asyncio.start_server(target_end, "127.0.0.1", 0)
+        far = Address("127.0.0.1", target_server.sockets[0].getsockname()[1])
+    async with target_server, TunnelServer(far, **limits) as server:
+        await server.start(LOOPBACK)
+        async with TunnelClient(Address("127.0.0.1", server.port), **limits) as client:
+            await client.start(near)
+            to = near if near_unix else Address("127.0.0.1", client.port)
+            using = asyncio.ensure_future(client_end(*await open_connection(to)))
+            result = await soon(received)
+            await soon(using)
+            return result
+
+
+ENDS = [(upload, near, far) for upload in (False, True) for near in (False, True) for far in (False, True)]
+
+
+@pytest.mark.parametrize(("upload", "near_unix", "far_unix"), ENDS)
+async def test_a_transfer_to_a_slow_reader_is_whole(
+    tmp_path: Path, upload: bool, near_unix: bool, far_unix: bool
+) -> None:
+    for size in (1, 20_000, 120_000, 8_000_000):
+        data = random.Random(size).randbytes(size)
+        for path in tmp_path.iterdir():
+            path.unlink()
+        received = await transfer(
+            tmp_path, upload=upload, near_unix=near_unix, far_unix=far_unix, pause=0.1, data=data, stall_timeout=STALL_S
+        )
+        assert received is not None
+        assert hashlib.sha256(received).digest() == hashlib.sha256(data).digest()
+
+
+@pytest.mark.parametrize(("upload", "near_unix", "far_unix"), ENDS)
+async def test_a_transfer_that_stalls_for_too_long_is_reset(
+    tmp_path: Path,
+    upload: bool,
+    near_unix: bool,
+    far_unix: bool,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(async_stream, "WRITE_LIMIT", 1 << 30)  # the sending end has read everything, and waits to close
+    data = random.Random(1).randbytes(20_000_000)
+    received = await transfer(
+        tmp_path, upload=upload, near_unix=near_unix, far_unix=far_unix, pause=0.6, data=data, stall_timeout=0.2
+    )
+    if far_unix if upload else near_unix:
+        assert received is not None  # a Unix socket has no reset for its peer
+        assert len(received) < len(data)
+    else:
+        assert received is None
+    assert "was cut off" in caplog.text
+
+
+def test_no_default_cuts_a_reader_off_that_pauses_for_minutes() -> None:
+    assert bymux.Settings().stall_timeout_ns >= 600e9
+    assert jmux.Settings().stall_timeout_ns >= 600e9
+    assert tunnel_settings(serving=True).stall_timeout_ns >= 3600e9
+
+
+@pytest.mark.parametrize(("token", "has_tls"), [(b"", False), (b"t", False), (b"", True)])
+async def test_a_tunnel_beyond_loopback_needs_a_token_and_tls(target: Address, token: bytes, has_tls: bool) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if has_tls else None
+    async with TunnelServer(target, token=token) as server:
+        for listen in (Address(None, 0), Address("0.0.0.0", 0)):
+            with pytest.raises(ConfigurationError, match="--insecure"):
+                await server.start(listen, ssl=context)
+        await server.start(Address(None, 0), ssl=context, insecure=True)
+
+
 async def test_a_target_that_cannot_be_reached_is_a_reset() -> None:
     async with TunnelServer(Address("127.0.0.1", 1)) as server:
         await server.start(LOOPBACK)
@@ -216,8 +336,8 @@ async def test_comes_back_after_the_tunnel_broke(target: Address) -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
             writer.write(b"pour!")
             await soon(reader.readexactly(1))
-            assert client._end is not None
-            client._end.connection.abort()
+            assert client._connection is not None
+            client._connection.abort()
             with pytest.raises(ConnectionError):
                 await soon(reader.read(-1))
             writer.close()

@@ -15,7 +15,7 @@ from mainstem.cli._logs import configure, say
 from mainstem.cli._signals import asked_to_end
 from mainstem.errors import ConfigurationError
 from mainstem.metrics import Endpoints, MetricsServer
-from mainstem.mux.tunnel import MAX_STREAMS, Address, TunnelClient, TunnelServer
+from mainstem.mux.tunnel import MAX_STREAMS, STALL_TIMEOUT_S, Address, TunnelClient, TunnelServer
 from mainstem.units import parse_size
 
 if TYPE_CHECKING:
@@ -34,6 +34,14 @@ TokenOption = Annotated[
 ]
 TokenFileOption = Annotated[str, typer.Option("--token-file", help="A file that holds the secret.")]
 MetricsOption = Annotated[str, typer.Option("--metrics", help="Serve metrics at HOST:PORT, path /metrics.")]
+StallOption = Annotated[
+    float,
+    typer.Option(
+        "--stall-timeout",
+        min=0,
+        help="Reset a connection whose last bytes nobody takes for SECONDS (0 = never).",
+    ),
+]
 WindowOption = Annotated[str, typer.Option("--window", help="Bytes buffered for each connection and direction.")]
 
 
@@ -49,11 +57,17 @@ def serve(
     max_streams: Annotated[
         int, typer.Option("--max-connections", min=1, help="Connections through one tunnel at once.")
     ] = MAX_STREAMS,
+    stall_timeout: StallOption = STALL_TIMEOUT_S,
     metrics: MetricsOption = "",
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen beyond loopback without TLS or without a token.")
+    ] = False,
 ) -> None:
     """Accept tunnels, and connect what comes out of them to --to.
 
-    Example: mainstem tunnel serve --listen :9443 --to localhost:5432
+    Beyond loopback it needs --tls-cert, --tls-key and a token: whoever can open a tunnel reaches --to.
+
+    Example: mainstem tunnel serve --listen :9443 --to localhost:5432 --token-file secret --tls-cert cert.pem --tls-key key.pem
     """
     context = None
     if tls_cert:
@@ -62,13 +76,17 @@ def serve(
     elif tls_key:
         raise ConfigurationError("--tls-key needs --tls-cert")
     server = TunnelServer(
-        Address.parse(to), token=_secret(token, token_file), window=_size(window), max_streams=max_streams
+        Address.parse(to),
+        token=_secret(token, token_file),
+        window=_size(window),
+        max_streams=max_streams,
+        stall_timeout=stall_timeout,
     )
     where = Address.parse(listen)
 
     async def work() -> None:
         async with server:
-            await server.start(where, ssl=context)
+            await server.start(where, ssl=context, insecure=insecure)
             asked = asked_to_end()
             with _exporting(metrics, server):
                 typer.echo(f"tunnel serves {where if where.path or where.port else f':{server.port}'} to {to}")
@@ -87,11 +105,14 @@ def connect(
     tls_ca: Annotated[str, typer.Option("--tls-ca", help="Use TLS, and trust this certificate (PEM).")] = "",
     tls_name: Annotated[str, typer.Option("--tls-name", help="The name in the server's certificate.")] = "",
     window: WindowOption = "256k",
+    stall_timeout: StallOption = STALL_TIMEOUT_S,
     metrics: MetricsOption = "",
 ) -> None:
     """Listen here, and carry each connection through the tunnel; the tunnel is reconnected.
 
-    Example: mainstem tunnel connect --listen :5432 --to gateway:9443
+    Whoever can connect to --listen uses the tunnel: nothing is asked of them.
+
+    Example: mainstem tunnel connect --listen localhost:5432 --to gateway:9443 --token-file secret --tls
     """
     context = None
     if tls or tls_ca:
@@ -102,7 +123,14 @@ def connect(
     secret, size = _secret(token, token_file), _size(window)
 
     async def work() -> None:
-        client = TunnelClient(target, token=secret, ssl=context, server_hostname=tls_name or None, window=size)
+        client = TunnelClient(
+            target,
+            token=secret,
+            ssl=context,
+            server_hostname=tls_name or None,
+            window=size,
+            stall_timeout=stall_timeout,
+        )
         async with client:
             await client.start(where)
             asked = asked_to_end()  # no earlier: a signal ends the attempt to connect at once

@@ -127,6 +127,11 @@ class AsyncStream:
         """Whether an error ended reading or writing."""
         return self._read_error is not None or self._write_error is not None
 
+    @property
+    def error(self) -> MainstemError | None:
+        """What ended reading, or else writing; ``None`` while neither has."""
+        return self._read_error or self._write_error
+
     # ---- reading
 
     async def read(self, limit: int = READ_LIMIT) -> bytes:

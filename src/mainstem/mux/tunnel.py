@@ -1,8 +1,9 @@
 """Many TCP connections through one bymux connection.
 
-Stream 0 exists from the start and carries control: first each end proves that it has the shared token, then the server
-allows streams; from then on an id on it means that the stream of that id was cut off. bymux cannot distinguish a connection that
-was reset from one that ended, and a tunnel must: nothing may arrive short and be taken for the whole.
+Stream 0 exists from the start and carries the handshake: each end proves that it has the shared token, then the server allows
+streams. Each further stream carries one TCP connection, in both directions until both have ended. Nothing may arrive short and be
+taken for the whole: a connection that breaks at one end aborts its stream, and an aborted stream resets the connection at the
+other.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from mainstem.errors import (
     RemoteProtocolError,
     TimedOut,
 )
+from mainstem.exposure import check_exposure
 from mainstem.mux import bymux
 from mainstem.mux.engine import engine_stats
 
@@ -52,6 +54,9 @@ RECONNECT_MAX_S = 5.0
 CONNECT_TARGET_TIMEOUT_S = 10.0
 # Connections through one tunnel at once; times the window it bounds what a slow reader makes an end hold.
 MAX_STREAMS = 4096
+# Seconds without progress after which a connection whose last bytes are not taken is cut off. Pings find an end that is gone, so
+# this is about a program that has stopped reading, for which TCP itself would wait forever.
+STALL_TIMEOUT_S = 3600.0
 CHUNK = 64 * 1024
 PING_INTERVAL_NS = 5_000_000_000
 PING_TIMEOUT_NS = 10_000_000_000
@@ -81,9 +86,13 @@ class Address:
 
 
 def settings(
-    *, serving: bool, window: int = bymux.Settings.stream_window, max_streams: int = MAX_STREAMS
+    *,
+    serving: bool,
+    window: int = bymux.Settings.stream_window,
+    max_streams: int = MAX_STREAMS,
+    stall_timeout: float = STALL_TIMEOUT_S,
 ) -> bymux.Settings:
-    """The bymux settings of a tunnel: what both ends agree on, and how much each stream may hold."""
+    """The bymux settings of a tunnel: what both ends agree on, and how much each stream may hold, for how long."""
     return bymux.Settings(
         stream_window=window,
         peer_streams=max_streams if serving else 0,
@@ -91,100 +100,76 @@ def settings(
         initial_streams=(bymux.InitialStream(CONTROL_STREAM, own_credit=CONTROL_CREDIT, peer_credit=CONTROL_CREDIT),),
         ping_interval_ns=PING_INTERVAL_NS,
         ping_timeout_ns=PING_TIMEOUT_NS,
+        stall_timeout_ns=round(stall_timeout * 1e9),
     )
 
 
-class TunnelEnd:
-    """One end of a tunnel's connection: the handshake, the notices of streams that were cut off, the relays."""
+async def handshake(connection: Connection, token: bytes, entropy: random.Random, *, serving: bool) -> None:
+    """Proves to the peer that this end has the token, and checks the peer's proof.
 
-    def __init__(self, connection: Connection, token: bytes, entropy: random.Random) -> None:
-        self.connection = connection
-        self._token = token
-        self._entropy = entropy
-        self._control = connection.stream(CONTROL_STREAM)
-        self._cut_off: set[BymuxStream] = set()
-        self._notices = bytearray()
+    Raises ``RemoteProtocolError`` when the peer has another token, ``TimedOut``, and ``ConnectionLost``.
+    """
+    control = connection.stream(CONTROL_STREAM)
+    own_nonce = entropy.randbytes(NONCE_BYTES)
+    control.write(own_nonce)
+    try:
+        async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+            peer_nonce = await control.readexactly(NONCE_BYTES)
+            control.write(_proof(token, serving, own_nonce, peer_nonce))
+            proof = await control.readexactly(hashlib.sha256().digest_size)
+    except TimeoutError:
+        raise TimedOut("the tunnel's handshake was not answered", timeout=HANDSHAKE_TIMEOUT_S) from None
+    except asyncio.IncompleteReadError:
+        raise ConnectionLost("the peer ended the tunnel's handshake") from None
+    if not hmac.compare_digest(proof, _proof(token, not serving, peer_nonce, own_nonce)):
+        peer = connection.peer_name
+        raise RemoteProtocolError(f"{peer} does not have the tunnel's token", rule="tunnel-token", peer=peer)
 
-    async def handshake(self, *, serving: bool) -> None:
-        """Proves to the peer that this end has the token, and checks the peer's proof.
 
-        Raises ``RemoteProtocolError`` when the peer has another token, ``TimedOut``, and ``ConnectionLost``.
-        """
-        control = self._control
-        own_nonce = self._entropy.randbytes(NONCE_BYTES)
-        control.write(own_nonce)
-        try:
-            async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
-                peer_nonce = await control.readexactly(NONCE_BYTES)
-                control.write(self._proof(serving, own_nonce, peer_nonce))
-                proof = await control.readexactly(hashlib.sha256().digest_size)
-        except TimeoutError:
-            raise TimedOut("the tunnel's handshake was not answered", timeout=HANDSHAKE_TIMEOUT_S) from None
-        except asyncio.IncompleteReadError:
-            raise ConnectionLost("the peer ended the tunnel's handshake") from None
-        if not hmac.compare_digest(proof, self._proof(not serving, peer_nonce, own_nonce)):
-            peer = self.connection.sans_io.peer_name
-            raise RemoteProtocolError(f"{peer} does not have the tunnel's token", rule="tunnel-token", peer=peer)
-        control.deliver_to(self._on_control)
+def _proof(token: bytes, by_server: bool, prover: bytes, verifier: bytes) -> bytes:
+    """The role is part of the proof, so that it cannot be sent back to its sender."""
+    role = b"serve" if by_server else b"connect"
+    return hmac.new(token, role + prover + verifier, hashlib.sha256).digest()
 
-    def _proof(self, by_server: bool, prover: bytes, verifier: bytes) -> bytes:
-        """The role is part of the proof, so that it cannot be sent back to its sender."""
-        role = b"serve" if by_server else b"connect"
-        return hmac.new(self._token, role + prover + verifier, hashlib.sha256).digest()
 
-    def _on_control(self, data: bytes) -> None:
-        # At once, before the end of the stream that a notice is about reaches its reader.
-        self._notices += data
-        while len(self._notices) >= _ID.size:
-            (stream_id,) = _ID.unpack_from(self._notices)
-            del self._notices[: _ID.size]
-            stream = self.connection.active(stream_id)
-            if stream is not None and stream_id != CONTROL_STREAM:
-                self._cut_off.add(stream)
+async def relay(stream: BymuxStream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Carries bytes both ways until both directions have ended and everything was delivered to the kernel.
 
-    async def cut_off(self, stream: BymuxStream) -> None:
-        """Ends a stream and notifies the peer that its data did not end there."""
-        try:
-            with contextlib.suppress(MainstemError):
-                self._control.write(_ID.pack(stream.id))
-                await self._control.flush()  # the notice leaves before the Close does
-        finally:
-            stream.abort()
+    If either direction breaks, the connection is reset, the stream is aborted, and a warning is logged.
+    """
+    directions = (asyncio.ensure_future(_outward(stream, reader)), asyncio.ensure_future(_inward(stream, writer)))
+    try:
+        await asyncio.gather(*directions)
+        writer.close()
+        await writer.wait_closed()
+    except BaseException as error:
+        reset(writer)
+        # This task is cancelled when the stream breaks.
+        reason = (stream.error or "it was cancelled") if isinstance(error, asyncio.CancelledError) else error
+        stream.abort()
+        logger.warning(
+            "the connection of stream %d of %s was cut off: %s", stream.id, stream.connection.peer_name, reason
+        )
+        if not isinstance(error, MainstemError | OSError):
+            raise
+    finally:
+        for task in directions:
+            task.cancel()
+        await asyncio.gather(*directions, return_exceptions=True)
 
-    async def relay(self, stream: BymuxStream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carries bytes both ways until both directions have ended, or one was cut off."""
-        outward = asyncio.ensure_future(self._outward(stream, reader))
-        inward = asyncio.ensure_future(self._inward(stream, writer))
-        try:
-            await asyncio.gather(outward, inward)
-            writer.close()
-            await stream.close()
-        except (MainstemError, OSError) as error:
-            logger.debug("stream %d was cut off: %s", stream.id, error)
-            reset(writer)
-            await self.cut_off(stream)
-        finally:
-            for task in (outward, inward):
-                task.cancel()
-            self._cut_off.discard(stream)
-            if not writer.transport.is_closing():
-                reset(writer)
-            await asyncio.gather(outward, inward, return_exceptions=True)
 
-    async def _outward(self, stream: BymuxStream, reader: asyncio.StreamReader) -> None:
-        while data := await reader.read(CHUNK):
-            stream.write(data)
-            await stream.drain()
-        await stream.close()
+async def _outward(stream: BymuxStream, reader: asyncio.StreamReader) -> None:
+    while data := await reader.read(CHUNK):
+        stream.write(data)
+        await stream.drain()
+    await stream.close()
 
-    async def _inward(self, stream: BymuxStream, writer: asyncio.StreamWriter) -> None:
-        while data := await stream.read(CHUNK):
-            writer.write(data)
-            await writer.drain()
-        if stream in self._cut_off:
-            raise ConnectionLost(f"stream {stream.id} was cut off at the other end")
-        if writer.can_write_eof():
-            writer.write_eof()
+
+async def _inward(stream: BymuxStream, writer: asyncio.StreamWriter) -> None:
+    while data := await stream.read(CHUNK):
+        writer.write(data)
+        await writer.drain()
+    writer.write_eof()
 
 
 def raise_open_files_limit() -> int:
@@ -200,7 +185,10 @@ def raise_open_files_limit() -> int:
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Ends a TCP connection with a reset, so that its peer does not take what came for the whole."""
+    """Ends a TCP connection with a reset, so that its peer does not take what came for the whole.
+
+    A Unix socket has no reset: its peer gets an error only when it writes again, or if it had sent something that was not read.
+    """
     raw = writer.get_extra_info("socket")
     if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError):
@@ -218,18 +206,23 @@ class TunnelServer:
         token: bytes = b"",
         window: int = bymux.Settings.stream_window,
         max_streams: int = MAX_STREAMS,
+        stall_timeout: float = STALL_TIMEOUT_S,
         entropy: random.Random | None = None,
     ) -> None:
         self._to = to
         self._token = token
-        self._settings = settings(serving=True, window=window, max_streams=max_streams)
+        self._settings = settings(serving=True, window=window, max_streams=max_streams, stall_timeout=stall_timeout)
         self._max_streams = max_streams
         self._entropy = entropy or random.SystemRandom()
-        self._ends: dict[Connection, TunnelEnd] = {}
         self._listener: Listener[Connection] | None = None
 
-    async def start(self, listen: Address, *, ssl: ssl_module.SSLContext | None = None) -> None:
-        """Begins to listen for tunnels."""
+    async def start(self, listen: Address, *, ssl: ssl_module.SSLContext | None = None, insecure: bool = False) -> None:
+        """Begins to listen for tunnels.
+
+        Raises ``ConfigurationError`` beyond loopback without a token and TLS, unless ``insecure``.
+        """
+        if listen.path is None:
+            await self._check_exposure(listen, has_tls=ssl is not None, insecure=insecure)
         raise_open_files_limit()
         self._listener = await bymux.serve(
             self._handle,
@@ -240,6 +233,21 @@ class TunnelServer:
             settings=self._settings,
             on_connection=self._on_connection,
         )
+
+    async def _check_exposure(self, listen: Address, *, has_tls: bool, insecure: bool) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        except OSError as error:
+            raise ConfigurationError(f"cannot listen on {listen}: {error}") from error
+        for *_, address in found:
+            check_exposure(
+                str(address[0]),
+                has_tls=has_tls,
+                has_token=bool(self._token),
+                insecure=insecure,
+                token_options="--token or --token-file",
+            )
 
     @property
     def port(self) -> int:
@@ -253,28 +261,25 @@ class TunnelServer:
         return self._listener.stats()
 
     async def _on_connection(self, connection: Connection) -> None:
-        end = TunnelEnd(connection, self._token, self._entropy)
         try:
-            await end.handshake(serving=True)
+            await handshake(connection, self._token, self._entropy, serving=True)
         except MainstemError as error:
             logger.warning("a tunnel was refused: %s", error)
-            raise
-        self._ends[connection] = end
-        connection.on_ended(lambda: self._ends.pop(connection, None))
+            connection.end(error)
+            return
         connection.sans_io.allow_streams(self._max_streams)
         connection.schedule_flush()
-        logger.info("tunnel from %s to %s", connection.sans_io.peer_name, self._to)
+        logger.info("tunnel from %s to %s", connection.peer_name, self._to)
 
     async def _handle(self, stream: BymuxStream) -> None:
-        end = self._ends[stream.connection]
         try:
             async with asyncio.timeout(CONNECT_TARGET_TIMEOUT_S):
                 reader, writer = await open_connection(self._to)
         except (OSError, TimeoutError) as error:
             logger.warning("%s cannot be reached: %s", self._to, error)
-            await end.cut_off(stream)
+            stream.abort()
             return
-        await end.relay(stream, reader, writer)
+        await relay(stream, reader, writer)
 
     async def close(self) -> None:
         """Stops listening and ends every tunnel. Twice is fine."""
@@ -306,15 +311,16 @@ class TunnelClient:
         ssl: ssl_module.SSLContext | None = None,
         server_hostname: str | None = None,
         window: int = bymux.Settings.stream_window,
+        stall_timeout: float = STALL_TIMEOUT_S,
         entropy: random.Random | None = None,
     ) -> None:
         self._to = to
         self._token = token
         self._ssl = ssl
         self._server_hostname = server_hostname
-        self._settings = settings(serving=False, window=window)
+        self._settings = settings(serving=False, window=window, stall_timeout=stall_timeout)
         self._entropy = entropy or random.SystemRandom()
-        self._end: TunnelEnd | None = None
+        self._connection: Connection | None = None
         self._up = asyncio.Event()
         self._reconnector: asyncio.Task[None] | None = None
         self._server: asyncio.Server | None = None
@@ -350,18 +356,17 @@ class TunnelClient:
             self._traffic.connections_unreached += 1
             raise
         connection.count_into(self._traffic)
-        end = TunnelEnd(connection, self._token, self._entropy)
         try:
-            await end.handshake(serving=False)
+            await handshake(connection, self._token, self._entropy, serving=False)
         except BaseException:
             connection.abort()
             raise
-        self._end = end
+        self._connection = connection
         self._up.set()
 
     def stats(self) -> EndpointStats:
         """Returns what the tunnel has now and what it has counted, with all its reconnections."""
-        engines = () if self._end is None else (self._end.connection,)
+        engines = () if self._connection is None else (self._connection,)
         return engine_stats(
             engines, self._traffic, protocol=bymux.BymuxConnection.PROTOCOL, role="client", is_over=self._closed
         )
@@ -378,10 +383,10 @@ class TunnelClient:
 
     async def _reconnect_loop(self) -> None:
         while True:
-            assert self._end is not None
-            await self._end.connection.wait_ended()
+            assert self._connection is not None
+            await self._connection.wait_ended()
             self._up.clear()
-            logger.warning("the tunnel to %s broke: %s", self._to, self._end.connection.failure)
+            logger.warning("the tunnel to %s broke: %s", self._to, self._connection.failure)
             pause = RECONNECT_FIRST_S
             while not self._up.is_set():
                 await asyncio.sleep(pause * self._entropy.uniform(0.5, 1.0))
@@ -401,15 +406,13 @@ class TunnelClient:
         try:
             async with asyncio.timeout(WAIT_FOR_TUNNEL_S):
                 await self._up.wait()
-                assert self._end is not None
-                end = self._end
-                stream = await end.connection.open_stream()
+                assert self._connection is not None
+                stream = await self._connection.open_stream()
         except (TimeoutError, MainstemError, ClosedError) as error:
             logger.warning("a connection was refused: %s", error or "the tunnel is down")
             reset(writer)
             return
-        async with stream:
-            await end.relay(stream, reader, writer)
+        await relay(stream, reader, writer)
 
     async def close(self) -> None:
         """Stops listening and ends the tunnel with all that it carries. Twice is fine."""
@@ -418,11 +421,13 @@ class TunnelClient:
         if self._reconnector is not None:
             self._reconnector.cancel()
             await asyncio.gather(self._reconnector, return_exceptions=True)
-        if self._end is not None:
-            self._end.connection.abort()
+        if self._connection is not None:
+            self._connection.abort()
+        for task in self._relays:
+            task.cancel()  # one may still wait until its connection has taken the last bytes
         await asyncio.gather(*self._relays, return_exceptions=True)
-        if self._end is not None:
-            await self._end.connection.close()
+        if self._connection is not None:
+            await self._connection.close()
         self._closed = True
 
     async def __aenter__(self) -> TunnelClient:

@@ -94,42 +94,6 @@ def read_tokens(token_file: Path | None) -> tuple[str, ...]:
     return tokens
 
 
-def check_exposure(address: str, *, has_tls: bool, has_token: bool, insecure: bool) -> None:
-    """Refuses to listen where other machines could read without a token, or the token could be read on the way.
-
-    Args:
-        address: The address that the socket is bound to.
-        has_tls: Whether connections are encrypted.
-        has_token: Whether requests need a token.
-        insecure: Whether the operator accepts both risks.
-
-    Raises:
-        ConfigurationError: The address is not loopback, and one of the two is missing.
-
-    Example:
-        ``check_exposure("127.0.0.1", has_tls=False, has_token=False, insecure=False)``
-    """
-    if insecure or is_loopback(address) or (has_tls and has_token):
-        return
-    missing = [
-        name
-        for name, is_there in (("--tls-cert and --tls-key", has_tls), (f"--token-file or {TOKEN_VARIABLE}", has_token))
-        if not is_there
-    ]
-    raise ConfigurationError(
-        f"--listen: {address} can be reached from other machines, so this needs {' and '.join(missing)};"
-        " --insecure serves all the same"
-    )
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches an address."""
-    try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
-
-
 def is_literal_host(host: str | None) -> bool:
     """Whether a ``Host`` field is an address, or ``localhost``.
 

@@ -22,7 +22,8 @@ from aiohttp import web
 from mainstem.aeron.tools.overview import DriverMonitor, document
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
-from mainstem.serve.access import is_literal_host, is_loopback
+from mainstem.exposure import is_loopback
+from mainstem.serve.access import is_literal_host
 from mainstem.serve.replies import json_bytes
 from mainstem.serve.server import listening_socket
 

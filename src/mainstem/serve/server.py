@@ -12,7 +12,8 @@ from mainstem.errors import ConfigurationError, needs_extras
 with needs_extras():
     from aiohttp import web
 
-from mainstem.serve.access import Access, check_exposure
+from mainstem.exposure import check_exposure
+from mainstem.serve.access import TOKEN_VARIABLE, Access
 from mainstem.serve.app import Application
 from mainstem.serve.counts import Counts
 from mainstem.serve.limits import Limits
@@ -61,7 +62,13 @@ class RecordingServer:
         self._socket = listening_socket(host, port)
         try:
             address = self._socket.getsockname()
-            check_exposure(address[0], has_tls=tls is not None, has_token=not access.is_open, insecure=insecure)
+            check_exposure(
+                address[0],
+                has_tls=tls is not None,
+                has_token=not access.is_open,
+                insecure=insecure,
+                token_options=f"--token-file or {TOKEN_VARIABLE}",
+            )
         except ConfigurationError:
             self._socket.close()
             raise

@@ -125,21 +125,6 @@ class Connection(Engine):
         owner: BymuxStream = stream.owner
         return owner
 
-    def active(self, stream_id: int) -> BymuxStream | None:
-        """Returns the stream of an id whose end was not yet reported.
-
-        Args:
-            stream_id: The id on the wire.
-
-        Returns:
-            The stream, or ``None``.
-
-        Example:
-            >>> if (stream := connection.active(2)) is not None:
-            ...     stream.abort()
-        """
-        return next((stream for stream in self._streams if stream.id == stream_id), None)
-
     async def open_stream(self) -> BymuxStream:
         """Creates a stream, waiting for the peer's credit for streams when none is left.
 

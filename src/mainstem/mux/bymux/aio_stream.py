@@ -11,8 +11,6 @@ from mainstem.mux.async_stream import AsyncStream
 from mainstem.mux.bymux.state import Half
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mainstem.mux.bymux.aio import Connection
     from mainstem.mux.bymux.stream import Stream
 
@@ -31,7 +29,7 @@ class BymuxStream(AsyncStream):
         ...     print(await stream.read())
     """
 
-    __slots__ = ("_closing", "_connection", "_left", "_pings", "_sans_io", "_stopped", "_tap")
+    __slots__ = ("_closing", "_connection", "_left", "_pings", "_sans_io", "_stopped")
 
     _handle: Stream
 
@@ -42,7 +40,6 @@ class BymuxStream(AsyncStream):
         self._closing = False
         self._left = False
         self._stopped: ClosedError | None = None
-        self._tap: Callable[[bytes], None] | None = None
         self._pings = PingWaiters(connection, stream)
 
     @property
@@ -139,20 +136,6 @@ class BymuxStream(AsyncStream):
         self.fail_writes(error)
         self._write_failure = None
 
-    def deliver_to(self, call: Callable[[bytes], None]) -> None:
-        """Passes what arrives to a function in place of a reader, ordered with the events of other streams.
-
-        Args:
-            call: Called with what was not yet read, and then with the bytes as they arrive.
-
-        Example:
-            >>> stream.deliver_to(log.append)
-        """
-        self._tap = call
-        if data := self._buffer.read_all():
-            self._taken(len(data))
-            call(data)
-
     async def ping(self, timeout: float = PING_TIMEOUT_S) -> float:
         """Measures the round trip to the peer on this stream.
 
@@ -225,11 +208,8 @@ class BymuxStream(AsyncStream):
         """
         if self._left:
             self.stop_read()
-        elif self._tap is None:
-            super().feed_data(data)
         else:
-            self._consumed(len(data))
-            self._tap(data)
+            super().feed_data(data)
 
     def feed_eof(self) -> None:
         """Marks the end of the peer's bytes; called by the connection.

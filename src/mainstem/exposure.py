@@ -1,0 +1,42 @@
+"""Which servers may listen beyond this machine."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from mainstem.errors import ConfigurationError
+
+
+def check_exposure(
+    address: str, *, has_tls: bool, has_token: bool, insecure: bool, token_options: str = "--token-file"
+) -> None:
+    """Refuses to listen where other machines could connect without a token, or read what is sent.
+
+    Args:
+        address: The address that the socket is bound to.
+        has_tls: Whether connections are encrypted.
+        has_token: Whether clients need a token.
+        insecure: Whether the operator accepts both risks.
+        token_options: How the operator sets the token, for the error message.
+
+    Raises:
+        ConfigurationError: The address is not loopback, and TLS or the token is missing.
+
+    Example:
+        ``check_exposure("127.0.0.1", has_tls=False, has_token=False, insecure=False)``
+    """
+    if insecure or is_loopback(address) or (has_tls and has_token):
+        return
+    options = (("--tls-cert and --tls-key", has_tls), (token_options, has_token))
+    missing = " and ".join(name for name, is_there in options if not is_there)
+    raise ConfigurationError(
+        f"--listen: {address} can be reached from other machines, so this needs {missing}; --insecure serves all the same"
+    )
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
