@@ -7,41 +7,57 @@ import cython
 if not cython.compiled:
     from mainstem._core.memory.plain import readonly
 
-    # Destinations of one channel: the spec designs for fewer than 100 receivers.
-    MAX_DESTINATIONS = 256
-
 from mainstem._core.driver.datagram import Address, Transport
+from mainstem._core.memory.buffer import AtomicBuffer
+
+FIRST_DESTINATIONS = 16
+ROW_LENGTH = 24
 
 
 @cython.cclass
 class DestinationList:
     """Where the datagrams of a channel with many destinations go, and when each was last heard of.
 
-    See docs/protocols/aeron.md, 19.3.
+    See docs/protocols/aeron.md, 19.3. ``entries`` are borrowed references to ``addresses``.
     """
 
     addresses: list
     count: readonly[cython.int]
-    entries: cython.p_void[MAX_DESTINATIONS]
-    heard_ns: cython.longlong[MAX_DESTINATIONS]
-    receiver: cython.longlong[MAX_DESTINATIONS]
+    room: cython.longlong
+    memory: AtomicBuffer
+    entries: cython.pp_void
+    heard_ns: cython.p_longlong
+    receiver: cython.p_longlong
 
     def __init__(self) -> None:
-        if not cython.compiled:
-            self.entries = [None] * MAX_DESTINATIONS
-            self.heard_ns = [0] * MAX_DESTINATIONS
-            self.receiver = [0] * MAX_DESTINATIONS
         self.addresses = []
         self.count = 0
+        self._resize(FIRST_DESTINATIONS)
+
+    def _resize(self, room: cython.longlong) -> None:
+        i: cython.int
+        rows: list = [(self.heard_ns[i], self.receiver[i]) for i in range(self.count)]
+        memory: AtomicBuffer = AtomicBuffer(bytearray(ROW_LENGTH * room))
+        if cython.compiled:
+            self.entries = cython.cast(cython.pp_void, memory.base)
+            self.heard_ns = cython.cast(cython.p_longlong, memory.base + 8 * room)
+            self.receiver = cython.cast(cython.p_longlong, memory.base + 16 * room)
+        else:
+            self.entries, self.heard_ns, self.receiver = [None] * room, [0] * room, [0] * room
+        self.memory = memory
+        self.room = room
+        for i in range(self.count):
+            self.entries[i] = cython.cast(cython.p_void, self.addresses[i]) if cython.compiled else self.addresses[i]
+            self.heard_ns[i], self.receiver[i] = rows[i]
 
     def __len__(self) -> int:
         return self.count
 
     def add(self, address: Address, receiver_id: cython.longlong, now_ns: cython.longlong) -> None:
-        """One more. Raises OverflowError above 256."""
+        """One more."""
         n: cython.int = self.count
-        if n == MAX_DESTINATIONS:
-            raise OverflowError(f"a channel has {MAX_DESTINATIONS} destinations at most")
+        if n == self.room:
+            self._resize(2 * self.room)
         self.addresses.append(address)
         self.entries[n] = cython.cast(cython.p_void, address) if cython.compiled else address
         self.heard_ns[n] = now_ns

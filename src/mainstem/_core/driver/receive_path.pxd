@@ -16,8 +16,7 @@ from mainstem._core.memory.buffer cimport AtomicBuffer
 
 
 cdef enum:
-    MAX_CONNECTIONS = 16
-    MAX_TRANSPORTS = 16
+    MAX_CONNECTIONS_OF_SOCKET = 16
 
 
 cdef class Silence:
@@ -34,7 +33,9 @@ cdef class ReceiveEndpointCore:
     cdef unsigned char *cells
     cdef EventBuffer events
     cdef list references
-    cdef void *transports[MAX_TRANSPORTS]
+    cdef AtomicBuffer transport_memory
+    cdef void **transports
+    cdef int room
     cdef long long unknown_key
     cdef public long long media_timestamp_offset
     cdef public long long channel_timestamp_offset
@@ -106,13 +107,15 @@ cdef class ReceivePath:
     cdef bint filled
     cdef long long gap_scan_due_ns
     cdef list references
-    cdef void *conn_transport[MAX_CONNECTIONS]
-    cdef void *conn_control[MAX_CONNECTIONS]
-    cdef void *conn_source[MAX_CONNECTIONS]
-    cdef int conn_index[MAX_CONNECTIONS]
-    cdef bint conn_any_source[MAX_CONNECTIONS]
-    cdef long long conn_ns[MAX_CONNECTIONS]
-    cdef long long conn_end[MAX_CONNECTIONS]
+    cdef AtomicBuffer connection_memory
+    cdef long long connection_room
+    cdef void **conn_transport
+    cdef void **conn_control
+    cdef void **conn_source
+    cdef long long *conn_index
+    cdef long long *conn_any_source
+    cdef long long *conn_ns
+    cdef long long *conn_end
 
     cdef bint alive(self, int row, long long now_ns) noexcept nogil
     cdef long long term_at(self, long long position) noexcept nogil

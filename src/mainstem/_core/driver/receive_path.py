@@ -74,9 +74,9 @@ if not cython.compiled:
     )
     from mainstem._core.memory.plain import *
 
-    # Senders of one image and sockets of one subscription: redundant paths, of which two are usual.
-    MAX_CONNECTIONS = 16
-    MAX_TRANSPORTS = 16
+    # Senders of one image through one socket: redundant paths, of which two are usual. Anyone can send datagrams of a known
+    # session, and each connection gets every status message.
+    MAX_CONNECTIONS_OF_SOCKET = 16
 
 from mainstem._core.driver.backing import Backing
 from mainstem._core.driver.datagram import Address, Transport
@@ -90,6 +90,9 @@ from mainstem._core.memory.buffer import AtomicBuffer
 NO_END = cython.declare(cython.longlong, -1)
 # How often a datagram from an unknown source is reported: often enough to connect at once, too seldom to be a burden.
 CONNECT_INTERVAL = cython.declare(cython.longlong, 1_000_000)
+FIRST_TRANSPORTS = 1
+FIRST_CONNECTIONS = 2
+CONNECTION_COLUMNS = 7
 # Loss is gathered this long before it is reported to Python: repairing it needs no Python, and a report is not urgent.
 LOSS_REPORT_DELAY_NS = cython.declare(cython.longlong, 10_000_000)
 
@@ -122,14 +125,14 @@ class ReceiveEndpointCore:
     cells: cython.p_uchar
     events: EventBuffer
     references: list
-    transports: cython.p_void[MAX_TRANSPORTS]
+    transport_memory: AtomicBuffer
+    transports: cython.pp_void
+    room: cython.int
     unknown_key: cython.longlong
     media_timestamp_offset: public[cython.longlong]
     channel_timestamp_offset: public[cython.longlong]
 
     def __init__(self, counters: AtomicBuffer, key: cython.int = 0) -> None:
-        if not cython.compiled:
-            self.transports = [None] * MAX_TRANSPORTS
         self.counters = counters
         self.cells = counters.base
         self.key = key
@@ -137,30 +140,48 @@ class ReceiveEndpointCore:
         self.interests = PathTable()
         self.silences = PathTable()
         self.events = EventBuffer()
-        self.references = [None] * MAX_TRANSPORTS
+        self.references = []
         self.last_packet_ns = 0
         self.unknown_key = 0
         self.media_timestamp_offset = NO_TIMESTAMP
         self.channel_timestamp_offset = NO_TIMESTAMP
+        self._resize(FIRST_TRANSPORTS)
+
+    def _resize(self, room: cython.int) -> None:
         i: cython.int
-        for i in range(MAX_TRANSPORTS):
-            self.transports[i] = cython.NULL if cython.compiled else None
+        memory: AtomicBuffer = AtomicBuffer(bytearray(8 * room))
+        self.references += [None] * (room - len(self.references))
+        if cython.compiled:
+            self.transports = cython.cast(cython.pp_void, memory.base)
+        else:
+            self.transports = [None] * room
+        self.transport_memory = memory
+        self.room = room
+        for i in range(room):
+            self._set_transport(i, self.references[i])
+
+    def _set_transport(self, index: cython.int, transport: Transport | None) -> None:
+        if not cython.compiled:
+            self.transports[index] = transport
+        elif transport is None:
+            self.transports[index] = cython.NULL
+        else:
+            self.transports[index] = cython.cast(cython.p_void, transport)
 
     def add_transport(self, transport: Transport) -> int:
-        """Takes a socket in and returns its index. Raises OverflowError above 16."""
-        i: cython.int
-        for i in range(MAX_TRANSPORTS):
-            if self.references[i] is None:
-                self.references[i] = transport
-                self.transports[i] = cython.cast(cython.p_void, transport) if cython.compiled else transport
-                return i
+        """Takes a socket in and returns its index."""
         # Slots are fixed, because their index names the socket in events and connections.
-        raise OverflowError(f"a subscription has {MAX_TRANSPORTS} destinations at most")
+        if None not in self.references:
+            self._resize(2 * len(self.references))
+        index: cython.int = self.references.index(None)
+        self.references[index] = transport
+        self._set_transport(index, transport)
+        return index
 
     def remove_transport(self, index: cython.int) -> Transport | None:
         # The borrowed pointer goes first: a cycle never finds one whose object is gone.
         transport = self.references[index]
-        self.transports[index] = cython.NULL if cython.compiled else None
+        self._set_transport(index, None)
         self.references[index] = None
         return transport
 
@@ -173,7 +194,7 @@ class ReceiveEndpointCore:
         n: cython.int = 0
         # Bounded: a socket that never runs dry does not keep the others waiting.
         self.unknown_key = 0
-        for i in range(MAX_TRANSPORTS):
+        for i in range(self.room):
             if (self.transports[i] != cython.NULL) if cython.compiled else (self.transports[i] is not None):
                 n += self.poll_transport(cython.cast(Transport, self.transports[i]), i, now_ns)
         if n > 0:
@@ -348,13 +369,15 @@ class ReceivePath:
     filled: cython.bint
     gap_scan_due_ns: cython.longlong
     references: list
-    conn_transport: cython.p_void[MAX_CONNECTIONS]
-    conn_control: cython.p_void[MAX_CONNECTIONS]
-    conn_source: cython.p_void[MAX_CONNECTIONS]
-    conn_index: cython.int[MAX_CONNECTIONS]
-    conn_any_source: cython.bint[MAX_CONNECTIONS]
-    conn_ns: cython.longlong[MAX_CONNECTIONS]
-    conn_end: cython.longlong[MAX_CONNECTIONS]
+    connection_memory: AtomicBuffer
+    connection_room: cython.longlong
+    conn_transport: cython.pp_void
+    conn_control: cython.pp_void
+    conn_source: cython.pp_void
+    conn_index: cython.p_longlong
+    conn_any_source: cython.p_longlong
+    conn_ns: cython.p_longlong
+    conn_end: cython.p_longlong
 
     def __init__(
         self,
@@ -373,14 +396,6 @@ class ReceivePath:
         group_tag: int | None = None,
         now_ns: cython.longlong = 0,
     ) -> None:
-        if not cython.compiled:
-            self.conn_transport = [None] * MAX_CONNECTIONS
-            self.conn_control = [None] * MAX_CONNECTIONS
-            self.conn_source = [None] * MAX_CONNECTIONS
-            self.conn_index = [0] * MAX_CONNECTIONS
-            self.conn_any_source = [False] * MAX_CONNECTIONS
-            self.conn_ns = [0] * MAX_CONNECTIONS
-            self.conn_end = [0] * MAX_CONNECTIONS
         check_stream(term_length, mtu, window_length)
         log.check(0, 3 * term_length + LOG_METADATA_LENGTH)
         if join_position < 0 or join_position % FRAME_ALIGNMENT:
@@ -424,6 +439,7 @@ class ReceivePath:
         self.frame = self.scratch.base
         self.references = []
         self.connections = 0
+        self._resize_connections(FIRST_CONNECTIONS)
         self.force_status = False
         self.draining = False
         self.revoked = False
@@ -464,10 +480,31 @@ class ReceivePath:
         self.channel_timestamp_offset = endpoint.channel_timestamp_offset
         self.events = events
 
+    def _resize_connections(self, room: cython.longlong) -> None:
+        n: cython.int
+        rows: list = [(self.conn_index[n], self.conn_ns[n], self.conn_end[n]) for n in range(self.connections)]
+        memory: AtomicBuffer = AtomicBuffer(bytearray(8 * CONNECTION_COLUMNS * room))
+        if cython.compiled:
+            self.conn_transport = cython.cast(cython.pp_void, memory.base)
+            self.conn_control = cython.cast(cython.pp_void, memory.base + 8 * room)
+            self.conn_source = cython.cast(cython.pp_void, memory.base + 16 * room)
+            self.conn_index = cython.cast(cython.p_longlong, memory.base + 24 * room)
+            self.conn_any_source = cython.cast(cython.p_longlong, memory.base + 32 * room)
+            self.conn_ns = cython.cast(cython.p_longlong, memory.base + 40 * room)
+            self.conn_end = cython.cast(cython.p_longlong, memory.base + 48 * room)
+        else:
+            self.conn_transport, self.conn_control, self.conn_source = ([None] * room for _ in range(3))
+            self.conn_index, self.conn_any_source, self.conn_ns, self.conn_end = ([0] * room for _ in range(4))
+        self.connection_memory = memory
+        self.connection_room = room
+        for n in range(self.connections):
+            self.conn_index[n], self.conn_ns[n], self.conn_end[n] = rows[n]
+            self._set_connection(n, self.references[n][0], self.references[n][1], self.references[n][2])
+
     def add_connection(
         self, transport: Transport, index: cython.int, control: Address, source: Address | None, now_ns: cython.longlong
     ) -> bool:
-        """Adds a connection to a sender; False when it was known (then it is refreshed) or 16 live already.
+        """Adds a connection to a sender; False when it was known (then it is refreshed), or this socket has 16 that live.
 
         Control frames go to ``control`` through ``transport``; datagrams of that socket (``index``), from ``source`` where one is
         given, keep it alive.
@@ -480,17 +517,12 @@ class ReceivePath:
                 if (held is None) == (source is None) and (source is None or bytes(held) == bytes(source)):
                     self.conn_ns[n] = now_ns
                     return False
-        assert 0 <= index < MAX_TRANSPORTS, f"socket {index} is not one of {MAX_TRANSPORTS}"
+        assert index >= 0, f"there is no socket {index}"
+        if not self._has_connection_room(index, now_ns):
+            return False
         n = self.connections
-        if n == MAX_CONNECTIONS:
-            # Full: one that fell silent makes room.
-            for n in range(MAX_CONNECTIONS):
-                if not self.alive(n, now_ns):
-                    self._drop_connection(n)
-                    break
-            else:
-                return False
-            n = self.connections
+        if n == self.connection_room:
+            self._resize_connections(2 * self.connection_room)
         # Referenced before its pointer is stored, for the cycle counts no references.
         self.references.append((transport, control, source))
         self._set_connection(n, transport, control, source)
@@ -500,6 +532,21 @@ class ReceivePath:
         self.connections = n + 1
         self._publish_connections(now_ns)
         return True
+
+    def _has_connection_room(self, index: cython.int, now_ns: cython.longlong) -> bool:
+        """Whether the socket may have one more connection; of a full one a silent connection makes room."""
+        n: cython.int
+        count: cython.int = 0
+        silent: cython.int = -1
+        for n in range(self.connections):
+            if self.conn_index[n] == index:
+                count += 1
+                if not self.alive(n, now_ns):
+                    silent = n
+        if count >= MAX_CONNECTIONS_OF_SOCKET and silent >= 0:
+            self._drop_connection(silent)
+            return True
+        return bool(count < MAX_CONNECTIONS_OF_SOCKET)
 
     def _set_connection(self, n: cython.int, transport, control, source) -> None:
         self.conn_transport[n] = cython.cast(cython.p_void, transport) if cython.compiled else transport

@@ -9,6 +9,10 @@ from mainstem._core.driver.positions import PositionSet
 from mainstem._core.driver.table import PathTable
 from mainstem._core.memory.buffer import AtomicBuffer
 
+FIRST_TRANSPORTS: int
+FIRST_CONNECTIONS: int
+CONNECTION_COLUMNS: int
+
 class Silence:
     """A session whose data is not reported until ``until_ns``; an entry of ``ReceiveEndpointCore.silences``."""
 
@@ -32,7 +36,7 @@ class ReceiveEndpointCore:
     channel_timestamp_offset: int
     def __init__(self, counters: AtomicBuffer, key: int = 0) -> None: ...
     def add_transport(self, transport: Transport) -> int:
-        """Takes a socket in and returns its index. Raises OverflowError above 16."""
+        """Takes a socket in and returns its index."""
     def remove_transport(self, index: int) -> Transport | None: ...
     def transport(self, index: int) -> Transport | None: ...
 
@@ -100,7 +104,7 @@ class ReceivePath:
     def add_connection(
         self, transport: Transport, index: int, control: Address, source: Address | None, now_ns: int
     ) -> bool:
-        """Adds a connection to a sender; False when it was known (then it is refreshed) or 16 live already.
+        """Adds a connection to a sender; False when it was known (then it is refreshed), or this socket has 16 that live.
 
         Control frames go to ``control`` through ``transport``; datagrams of that socket (``index``), from ``source`` where one is
         given, keep it alive.

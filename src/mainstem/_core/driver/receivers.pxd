@@ -1,17 +1,20 @@
 # Written from receivers.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from mainstem._core.memory.buffer cimport AtomicBuffer
 
 
 cdef enum:
-    MAX_RECEIVERS = 256
+    MAX_RECEIVERS = 4096
 
 
 cdef class ReceiverTable:
     cdef readonly int count
-    cdef long long ids[MAX_RECEIVERS]
-    cdef long long heard_ns[MAX_RECEIVERS]
-    cdef long long edges[MAX_RECEIVERS]
-    cdef bint counts[MAX_RECEIVERS]
-    cdef long long sources[MAX_RECEIVERS]
+    cdef long long room
+    cdef AtomicBuffer memory
+    cdef long long *ids
+    cdef long long *heard_ns
+    cdef long long *edges
+    cdef long long *counts
+    cdef long long *sources
 
     cdef int find(self, long long receiver_id) noexcept nogil
     cdef bint knows_source(self, long long source) noexcept nogil

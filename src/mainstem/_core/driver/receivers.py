@@ -10,30 +10,53 @@ import cython
 if not cython.compiled:
     from mainstem._core.memory.plain import readonly
 
-    # Receivers of one stream: the spec designs for fewer than 100.
-    MAX_RECEIVERS = 256
+    # Anyone can send status messages with invented receiver ids, and each status message is searched for here.
+    MAX_RECEIVERS = 4096
+
+from mainstem._core.memory.buffer import AtomicBuffer
+
+FIRST_RECEIVERS = 8
+COLUMNS = 5
 
 
 @cython.cclass
 class ReceiverTable:
-    """The receivers that one publication knows: 256 at most. ``SendPath`` keeps one; use its methods."""
+    """The receivers that one publication knows: MAX_RECEIVERS at most. ``SendPath`` keeps one; use its methods.
+
+    ``sources`` is where the last status message came from (Transport.source_key); 0 before that.
+    """
 
     count: readonly[cython.int]
-    ids: cython.longlong[MAX_RECEIVERS]
-    heard_ns: cython.longlong[MAX_RECEIVERS]
-    edges: cython.longlong[MAX_RECEIVERS]
-    counts: cython.bint[MAX_RECEIVERS]
-    # Where its last status message came from (Transport.source_key); 0 before that.
-    sources: cython.longlong[MAX_RECEIVERS]
+    room: cython.longlong
+    memory: AtomicBuffer
+    ids: cython.p_longlong
+    heard_ns: cython.p_longlong
+    edges: cython.p_longlong
+    counts: cython.p_longlong
+    sources: cython.p_longlong
 
     def __init__(self) -> None:
-        if not cython.compiled:
-            self.ids = [0] * MAX_RECEIVERS
-            self.heard_ns = [0] * MAX_RECEIVERS
-            self.edges = [0] * MAX_RECEIVERS
-            self.counts = [False] * MAX_RECEIVERS
-            self.sources = [0] * MAX_RECEIVERS
         self.count = 0
+        self._resize(FIRST_RECEIVERS)
+
+    def _resize(self, room: cython.longlong) -> None:
+        i: cython.int
+        rows: list = [
+            (self.ids[i], self.heard_ns[i], self.edges[i], self.counts[i], self.sources[i]) for i in range(self.count)
+        ]
+        memory: AtomicBuffer = AtomicBuffer(bytearray(8 * COLUMNS * room))
+        if cython.compiled:
+            self.ids = cython.cast(cython.p_longlong, memory.base)
+            self.heard_ns = cython.cast(cython.p_longlong, memory.base + 8 * room)
+            self.edges = cython.cast(cython.p_longlong, memory.base + 16 * room)
+            self.counts = cython.cast(cython.p_longlong, memory.base + 24 * room)
+            self.sources = cython.cast(cython.p_longlong, memory.base + 32 * room)
+        else:
+            self.ids, self.heard_ns, self.edges, self.counts, self.sources = ([0] * room for _ in range(COLUMNS))
+        self.memory = memory
+        self.room = room
+        for i in range(self.count):
+            self.ids[i], self.heard_ns[i], self.edges[i], self.counts[i], self.sources[i] = rows[i]
 
     def find(self, receiver_id: cython.longlong) -> cython.int:
         """The receiver's row, -1 where it is not known."""
@@ -77,6 +100,8 @@ class ReceiverTable:
         if row < 0:
             if self.count == MAX_RECEIVERS:
                 return -1
+            if self.count == self.room:
+                self._resize(2 * self.room)
             row = self.count
             self.count = row + 1
             self.ids[row] = receiver_id

@@ -1,7 +1,13 @@
 # Written from receivers.py by tools/write_core_stubs.py: edit that file, then run the tool.
 
+FIRST_RECEIVERS: int
+COLUMNS: int
+
 class ReceiverTable:
-    """The receivers that one publication knows: 256 at most. ``SendPath`` keeps one; use its methods."""
+    """The receivers that one publication knows: MAX_RECEIVERS at most. ``SendPath`` keeps one; use its methods.
+
+    ``sources`` is where the last status message came from (Transport.source_key); 0 before that.
+    """
 
     count: int
     def __init__(self) -> None: ...

@@ -788,7 +788,7 @@ class SendPath:
     def add_receiver(
         self, receiver_id: cython.longlong, edge: cython.longlong, now_ns: cython.longlong, counts: cython.bint = True
     ) -> bool:
-        """A receiver that allows sending up to position ``edge``; False when 256 are tracked already.
+        """A receiver that allows sending up to position ``edge``; False when MAX_RECEIVERS are tracked already.
 
         ``counts`` is false for a receiver that lives but has no say in flow control.
         """

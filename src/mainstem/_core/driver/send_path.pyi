@@ -122,7 +122,7 @@ class SendPath:
     def heartbeat_now(self) -> None:
         """The next idle cycle sends a heartbeat whether one is due or not."""
     def add_receiver(self, receiver_id: int, edge: int, now_ns: int, counts: bool = True) -> bool:
-        """A receiver that allows sending up to position ``edge``; False when 256 are tracked already.
+        """A receiver that allows sending up to position ``edge``; False when MAX_RECEIVERS are tracked already.
 
         ``counts`` is false for a receiver that lives but has no say in flow control.
         """

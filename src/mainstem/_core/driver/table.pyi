@@ -1,7 +1,6 @@
 # Written from table.py by tools/write_core_stubs.py: edit that file, then run the tool.
 
 FIRST_ROOM: int
-MOST_PATHS: int
 
 class PathTable:
     """Paths by (session id, stream id), read once for each datagram, and changed by the thread that reads it.
@@ -19,6 +18,6 @@ class PathTable:
     def get(self, session_id: int, stream_id: int) -> object | None: ...
     def values(self) -> list[object]: ...
     def put(self, session_id: int, stream_id: int, path: object) -> None:
-        """Adds or replaces. Raises OverflowError above 65,536 streams."""
+        """Adds or replaces."""
     def remove(self, session_id: int, stream_id: int) -> object | None:
         """Takes one out and returns it, None when it was not there."""

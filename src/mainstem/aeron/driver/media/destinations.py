@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from mainstem.aeron.counters import Gauge
 
 DESTINATION_TIMEOUT_NS = 5_000_000_000
+# Learned destinations of one channel: anyone can send a status message, and what it adds gets a copy of all data for five seconds.
+MAX_LEARNED_DESTINATIONS = 4_096
 # The receiver id of a destination that was added by a command and has sent no status message yet.
 UNKNOWN_RECEIVER = -1
 
@@ -58,12 +60,19 @@ class DestinationTracker:
         return list(self._entries)
 
     def on_status(self, packed: bytes, receiver_id: int, now_ns: int) -> None:
-        """Handles a status message of an address or a receiver that the list does not have."""
+        """Handles a status message of an address or a receiver that the list does not have.
+
+        Raises OverflowError if it would be one learned destination too many.
+        """
         for index, (address, known_receiver, _) in enumerate(self._core.destinations.rows()):
             if address == packed and (self._is_manual or known_receiver in (UNKNOWN_RECEIVER, receiver_id)):
                 self._core.destinations.touch(index, receiver_id, now_ns)
                 return
         if not self._is_manual:
+            if len(self._entries) >= MAX_LEARNED_DESTINATIONS:
+                raise OverflowError(
+                    f"no destination was added for a new receiver: the channel has {MAX_LEARNED_DESTINATIONS}"
+                )
             self._add(Destination(packed=packed, name="", registration_id=-1), receiver_id, now_ns)
 
     def add(self, packed: bytes, *, name: str, registration_id: int, now_ns: int) -> None:

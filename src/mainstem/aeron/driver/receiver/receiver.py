@@ -324,12 +324,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
 
     def on_add_destination(self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination) -> None:
         """Adds a socket to a subscription with several."""
-        try:
-            endpoint.add_destination(destination)
-        except OverflowError as error:
-            destination.close()
-            self._send(NetworkFault(text=f"{endpoint.channel.canonical_form}: {error}"))
-            return
+        endpoint.add_destination(destination)
         self._watch(destination.transport)
         if destination.elicits_setup and self._dispatchers[endpoint.key].has_interest:
             self._elicit(endpoint, destination.index, b"", 0, 0)

@@ -207,10 +207,7 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
         self, endpoint: SendChannelEndpoint, address: InetAddress, *, name: str, registration_id: int
     ) -> None:
         """Adds a destination of ``control-mode=manual``; ``name`` is its ``host:port`` as the client wrote it."""
-        try:
-            endpoint.destinations.add(address.packed, name=name, registration_id=registration_id, now_ns=self._now_ns)
-        except OverflowError as error:
-            self._send(NetworkFault(text=f"{endpoint.channel.canonical_form}: {error}"))
+        endpoint.destinations.add(address.packed, name=name, registration_id=registration_id, now_ns=self._now_ns)
 
     def on_add_unresolved_destination(self, endpoint: SendChannelEndpoint, *, name: str, registration_id: int) -> None:
         """Adds a destination whose name has no address yet; it is resolved again at intervals."""
