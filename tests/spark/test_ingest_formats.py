@@ -103,6 +103,39 @@ def test_an_iceberg_table_has_each_message_once_and_spark_duckdb_and_polars_read
         catalog.close()
 
 
+@pytest.mark.parametrize("table_format", ["delta", pytest.param("iceberg", marks=pytest.mark.long)])
+def test_no_name_or_value_of_a_message_stops_the_query(spark: SparkSession, tmp_path: Path, table_format: str) -> None:
+    odd = {"a.b": 1, "a": {"b": 2}, "t`u": 3, "v w": 4, "nul\0": 5, "text": "x" * 15 + "\ud7ff!", "day": "0000-01-01"}
+    options = {"format": table_format} | ({"table": "sea.tides"} if table_format == "iceberg" else {})
+    log(tmp_path / "recordings", range(1), extra=odd)
+    count = ingest(spark, tmp_path, **options)
+    assert (count.rows, count.problems) == (1, 0)
+    # Of a table partitioned by a time that no partition can have.
+    schema = "`a.b` bigint, `t``u` bigint, text string, `the.day` date"
+    log(tmp_path / "dated" / "recordings", range(2), extra={**odd, "the.day": "0000-01-01"})
+    ingest(spark, tmp_path / "dated", schema=schema, timestamp_from="the.day", **options)
+    rows, dated = (read(path, table_format) for path in (tmp_path, tmp_path / "dated"))
+    names = {"a.b", "t`u", "v w", "text"}
+    assert rows.select(sorted(names)).to_pylist() == [{name: odd[name] for name in sorted(names)}]
+    # In Iceberg the member of `a` has the name of a column.
+    kept = {"nul\0": 5} | ({"a": {"b": 2}} if table_format == "iceberg" else {})
+    assert json.loads(rows["rescued"][0].as_py()) == kept
+    # A value or a problem, on the day of the recording.
+    stated = [set(dated[name].is_valid().to_pylist()) for name in ("date", "the.day", "problem")]
+    assert stated in ([{True}, {True}, {False}], [{True}, {False}, {True}])
+
+
+def read(path: Path, table_format: str) -> Any:
+    """The table of an ingest as Arrow's."""
+    if table_format == "delta":
+        return deltalake.DeltaTable(path / "table").to_pyarrow_table()
+    catalog = open_catalog(str(path / "table"))
+    try:
+        return catalog.load_table("sea.tides").scan().to_arrow()
+    finally:
+        catalog.close()
+
+
 def test_columns_are_added_where_that_is_asked_for_and_a_changed_schema_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:

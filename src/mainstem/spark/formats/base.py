@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
     from mainstem.spark.formats.column_bounds import ColumnBounds
+    from mainstem.spark.formats.names import Path
 
 DEFAULT_FILE_SIZE = 128 << 20
 # Commits of others that one commit may meet before it gives up: each of them was a success of another writer.
@@ -67,6 +68,10 @@ class Table(Protocol):
 
     def stored(self, columns: StructType) -> StructType:
         """Columns in the types that the format stores them in, where it lacks some of Spark's."""
+        ...
+
+    def name_key(self, path: Path) -> Hashable:
+        """What the format tells the names of columns and their members apart by."""
         ...
 
     def widens(self, before: DataType, now: DataType) -> bool:

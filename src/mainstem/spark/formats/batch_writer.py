@@ -50,9 +50,12 @@ class BatchWriter:
         if (columns := batch.schema.json()) != self._prepared:
             self._table.prepare(batch.schema, evolve=self._evolve)
             self._prepared = columns
-        write = WriteFiles(self._table.files(query_id, batch_id), self._target)
+        names = batch.schema.names
+        write = WriteFiles(self._table.files(query_id, batch_id), self._target, names)
+        # mapInArrow resolves names, where a dot or a backtick means something else.
+        numbered = batch.toDF(*(f"c{number}" for number in range(len(names))))
         # One row for each file comes to the driver.
-        files = [bytes(row[0]) for row in batch.mapInArrow(write, FILE_DDL).collect()]
+        files = [bytes(row[0]) for row in numbered.mapInArrow(write, FILE_DDL).collect()]
         self._table.commit(query_id, batch_id, files)
         if self._compact_every and batch_id % self._compact_every == self._compact_every - 1:
             self._compact(batch_id)

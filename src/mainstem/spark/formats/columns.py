@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import ConfigurationError
 from mainstem.spark.codec_columns import folded
+from mainstem.spark.formats.names import split_by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from pyspark.sql.types import DataType, StructType
+
+    from mainstem.spark.formats.names import Path
 
 # Spark's types that tables have, by their names without parameters.
 TYPES = (
@@ -34,6 +37,16 @@ def check_types(columns: StructType, name_of_format: str) -> None:
             )
 
     check(columns.jsonValue(), "")
+
+
+def check_names(columns: StructType, name_of_format: str, key: Callable[[Path], Hashable]) -> None:
+    """Raises ConfigurationError for a name that tables of a format cannot hold."""
+    _, refused = split_by_name(columns, key)
+    if refused:
+        raise ConfigurationError(
+            f"the column {refused[0]!r} cannot be in {name_of_format} tables: its name has a NUL, or is that of another "
+            f"column or member; give it another name"
+        )
 
 
 def never(before: DataType, now: DataType) -> bool:  # noqa: ARG001

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem.spark.formats.column_bounds import ColumnBounds
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Hashable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -37,15 +37,18 @@ class WriteFiles:
     Args:
         files: The files of the table.
         target_bytes: The size at which a file ends and another begins.
+        names: The columns of the batches in their order; None if the batches have these names.
     """
 
-    def __init__(self, files: DataFiles, target_bytes: int) -> None:
-        self._files, self._target = files, target_bytes
+    def __init__(self, files: DataFiles, target_bytes: int, names: Sequence[str] | None = None) -> None:
+        self._files, self._target, self._names = files, target_bytes, names
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches of rows into one row for each file."""
         import pyarrow as pa
 
+        if self._names is not None:
+            batches = (batch.rename_columns(self._names) for batch in batches)
         written = list(write(self._files, batches, self._target))
         yield pa.RecordBatch.from_arrays([pa.array(written, pa.binary())], names=[FILE_COLUMN])
 

@@ -19,7 +19,7 @@ from mainstem.clock import NS_PER_MS, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
 from mainstem.spark.formats import partitions
 from mainstem.spark.formats.base import COMMIT_ATTEMPTS, DEFAULT_FILE_SIZE, Compaction
-from mainstem.spark.formats.columns import check_types, difference, never, united
+from mainstem.spark.formats.columns import check_names, check_types, difference, never, united
 from mainstem.spark.formats.data_files import COMPRESSION
 from mainstem.spark.formats.delta_statistics import MAX_COLUMNS, PROPERTY, indexable, indexed, property_of, statistics
 from mainstem.spark.formats.new_file import NewFile
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
     from mainstem.spark.formats.column_bounds import ColumnBounds
+    from mainstem.spark.formats.names import Path
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
@@ -178,6 +179,10 @@ class DeltaTable:
         """As ``Table.stored``: Delta's types are Spark's."""
         return columns
 
+    def name_key(self, path: Path) -> Path:
+        """As ``Table.name_key``."""
+        return path
+
     def widens(self, before: DataType, now: DataType) -> bool:
         """As ``Table.widens``: few readers know Delta's wider types."""
         return never(before, now)
@@ -188,6 +193,7 @@ class DeltaTable:
         from deltalake.exceptions import CommitFailedError, DeltaError
 
         check_types(columns, "Delta")
+        check_names(columns, "Delta", self.name_key)
         for _ in range(COMMIT_ATTEMPTS):
             table = self._load()
             try:

@@ -17,7 +17,7 @@ from uuid import uuid4
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
 from mainstem.spark.formats import iceberg_statistics, partitions
 from mainstem.spark.formats.base import COMMIT_ATTEMPTS, DEFAULT_FILE_SIZE, Compaction
-from mainstem.spark.formats.columns import check_types, difference, united
+from mainstem.spark.formats.columns import check_names, check_types, difference, united
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
     from mainstem.spark.formats.column_bounds import ColumnBounds
+    from mainstem.spark.formats.names import Path
 
 COMMITTED = "mainstem.committed."
 QUERY, BATCH = "mainstem.query-id", "mainstem.batch-id"
@@ -228,6 +229,10 @@ class IcebergTable:
         stored: StructType = _stored(columns)
         return stored
 
+    def name_key(self, path: Path) -> str:
+        """As ``Table.name_key``: a member's name there is its struct's with a dot, as a column's may be."""
+        return ".".join(path)
+
     def widens(self, before: DataType, now: DataType) -> bool:
         """As ``Table.widens``: the promotions of the format."""
         from pyspark.sql.types import DecimalType, DoubleType, FloatType, IntegerType, LongType
@@ -242,6 +247,7 @@ class IcebergTable:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         check_types(columns, "Iceberg")
+        check_names(columns, "Iceberg", self.name_key)
         columns = self.stored(columns)
         for _ in range(COMMIT_ATTEMPTS):
             table = self._load()

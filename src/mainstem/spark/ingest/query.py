@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date as date_type
 from typing import TYPE_CHECKING, Any
 
 from mainstem.codecs import find_codec
@@ -70,7 +71,10 @@ def table(spark: SparkSession, options: IngestOptions, target: Target) -> DataFr
         schema.field(options.timestamp_from).type
     ):
         raise ConfigurationError(f"--timestamp-from: the parser has no field {options.timestamp_from!r} that is a time")
-    return rows.withColumn("date", f.to_date(f.coalesce(options.timestamp_from, "recorded_at")))
+    date = f.to_date(f.col(f"`{options.timestamp_from.replace('`', '``')}`"))
+    # A partition's date has four digits of a year in every format: what lies outside is as unknown as null.
+    known = f.when(f.year(date).between(date_type.min.year, date_type.max.year), date)
+    return rows.withColumn("date", f.coalesce(known, f.to_date("recorded_at")))
 
 
 def start(spark: SparkSession, options: IngestOptions) -> StreamingQuery:

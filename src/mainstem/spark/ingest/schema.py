@@ -10,6 +10,7 @@ from mainstem.recording import RecordingReader
 from mainstem.recording.rows.decoding import sampled
 from mainstem.spark.codec_columns import check_distinct, inferred_columns, with_required
 from mainstem.spark.formats.columns import difference, united
+from mainstem.spark.formats.names import split_by_name
 from mainstem.spark.ingest.layout import META, REST
 from mainstem.spark.sources.places import recordings_at
 
@@ -46,7 +47,7 @@ def arrow_schema(spark: SparkSession, options: IngestOptions, parser: Codec, tar
     elif before is not None and not options.evolve:
         kind = before
     else:
-        kind = _inferred(options, parser, before)
+        kind, _ = split_by_name(_inferred(options, parser, before), target.name_key, before)
     check_distinct(kind.names, (*META, *REST))
     kind = target.stored(kind)
     if before is not None:

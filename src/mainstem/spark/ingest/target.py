@@ -11,11 +11,14 @@ from mainstem.spark.formats.columns import never
 from mainstem.spark.ingest.layout import META, PARTITIONS, REST, SCHEMA_FILE
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import DataStreamWriter
     from pyspark.sql.types import DataType, StructType
 
     from mainstem.spark.formats.base import Table
+    from mainstem.spark.formats.names import Path
     from mainstem.spark.ingest.options import IngestOptions
 
 
@@ -28,6 +31,10 @@ class Target(Protocol):
 
     def stored(self, columns: StructType) -> StructType:
         """As ``Table.stored``."""
+        ...
+
+    def name_key(self, path: Path) -> Hashable:
+        """As ``Table.name_key``."""
         ...
 
     def widens(self, before: DataType, now: DataType) -> bool:
@@ -88,6 +95,10 @@ class ParquetFolder:
         """As ``Target.stored``."""
         return columns
 
+    def name_key(self, path: Path) -> Path:
+        """As ``Target.name_key``."""
+        return path
+
     def widens(self, before: DataType, now: DataType) -> bool:
         """As ``Target.widens``: a Parquet file has the type that it was written with."""
         return never(before, now)
@@ -123,6 +134,10 @@ class CommittedTable:
     def stored(self, columns: StructType) -> StructType:
         """As ``Target.stored``."""
         return self._table.stored(columns)
+
+    def name_key(self, path: Path) -> Hashable:
+        """As ``Target.name_key``."""
+        return self._table.name_key(path)
 
     def widens(self, before: DataType, now: DataType) -> bool:
         """As ``Target.widens``."""

@@ -126,7 +126,7 @@ class Uncompactable:
 
 def test_a_compaction_that_fails_is_logged_and_stops_no_query(caplog: pytest.LogCaptureFixture) -> None:
     batch = MagicMock()
-    batch.mapInArrow.return_value.collect.return_value = []
+    batch.toDF.return_value.mapInArrow.return_value.collect.return_value = []
     table: Any = Uncompactable()
     write = BatchWriter(table, compact_every=2, query_id="tides")
     for number in range(4):
