@@ -85,6 +85,9 @@ class IpcPublication(Publication):
         super().revoke(now_ns)
         self.path.connected = False
 
+    def _is_being_read(self) -> bool:
+        return self._is_read_behind(self.path.producer_position())
+
     def _hold_limit(self) -> None:
         self.path.draining = True
         self.path.clamp_limit(self.path.producer_position())

@@ -155,8 +155,16 @@ class Stream(Generic[P]):
 
     @property
     def accepts_subscribers(self) -> bool:
-        """Whether a new subscription may link to it."""
-        return self.state is StreamState.ACTIVE
+        """Whether a new subscription may link to it: to one that drains while another subscriber is still reading it."""
+        return self.state is StreamState.ACTIVE or (self.state is StreamState.DRAINING and self._is_being_read())
+
+    def _is_being_read(self) -> bool:
+        """Whether a draining stream has something left for a subscriber that it waits for."""
+        raise NotImplementedError
+
+    def _is_read_behind(self, end: int) -> bool:
+        """Whether a subscriber that it waits for has not read to ``end``."""
+        return any(position.is_counted and position.cell.get_acquire() < end for position in self.subscribers)
 
     def interest_of(self, subscription: SubscriptionLink) -> Interest | None:
         """Returns the channel through which the subscription reads this stream, if any; the stream id is not compared."""

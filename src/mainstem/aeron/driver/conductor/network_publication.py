@@ -74,6 +74,11 @@ class NetworkPublication(Publication):
         super().revoke(now_ns)
         self._resources.sender.revoke_publication(self.sender_publication)
 
+    def _is_being_read(self) -> bool:
+        # What was sent lies before the join position of a spy: only what has not been sent is left for one that joins.
+        is_spied = any(position.is_counted for position in self.subscribers)
+        return is_spied and self.path.sender_position < self.path.producer_position()
+
     def _hold_limit(self) -> None:
         self._resources.sender.drain_publication(self.sender_publication)
 

@@ -116,6 +116,9 @@ class PublicationImage(Stream[SubscriptionParams]):
             return True
         return path.end_of_stream_position >= 0 and path.rebuild_position >= path.high_water_mark
 
+    def _is_being_read(self) -> bool:
+        return self._is_read_behind(self.path.rebuild_position)
+
     def _is_drained(self, now_ns: int) -> bool:
         return now_ns - self.since_ns >= self._drain_ns and self._have_read(self.path.rebuild_position, now_ns)
 

@@ -283,3 +283,18 @@ def test_conflicting_options_on_one_stream_are_refused(driver: InvokedDriver) ->
     error = only(driver.add_subscription(CHANNEL + "|reliable=false"), responses.OnError)
     assert "reliable" in error.message
     subscribe(driver, CHANNEL + f"|session-id={SESSION}|reliable=false")
+
+
+def test_a_draining_image_is_joined_while_another_subscriber_still_reads_it(sender: Sender) -> None:
+    driver = sender.driver
+    subscribe(driver)
+    image = only(sender.setup(), responses.OnAvailableImage)
+    sender.data(0)
+    sender.heartbeat(64, flags=0xC0 | layout.FLAG_EOS)
+    assert count(driver.run(3), responses.OnUnavailableImage) == 0
+    joined = only(driver.add_subscription(CHANNEL), responses.OnAvailableImage)
+    assert driver.counters.value(joined.subscriber_position_id) == 0
+    for each in (image, joined):
+        driver.counters.cell(each.subscriber_position_id).set_release(64)
+    assert count(driver.add_subscription(CHANNEL), responses.OnAvailableImage) == 0
+    assert count(driver.run(1.1), responses.OnUnavailableImage) == 2

@@ -134,6 +134,27 @@ def test_keeps_a_drained_publication_for_its_linger_and_then_deletes_the_log(dri
     assert ready.position_limit_id not in driver.labels()
 
 
+def test_a_draining_publication_is_joined_while_another_subscriber_still_reads_it(driver: InvokedDriver) -> None:
+    reader = only(driver.add_subscription(IPC), responses.OnSubscriptionReady)
+    found = driver.add_publication(IPC)
+    ready, image = only(found, responses.OnPublicationReady), only(found, responses.OnAvailableImage)
+    log = driver.log(ready.log_file)
+    log.buffer.add_i64(log.metadata_offset, 64)
+    driver.ask(
+        commands.RemovePublication(
+            client_id=CLIENT, correlation_id=driver.next_id(), registration_id=ready.correlation_id
+        )
+    )
+    joined = only(driver.add_subscription(IPC), responses.OnAvailableImage)
+    assert joined.subscription_registration_id != reader.correlation_id
+    assert driver.counters.value(joined.subscriber_position_id) == 0
+    driver.counters.cell(image.subscriber_position_id).set_release(64)
+    assert count(driver.run(1.1), responses.OnUnavailableImage) == 0
+    driver.counters.cell(joined.subscriber_position_id).set_release(64)
+    assert count(driver.add_subscription(IPC), responses.OnAvailableImage) == 0
+    assert count(driver.run(1.1), responses.OnUnavailableImage) == 2
+
+
 def test_revoking_cuts_the_subscribers_at_once(driver: InvokedDriver) -> None:
     driver.add_subscription(IPC)
     ready = only(driver.add_publication(IPC), responses.OnPublicationReady)

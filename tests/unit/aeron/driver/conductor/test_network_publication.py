@@ -193,6 +193,22 @@ def test_drains_then_says_end_of_stream_then_lingers(receiver: Receiver) -> None
     assert not [label for label in driver.labels().values() if "snd-" in label or "pub-" in label]
 
 
+def test_a_spy_joins_a_draining_publication_while_another_one_waits_for_what_was_not_sent(receiver: Receiver) -> None:
+    ready = receiver.publish()
+    driver = receiver.driver
+    driver.add_subscription(f"aeron-spy:{CHANNEL}")
+    receiver.append(b"not sent")
+    driver.ask(
+        commands.RemovePublication(
+            client_id=CLIENT, correlation_id=driver.next_id(), registration_id=ready.correlation_id
+        )
+    )
+    assert count(driver.add_subscription(f"aeron-spy:{CHANNEL}"), responses.OnAvailableImage) == 1
+    receiver.status()
+    assert receiver.frames(layout.TYPE_DATA)
+    assert count(driver.add_subscription(f"aeron-spy:{CHANNEL}"), responses.OnAvailableImage) == 0
+
+
 def test_an_end_is_announced_only_where_the_channel_wants_it(receiver: Receiver) -> None:
     ready = receiver.publish(f"{CHANNEL}|linger=2s|eos=false")
     driver = receiver.driver
