@@ -107,7 +107,7 @@ def _load(place: Path) -> FrameIndex | None:
             head["links"],
             tuple(head["prints"]),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
@@ -130,5 +130,6 @@ def _problem_to(problem: Problem) -> tuple[int, int, int, str]:
 
 def _section(values: list[object]) -> Section:
     swapped, interfaces = values
-    assert isinstance(interfaces, list)
+    if not isinstance(interfaces, list):
+        raise TypeError(f"interfaces are a list, not {interfaces!r}")
     return Section(bool(swapped), tuple(tuple(interface) for interface in interfaces))

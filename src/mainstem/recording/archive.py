@@ -166,7 +166,7 @@ class DirectoryArchive:
                 text = read_all(self.store, IDENTITY_FILE, limit=MAX_IDENTITY_LENGTH)
                 try:
                     identity = json.loads(text)
-                except ValueError:
+                except (ValueError, RecursionError):
                     identity = None
             if not isinstance(identity, dict):
                 raise RecordingError(f"{self.url}: {IDENTITY_FILE} is no JSON object")

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from mainstem.store.base import Store
     from mainstem.store.http import HttpStore
 
+MAX_SEGMENTS = 1 << 21  # of one recording: more than any server has files in a directory
+
 
 def identity_tag(descriptor: RecordingDescriptor, name: str) -> str:
     """The entity tag that ``mainstem serve`` gives a file of a recording: the same while it grows, not that of another one."""
@@ -79,14 +81,23 @@ class ServedArchive(DirectoryArchive):
         end = self._end(descriptor)
         if end is None:
             bases: list[int] = []
-            while self._length(descriptor, first + len(bases) * step) is not None:
+            while len(bases) < MAX_SEGMENTS and self._length(descriptor, first + len(bases) * step) is not None:
                 bases.append(first + len(bases) * step)
         else:
             every = range(first, max(end, first), step)
-            # What was purged was purged from the front.
+            # What was purged was purged from the front; from the first segment that is there each one is.
             there = bisect_left(every, True, key=lambda base: self._length(descriptor, base) is not None)
-            bases = list(every[there:])
+            bases = self._checked(descriptor, every[there:])
         return dict.fromkeys(bases, step)
+
+    def _checked(self, descriptor: RecordingDescriptor, bases: range) -> list[int]:
+        """The bases as a list, if the last one's segment is there: the catalog may claim any end."""
+        if len(bases) > MAX_SEGMENTS or (bases and self._length(descriptor, bases[-1]) is None):
+            raise RecordingError(
+                f"{self.url}: recording {descriptor.recording_id} ends at {descriptor.stop_position} in its catalog, and "
+                "its segments do not reach that far"
+            )
+        return list(bases)
 
     def _end(self, descriptor: RecordingDescriptor) -> int | None:
         if descriptor.stop_position != NULL:

@@ -86,7 +86,11 @@ class HttpStore:
         texts = {name.lower().replace("-", "_"): value for name, value in (options or {}).items()}
         if unknown := sorted(set(texts) - set(OPTIONS)):
             raise ConfigurationError(f"{unknown[0]!r} is no option of http(s)://; there are {', '.join(OPTIONS)}")
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname or "", parts.port
+        except ValueError as error:
+            raise ConfigurationError(f"{url!r}: {error}") from None
         if parts.username is not None or parts.password is not None:
             raise ConfigurationError(
                 "a URL with a user or a password ends up in logs and plans: give the token by the option token_file or token,"
@@ -94,10 +98,7 @@ class HttpStore:
             )
         if parts.query or parts.fragment:
             raise ConfigurationError(f"{url!r}: a URL of recordings has no query and no fragment")
-        try:
-            self._host, self._port = parts.hostname or "", parts.port
-        except ValueError as error:
-            raise ConfigurationError(f"{url!r}: {error}") from None
+        self._host, self._port = host, port
         if parts.scheme.lower() not in ("http", "https") or not self._host:
             raise ConfigurationError(f"{url!r} is no http(s) URL with a host")
         self.url = url.rstrip("/")
@@ -442,8 +443,8 @@ class HttpStore:
             self._missing(target.partition("?")[0].lstrip("/"), response)
         try:
             value = json.loads(bytes(response.body))
-        except ValueError as error:
-            raise StoreError(self.url, f"{target.partition('?')[0]} is no JSON") from error
+        except (ValueError, RecursionError) as error:
+            raise StoreError(self.url, f"{target.partition('?')[0]} is not JSON") from error
         if not isinstance(value, dict):
             raise StoreError(self.url, f"{target.partition('?')[0]} is no JSON object")
         return value

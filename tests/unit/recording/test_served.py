@@ -19,6 +19,7 @@ from tests.unit.serve.conftest import Live
 
 from mainstem.errors import RecordingError, StoreError
 from mainstem.recording import messages, open_recording, open_recordings
+from mainstem.recording.catalog import Catalog
 from mainstem.recording.directories import directory_archive
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.served import ServedArchive
@@ -155,6 +156,31 @@ def test_a_plain_server_with_ranges_is_read_by_names(live: Live) -> None:
         assert remote.walk(65536, end) == local.walk(65536, end)
         assert remote.archive.recorded_positions([remote.descriptor]) == [end]  # type: ignore[attr-defined]
         remote.archive.close()
+
+
+def test_a_catalog_that_claims_an_end_far_away_is_an_error_and_not_a_search(live: Live) -> None:
+    catalog = Catalog(live.path)
+    catalog.stop(catalog.recordings()[0], 1 << 62, 1_700_000_000_000)
+    catalog.close()
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None: ...
+
+        def translate_path(self, path: str) -> str:
+            return str(live.path / path.lstrip("/"))
+
+        def do_HEAD(self) -> None:  # a server that has any file
+            if not self.path.endswith(".rec"):
+                super().do_HEAD()
+                return
+            self.send_response(200)
+            self.send_header("Content-Length", "65536")
+            self.end_headers()
+
+    with plain_server(Handler) as url:
+        archive = ServedArchive(HttpStore(url))
+        with pytest.raises(RecordingError, match="segments do not reach that far"):
+            archive.segments(archive.recordings()[0])
 
 
 def test_a_place_without_recordings_is_an_error(tmp_path: Path) -> None:

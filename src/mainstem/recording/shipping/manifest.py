@@ -45,7 +45,7 @@ from mainstem.recording.shipping.layout import (
     recordings_page_name,
 )
 from mainstem.recording.shipping.page_tree import PieceTree, read_checked
-from mainstem.recording.shipping.pieces import MALFORMED, UNKNOWN
+from mainstem.recording.shipping.pieces import MALFORMED, UNKNOWN, check_order, checked_int, checked_text
 from mainstem.recording.shipping.verified_put import put_verified
 
 if TYPE_CHECKING:
@@ -66,6 +66,26 @@ MAX_RECORDINGS_PAGE_LENGTH = 64 << 20
 MAX_ATTEMPTS = 100
 
 _DESCRIPTOR_FIELDS = [each.name for each in fields(RecordingDescriptor) if each.name != "entry_offset"]
+_DESCRIPTOR_TEXTS = {"stripped_channel", "original_channel", "source_identity"}
+_DESCRIPTOR_LONGS = {
+    "recording_id", "start_timestamp", "stop_timestamp", "start_position", "stop_position", "control_session_id",
+    "correlation_id",
+}  # fmt: skip
+_INT32, _INT64 = 1 << 31, 1 << 63
+
+
+def _descriptor(value: Any) -> RecordingDescriptor:
+    """The descriptor of a manifest's entry. Raises RecordingError, KeyError or TypeError for what is none."""
+    fields_ = {}
+    for name in _DESCRIPTOR_FIELDS:
+        if name in _DESCRIPTOR_TEXTS:
+            fields_[name] = checked_text(value[name], name)
+        else:
+            bound = _INT64 if name in _DESCRIPTOR_LONGS else _INT32
+            fields_[name] = checked_int(value[name], name, minimum=-bound, maximum=bound - 1)
+    descriptor = RecordingDescriptor(**fields_)
+    descriptor.check()
+    return descriptor
 
 
 class LostRaceError(RecordingError):
@@ -111,20 +131,25 @@ class ShippedRecording:
     @classmethod
     def of(cls, value: dict[str, Any]) -> ShippedRecording:
         """What ``as_json`` made. Raises RecordingError, KeyError, TypeError or ValueError for what is none."""
-        descriptor = RecordingDescriptor(**{name: value["descriptor"][name] for name in _DESCRIPTOR_FIELDS})
-        descriptor.check()
-        start, end = int(value["start"]), int(value["end"])
-        if not 0 <= start <= end <= MAX_POSITION or end % FRAME_ALIGNMENT:
-            raise RecordingError(f"recording {descriptor.recording_id}: positions {start} to {end} are not possible")
+        descriptor = _descriptor(value["descriptor"])
+        where = f"recording {descriptor.recording_id}"
+        start, end = (checked_int(value[name], f"{where}: {name}", maximum=MAX_POSITION) for name in ("start", "end"))
+        if start > end or end % FRAME_ALIGNMENT:
+            raise RecordingError(f"{where}: positions {start} to {end} are not possible")
+        tree = PieceTree.of(value)
+        try:
+            check_order(tree.items, 0, end)
+        except RecordingError as error:
+            raise RecordingError(f"{where}: {error}") from None
         return cls(
             descriptor,
             start,
             end,
-            PieceTree.of(value),
-            int(value["messages"]),
-            int(value["entries"]),
+            tree,
+            checked_int(value["messages"], f"{where}: messages"),
+            checked_int(value["entries"], f"{where}: entries"),
             bool(value["has_index"]),
-            int(value["recorded_ns"]),
+            checked_int(value["recorded_ns"], f"{where}: recorded_ns", minimum=UNKNOWN),
         )
 
 
@@ -135,6 +160,13 @@ class ObjectRef:
     name: str
     crc32: int
     length: int
+
+    @classmethod
+    def of(cls, value: dict[str, Any]) -> ObjectRef:
+        """The reference of a manifest. Raises RecordingError or KeyError for what is none."""
+        return cls(
+            checked_name(value["name"]), checked_int(value["crc32"], "crc32"), checked_int(value["length"], "length")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +179,13 @@ class GarbageRef:
     after_ns: int
     number: int
 
+    @classmethod
+    def of(cls, value: dict[str, Any]) -> GarbageRef:
+        """The reference of a manifest. Raises RecordingError or KeyError for what is none."""
+        ref = ObjectRef.of(value)
+        after_ns, number = (checked_int(value[name], name) for name in ("after_ns", "number"))
+        return cls(ref.name, ref.crc32, ref.length, after_ns, number)
+
 
 @dataclass(frozen=True, slots=True)
 class Shipper:
@@ -156,6 +195,16 @@ class Shipper:
     host: str
     pid: int
     directory: str
+
+    @classmethod
+    def of(cls, value: dict[str, Any]) -> Shipper:
+        """The shipper of a manifest. Raises RecordingError or KeyError for what is none."""
+        return cls(
+            checked_text(value["id"], "id"),
+            checked_text(value["host"], "host"),
+            checked_int(value["pid"], "pid"),
+            checked_text(value["directory"], "directory"),
+        )
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host} with {self.directory}"
@@ -205,27 +254,25 @@ class Manifest:
             value = json.loads(data)
             if value["format"] != FORMAT:
                 raise RecordingError(f"{name} is no manifest of an archive")
-            if value["version"] > VERSION:
+            if checked_int(value["version"], "version") > VERSION:
                 raise RecordingError(f"{name} has version {value['version']}; this release reads up to {VERSION}")
             entries = [ShippedRecording.of(each) for each in value["recordings"]]
             manifest = cls(
-                archive_id=str(value["archive"]),
-                host=str(value["host"]),
-                number=int(value["number"]),
-                commit=str(value["commit"]),
-                previous=str(value["previous"]),
-                time_ns=int(value["time_ns"]),
-                shipper=Shipper(**value["shipper"]) if value["shipper"] else None,
+                archive_id=checked_text(value["archive"], "archive"),
+                host=checked_text(value["host"], "host"),
+                number=checked_int(value["number"], "number"),
+                commit=checked_text(value["commit"], "commit"),
+                previous=checked_text(value["previous"], "previous"),
+                time_ns=checked_int(value["time_ns"], "time_ns"),
+                shipper=Shipper.of(value["shipper"]) if value["shipper"] else None,
                 recordings={entry.descriptor.recording_id: entry for entry in entries},
-                pages=tuple(ObjectRef(**each) for each in value["pages"]),
-                garbage=tuple(GarbageRef(**each) for each in value["garbage"]),
+                pages=tuple(map(ObjectRef.of, value["pages"])),
+                garbage=tuple(map(GarbageRef.of, value["garbage"])),
             )
         except MALFORMED as error:
             raise RecordingError(f"{name} cannot be read: {error}") from error
         if manifest_number(name) != (manifest.archive_id, manifest.number):
             raise RecordingError(f"{name} is the manifest {manifest.number} of archive {manifest.archive_id!r}")
-        for name_of_ref in [ref.name for ref in manifest.pages] + [ref.name for ref in manifest.garbage]:
-            checked_name(name_of_ref)
         return manifest
 
 

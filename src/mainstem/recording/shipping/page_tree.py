@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem.errors import RecordingError
 from mainstem.recording.positions import ENTRY_LENGTH
 from mainstem.recording.shipping.layout import page_name
-from mainstem.recording.shipping.pieces import MALFORMED, UNKNOWN, Piece, checked_row
+from mainstem.recording.shipping.pieces import MALFORMED, UNKNOWN, Piece, check_order, checked_row
 from mainstem.recording.shipping.verified_put import put_verified
 
 if TYPE_CHECKING:
@@ -71,7 +71,12 @@ class PageRef:
     def of(cls, row: object) -> PageRef:
         """The reference of a row. Raises RecordingError for what is none."""
         ref = cls(*checked_row(row, cls))
-        if not 1 <= ref.level <= MAX_LEVEL or not 0 < ref.page_length <= MAX_PAGE_LENGTH or ref.end <= ref.start:
+        if (
+            not 1 <= ref.level <= MAX_LEVEL
+            or not 0 < ref.page_length <= MAX_PAGE_LENGTH
+            or not 0 < ref.length <= ref.end - ref.start
+            or not 0 < ref.count <= FANOUT**ref.level
+        ):
             raise RecordingError(f"a page of level {ref.level} with {ref.page_length} bytes is not possible")
         return ref
 
@@ -112,6 +117,8 @@ class PieceTree:
     def of(cls, value: dict[str, Any]) -> PieceTree:
         """The tree that ``as_json`` made. Raises RecordingError, KeyError or TypeError for what is none."""
         levels = tuple(tuple(PageRef.of(row) for row in level) for level in value["levels"])
+        if any(ref.level != height for height, level in enumerate(levels, 1) for ref in level):
+            raise RecordingError("a page is not of the level at which it is referred to")
         return cls(levels, tuple(Piece.of(row) for row in value["tail"]))
 
 
@@ -186,9 +193,26 @@ def _decoded(data: bytes, ref: PageRef) -> tuple[Item, ...]:
     except MALFORMED as error:
         raise RecordingError(f"page {ref.name} cannot be read: {error}") from error
     deeper = [item for item in items if isinstance(item, PageRef) and item.level != level - 1]
-    if level != ref.level or not items or deeper:
+    if level != ref.level or not 0 < len(items) <= FANOUT or deeper:
         raise RecordingError(f"page {ref.name} is not of level {ref.level}")
+    try:
+        check_order(items, ref.start, ref.end)
+    except RecordingError as error:
+        raise RecordingError(f"page {ref.name}: {error}") from None
+    if _summary(items) != (ref.start, ref.end, ref.first_entry, ref.entries, ref.count, ref.octets):
+        raise RecordingError(f"page {ref.name} does not hold what the reference to it says")
     return items
+
+
+def _summary(items: Sequence[Item]) -> tuple[int, ...]:
+    return (
+        items[0].start,
+        items[-1].end,
+        items[0].first_entry,
+        sum(item.entries for item in items),
+        sum(item.count for item in items),
+        sum(item.octets for item in items),
+    )
 
 
 def appended(

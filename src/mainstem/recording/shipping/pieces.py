@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION
 from mainstem.recording.positions import ENTRY_LENGTH
@@ -18,7 +19,11 @@ from mainstem.recording.shipping.layout import checked_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mainstem.recording.shipping.page_tree import PageRef
+
 UNKNOWN = -1
+MAX_PIECE_LENGTH = 1 << 31  # a piece lies in one segment, whose length is an int32
+MAX_TEXT_LENGTH = 64 << 10  # of a host, a directory, an id: a path has 4 KiB
 # What JSON of another layout ends in: too deep, infinite where a whole number is due, of other types, or without a key.
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
@@ -66,11 +71,45 @@ class Piece:
     def of(cls, row: object) -> Piece:
         """The piece of a row. Raises RecordingError for what is none."""
         piece = cls(*checked_row(row, cls))
-        if piece.end <= piece.start or not 0 <= piece.entries <= piece.length:
+        if not 0 < piece.length <= MAX_PIECE_LENGTH or not 0 <= piece.entries <= piece.length // FRAME_ALIGNMENT:
             raise RecordingError(
                 f"a piece from {piece.start} to {piece.end} with {piece.entries} entries is not possible"
             )
         return piece
+
+
+def checked_int(value: object, name: str, *, minimum: int = 0, maximum: int = (1 << 63) - 1) -> int:
+    """The value if it is an integer in that range. Raises RecordingError."""
+    if type(value) is not int or not minimum <= value <= maximum:
+        raise RecordingError(f"{name} {str(value)[:100]!r} is not an integer from {minimum} to {maximum}")
+    return value
+
+
+def checked_text(value: object, name: str) -> str:
+    """The value if it is a text that is not too long. Raises RecordingError."""
+    if not isinstance(value, str) or len(value) > MAX_TEXT_LENGTH:
+        raise RecordingError(f"{name} {str(value)[:100]!r} is not a text of at most {MAX_TEXT_LENGTH} characters")
+    return value
+
+
+def check_position(value: object, name: str) -> int:
+    """The value if it is a position between two frames. Raises RecordingError."""
+    position = checked_int(value, name, maximum=MAX_POSITION)
+    if position % FRAME_ALIGNMENT:
+        raise RecordingError(f"{name} {position} is not between two frames")
+    return position
+
+
+def check_order(items: Sequence[Piece | PageRef], start: int, end: int) -> None:
+    """Raises RecordingError unless items follow one another within ``[start, end)``: no byte is in two of them.
+
+    So the pages of a tree have no more rows than there is room for in the recording, however they refer to one another.
+    """
+    position, first_entry = start, 0
+    for item in items:
+        if item.start < position or item.end > end or item.first_entry < first_entry:
+            raise RecordingError(f"what lies from {item.start} to {item.end} is not between {position} and {end}")
+        position, first_entry = item.end, item.first_entry + item.entries
 
 
 def checked_row(row: object, kind: type) -> Sequence[Any]:
@@ -84,8 +123,8 @@ def checked_row(row: object, kind: type) -> Sequence[Any]:
     for name, value in zip(names, row, strict=True):
         if name == "name":
             checked_name(value)
-        elif not isinstance(value, int) or not UNKNOWN <= value < 1 << 63:
-            raise RecordingError(f"{name} {str(value)[:100]!r} is not possible")
-        elif name in ("start", "end") and not 0 <= value <= MAX_POSITION:
-            raise RecordingError(f"{name} {value} is no position")
+        elif name in ("start", "end"):
+            check_position(value, name)
+        else:
+            checked_int(value, name, minimum=UNKNOWN if name.endswith("_ns") else 0)
     return row

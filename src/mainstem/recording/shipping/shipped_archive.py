@@ -25,7 +25,7 @@ from mainstem.recording.fetching import FetchedSegment
 from mainstem.recording.positions import ENTRY_LENGTH, IndexEntry, Positions
 from mainstem.recording.segments import SegmentMemory, segment_base
 from mainstem.recording.shipping.manifest import Manifest, ManifestChain, RecordingPages, archive_ids
-from mainstem.recording.shipping.page_tree import Pages, between, last_where
+from mainstem.recording.shipping.page_tree import PageRef, Pages, between, last_where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -172,11 +172,17 @@ class SegmentLengths(Mapping[int, int]):
     def _bases(self, items: Sequence[Item]) -> Iterator[int]:
         d = self._descriptor
         for item in items:
-            if item.length < item.end - item.start and item.count > 1:
-                # Something between its ends was never there.
-                yield from self._bases(list(between(self._tree, item.start, item.end, self._pages)))
-            else:
-                yield from range(segment_base(d, item.start), item.end, d.segment_file_length)
+            # Of a page whose rows are pieces without a gap the segments are known without reading it.
+            if isinstance(item, PageRef) and (item.level > 1 or item.length < item.end - item.start):
+                yield from self._bases(self._pages.read(item))
+                continue
+            bases = range(segment_base(d, item.start), item.end, d.segment_file_length)
+            if len(bases) > item.count:
+                raise RecordingError(
+                    f"recording {d.recording_id}: {item.count} pieces from {item.start} to {item.end} cannot lie in "
+                    f"{len(bases)} segments"
+                )
+            yield from bases
 
     def __getitem__(self, base: int) -> int:
         d = self._descriptor

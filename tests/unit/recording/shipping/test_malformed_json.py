@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
+import zlib
+from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
+from tests.support.shipping import MemoryStore
 
 from mainstem.errors import RecordingError
+from mainstem.recording.catalog import RecordingDescriptor
 from mainstem.recording.shipping.layout import manifest_name
-from mainstem.recording.shipping.manifest import Manifest
-from mainstem.recording.shipping.page_tree import PageRef, _decoded
+from mainstem.recording.shipping.manifest import Manifest, ShippedRecording
+from mainstem.recording.shipping.page_tree import FANOUT, PageRef, Pages, PieceTree, _decoded, between
+from mainstem.recording.shipping.pieces import Piece
+from mainstem.recording.shipping.shipped_archive import ShippedArchive
 
 ARCHIVE = "0123456789abcdef" * 2
 WHOLE = Manifest(archive_id=ARCHIVE, number=3).encode()
+DESCRIPTOR = RecordingDescriptor(
+    recording_id=1, start_timestamp=5, segment_file_length=65536, term_buffer_length=65536, stripped_channel="aeron:ipc"
+)
+PIECE = Piece(0, 1024, "0/0-1.seg", 5, 0, 1, 0, 9, -1, -1)
 REF = PageRef(0, 1024, "0/p.page", 5, 1, 0, 1, 0, 9, -1, -1, 1, 2048, 400)
 
 
@@ -44,3 +55,94 @@ def test_a_manifest_that_is_none_is_refused(data: bytes) -> None:
 def test_a_page_that_is_none_is_refused(data: bytes) -> None:
     with pytest.raises(RecordingError):
         _decoded(data, REF)
+
+
+def entry(**values: object) -> dict[str, Any]:
+    return ShippedRecording(DESCRIPTOR, 0, 1 << 20, PieceTree()).as_json() | values
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"number": "3"},
+        {"number": 3.0},
+        {"number": True},
+        {"time_ns": -1},
+        {"host": 5},
+        {"commit": "x" * 100_000},
+        {"shipper": {"id": "x", "host": "h", "pid": "9", "directory": "/d"}},
+        {"pages": [{"name": "../x", "crc32": 0, "length": 5}]},
+        {"pages": [{"name": "recordings/1.json", "crc32": "0", "length": 5}]},
+        {"garbage": [{"name": "garbage/1.json", "crc32": 0, "length": 5, "after_ns": None, "number": 2}]},
+        {"recordings": [entry(messages=-1)]},
+        {"recordings": [entry(entries=1 << 64)]},
+        {"recordings": [entry(end=1 << 63)]},
+        {"recordings": [entry(recorded_ns="now")]},
+        {"recordings": [entry(descriptor={**asdict(DESCRIPTOR), "segment_file_length": 1 << 62})]},
+        {"recordings": [entry(descriptor={**asdict(DESCRIPTOR), "session_id": "7"})]},
+        {"recordings": [entry(descriptor={**asdict(DESCRIPTOR), "original_channel": 7})]},
+        {"recordings": [entry(tail=[replace(PIECE, end=1 << 62).row()])]},
+        {"recordings": [entry(tail=[PIECE.row(), PIECE.row()])]},
+        {"recordings": [entry(tail=[replace(PIECE, end=16).row()])]},
+        {"recordings": [entry(levels=[[replace(REF, level=2).row()]])]},
+        {"recordings": [entry(levels=[[replace(REF, count=1 << 40).row()]])]},
+        {"recordings": [entry(levels=[[REF.row(), REF.row()]])]},
+    ],
+    ids=repr,
+)
+def test_a_field_of_another_type_or_range_is_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(RecordingError):
+        Manifest.decode(changed(**values), manifest_name(ARCHIVE, 3))
+
+
+def stored_page(store: MemoryStore, level: int, rows: list[list[Any]], **values: Any) -> PageRef:
+    """A page with whatever rows, and a reference to it."""
+    data = json.dumps({"level": level, "rows": rows}).encode()
+    name = f"0/{level}-{len(store.files)}.page"
+    store.files[f"{ARCHIVE}/{name}"] = data
+    return replace(REF, level=level, name=name, crc32=zlib.crc32(data), page_length=len(data), **values)
+
+
+def test_rows_that_overlap_are_refused_however_little_they_weigh() -> None:
+    """Each level that refers to the level below a hundred times over would multiply the pieces by a hundred."""
+    store = MemoryStore()
+    ref = stored_page(store, 1, [PIECE.row()] * FANOUT, count=FANOUT, octets=FANOUT * PIECE.octets, end=1 << 20)
+    for level in (2, 3):
+        ref = stored_page(store, level, [ref.row()] * FANOUT, count=FANOUT**level, octets=1 << 20, end=1 << 20)
+    shipped = ShippedRecording(DESCRIPTOR, 0, 1 << 20, PieceTree(((), (), (ref,))))
+    manifest = Manifest(ARCHIVE, number=1, recordings={DESCRIPTOR.recording_id: shipped})
+    store.files[manifest_name(ARCHIVE, 1)] = manifest.encode()
+    archive = ShippedArchive(store, ARCHIVE)
+    with pytest.raises(RecordingError):
+        list(archive.segments(archive.recordings()[0]))
+    with pytest.raises(RecordingError):
+        list(between(shipped.tree, 0, 1 << 20, archive.pages))
+
+
+def test_a_page_that_claims_more_than_it_holds_is_refused() -> None:
+    store = MemoryStore()
+    pieces = [replace(PIECE, start=at, end=at + 1024, first_entry=at // 1024) for at in range(0, 4096, 1024)]
+    ref = stored_page(
+        store,
+        1,
+        [piece.row() for piece in pieces],
+        entries=4,
+        end=4096,
+        count=4,
+        octets=sum(piece.octets for piece in pieces),
+    )
+    assert list(Pages(store, ARCHIVE).read(ref)) == pieces
+    for values in ({"end": 8192}, {"count": 5}, {"entries": 3}, {"octets": 1 << 30}, {"first_entry": 1}):
+        with pytest.raises(RecordingError):
+            Pages(store, ARCHIVE).read(replace(ref, **values))
+
+
+def test_pieces_that_claim_more_segments_than_they_are_are_refused() -> None:
+    store = MemoryStore()
+    shipped = ShippedRecording(DESCRIPTOR, 0, 1 << 30, PieceTree(tail=(replace(PIECE, end=1 << 30),)))
+    store.files[manifest_name(ARCHIVE, 1)] = Manifest(
+        ARCHIVE, number=1, recordings={DESCRIPTOR.recording_id: shipped}
+    ).encode()
+    archive = ShippedArchive(store, ARCHIVE)
+    with pytest.raises(RecordingError, match="cannot lie in"):
+        list(archive.segments(archive.recordings()[0]))
