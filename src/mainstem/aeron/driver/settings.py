@@ -369,12 +369,12 @@ class DriverSettings(Settings):
         INT32_MAX, "Sessions of one stream that an endpoint takes.", low=1, high=INT32_MAX
     )
     driver_source_image_limit: int = integer(
-        1024,
+        16_384,
         "Images of one source, an IPv4 address or an IPv6 /64; its further SETUPs are refused.",
         low=1,
         high=INT32_MAX,
     )
-    driver_image_limit: int = integer(4096, "Images in all; further SETUPs are refused.", low=1, high=INT32_MAX)
+    driver_image_limit: int = integer(65_536, "Images in all; further SETUPs are refused.", low=1, high=INT32_MAX)
     # Who may send streams here (SourceFilter in mainstem.aeron.admission); an address is refused before it has an image.
     endpoint_filter_allow: str = text(
         "", "Networks that streams may come from; empty for any.", accepts=NETWORKS, wrong=_wrong_networks

@@ -14,7 +14,9 @@ from mainstem._core import layout
 from mainstem.aeron.command import responses
 from mainstem.aeron.driver.conductor.agent_messages import IMAGES_PER_CYCLE
 from mainstem.aeron.driver.media.addresses import InetAddress
-from mainstem.aeron.driver.receiver.image_census import MAX_CREATING, ImageCensus, Refusal
+from mainstem.aeron.driver.receiver.image_census import MAX_CREATING, MAX_SILENT_OF_SOURCE, ImageCensus, Refusal
+from mainstem.aeron.driver.receiver.receiver import SILENT_CHECK_INTERVAL_NS
+from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.aeron.system_counter import SystemCounter
 
 ADDRESS = InetAddress("127.0.0.1", 20132)
@@ -50,6 +52,57 @@ def test_a_flood_of_setups_makes_no_more_images_than_the_limit(limit: str) -> No
         assert images_of(driver, ATTACKER, range(1, SESSIONS)) == 20
         driver.run(1.5)
         assert driver.counters.value(SystemCounter.ERRORS) == 1
+
+
+def heartbeat(session: int) -> bytes:
+    return struct.pack("<iBBHiiiiq", 0, 0, 0xC0, layout.TYPE_DATA, 0, session, STREAM, 9, 0)
+
+
+def test_a_flood_of_setups_alone_makes_no_more_silent_images_than_the_limit() -> None:
+    with closing(under_attack(counters_buffer_length=4 << 20)) as driver:
+        assert images_of(driver, ATTACKER, range(1, 3000)) == MAX_SILENT_OF_SOURCE
+        assert images_of(driver, HONEST, range(5000, 5005)) == 5
+        driver.run(1.5)
+        assert driver.counters.value(SystemCounter.ERRORS) == 1
+
+
+def test_streams_that_are_alive_are_no_flood() -> None:
+    with closing(under_attack(counters_buffer_length=4 << 20)) as driver:
+        images = 0
+        for begin in range(1, 3001, 500):
+            images += images_of(driver, HONEST, range(begin, begin + 500))
+            driver.clock.advance_ns(SILENT_CHECK_INTERVAL_NS)
+            for session in range(1, begin + 500):
+                driver.network.send(HONEST, ADDRESS, heartbeat(session))
+                if session % 4 == 0:
+                    driver.cycle()
+            driver.cycle()
+        assert images == 3000
+        assert driver.counters.value(SystemCounter.ERRORS) == 0
+
+
+def test_a_silent_image_is_counted_until_it_is_heard_or_gone() -> None:
+    images = ImageCensus()
+    for session in range(MAX_SILENT_OF_SOURCE):
+        images.creating((9, STREAM, session), "192.0.2.1")
+        images.created((9, STREAM, session))
+    assert images.refusal((9, STREAM, -1), "192.0.2.1") is Refusal.SILENT_OF_SOURCE
+    assert images.refusal((9, STREAM, -1), "192.0.2.2") is None
+    for forget in (images.heard, images.gone):
+        forget((9, STREAM, 5))
+        forget((9, STREAM, 5))
+        assert images.refusal((9, STREAM, -1), "192.0.2.1") is None
+        images.creating((9, STREAM, -2), "192.0.2.1")
+        images.created((9, STREAM, -2))
+        assert images.refusal((9, STREAM, -1), "192.0.2.1") is Refusal.SILENT_OF_SOURCE
+        images.gone((9, STREAM, -2))
+        images.creating((9, STREAM, 5), "192.0.2.1")
+        images.created((9, STREAM, 5))
+
+
+def test_the_limits_are_above_what_a_deployment_of_ten_thousand_streams_has() -> None:
+    settings = DriverSettings()
+    assert min(settings.driver_source_image_limit, settings.driver_image_limit) > 10_000
 
 
 def test_a_source_at_its_limit_keeps_no_other_out() -> None:

@@ -21,8 +21,9 @@ A session without an image is in one of these states, or in none:
 Every state but NO_INTEREST ends by time, in ``on_time``. Data, SETUPs and the conductor's messages may arrive in any order: an
 image that is made twice is prevented by INIT_IN_PROGRESS alone, and a SETUP that is ignored is sent again by its sender.
 
-Only the receiver's thread uses it. At most MAX_SESSIONS sessions are remembered: a flood of invented sessions evicts those for
-which nothing is under way, and is ignored when there are none of them.
+Only the receiver's thread uses it. At most MAX_SESSIONS sessions are remembered, and those whose images are being made, which
+``ImageCensus`` limits: a flood of invented sessions evicts those for which nothing is under way, and is ignored when there are none
+of them.
 """
 
 from __future__ import annotations
@@ -170,9 +171,10 @@ class DataPacketDispatcher:
                     self.forget(*session)
                     break
             else:
-                return
+                # Without an entry the next SETUP would have an image made a second time.
+                if state is not SessionState.INIT_IN_PROGRESS:
+                    return
         self._sessions[key] = (state, until_ns)
-        assert len(self._sessions) <= MAX_SESSIONS
         self._core.silences.put(session_id, stream_id, Silence(until_ns))
 
     def _forget_where(self, stream_id: int, state: SessionState) -> None:

@@ -1,8 +1,12 @@
 """How many images there are, of whom: what invented SETUPs may make the driver do.
 
-An image costs a log, counters and a place in every duty cycle, and a SETUP is a datagram that every host on the way can send. So
-the images of one source and those of all are limited, and so are those that the conductor is making: a SETUP beyond that is
-ignored, and its sender repeats it every 100 ms. A source is an IPv4 address or an IPv6 /64 network (``mainstem.prefixes``).
+An image costs a log, counters and a place in every duty cycle, and a SETUP is a datagram that every host on the way can send. A
+publisher follows its SETUP with data, or with a heartbeat every 100 ms; a flood of SETUPs alone does not. So the images that have
+received nothing yet are limited, of one source and in all, and so are those that the conductor is making. A SETUP beyond these
+limits is ignored, and its sender repeats it every 100 ms: they delay a real stream, and never keep it out.
+
+A host that keeps its invented streams alive looks like a publisher. Only the number of its images limits it, which is set above
+what deployments have. A source is an IPv4 address or an IPv6 /64 network (``mainstem.prefixes``).
 
 Only the receiver's thread uses it. Every session that is counted is uncounted by its refusal or by the end of its image.
 """
@@ -19,6 +23,11 @@ from mainstem.prefixes import Prefixes
 # without a sender having to repeat its SETUP.
 MAX_CREATING = 128
 
+# Images that have received nothing but their SETUP, of one source and in all. Real streams are among them for about 100 ms, in
+# which the conductor makes a few hundred images.
+MAX_SILENT_OF_SOURCE = 1_024
+MAX_SILENT = 4_096
+
 NO_LIMIT = 0x7FFFFFFF
 
 K = TypeVar("K")
@@ -31,6 +40,8 @@ class Refusal(Enum):
     """Why a SETUP makes no image."""
 
     BUSY = "the conductor makes others; the sender will repeat it"
+    SILENT_OF_SOURCE = f"{MAX_SILENT_OF_SOURCE} images of its source have received no data and no heartbeat yet"
+    SILENT = f"{MAX_SILENT} images have received no data and no heartbeat yet"
     OF_STREAM = "the stream has as many sessions at this endpoint as AERON_DRIVER_STREAM_SESSION_LIMIT allows"
     OF_SOURCE = "its source has as many images as AERON_DRIVER_SOURCE_IMAGE_LIMIT allows"
     OF_ALL = "there are as many images as AERON_DRIVER_IMAGE_LIMIT allows"
@@ -48,8 +59,10 @@ class ImageCensus:
         self._prefixes = Prefixes()
         self._source_of: dict[Session, str] = {}
         self._creating: set[Session] = set()
+        self._silent: set[Session] = set()
         self._of_stream: Counter[tuple[int, int]] = Counter()
         self._of_source: Counter[str] = Counter()
+        self._silent_of_source: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._source_of)
@@ -62,8 +75,13 @@ class ImageCensus:
             return Refusal.OF_STREAM
         if len(self._source_of) >= self._total_limit:
             return Refusal.OF_ALL
-        if self._of_source[self._prefixes.of(address)] >= self._source_limit:
+        source = self._prefixes.of(address)
+        if self._of_source[source] >= self._source_limit:
             return Refusal.OF_SOURCE
+        if self._silent_of_source[source] >= MAX_SILENT_OF_SOURCE:
+            return Refusal.SILENT_OF_SOURCE
+        if len(self._silent) >= MAX_SILENT:
+            return Refusal.SILENT
         return Refusal.BUSY if len(self._creating) >= MAX_CREATING else None
 
     def creating(self, session: Session, address: str) -> None:
@@ -71,15 +89,24 @@ class ImageCensus:
         self.gone(session)
         source = self._source_of[session] = self._prefixes.of(address)
         self._creating.add(session)
+        self._silent.add(session)
         self._of_stream[session[:2]] += 1
         self._of_source[source] += 1
+        self._silent_of_source[source] += 1
 
     def created(self, session: Session) -> None:
         """The conductor has made it."""
         self._creating.discard(session)
 
+    def heard(self, session: Session) -> None:
+        """Its image has received data or a heartbeat. Twice is fine."""
+        if session in self._silent:
+            self._silent.remove(session)
+            _uncount(self._silent_of_source, self._source_of[session])
+
     def gone(self, session: Session) -> None:
         """The conductor has refused it, or the image has ended. Twice is fine."""
+        self.heard(session)
         source = self._source_of.pop(session, None)
         if source is None:
             return

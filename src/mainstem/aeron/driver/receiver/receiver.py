@@ -20,7 +20,7 @@ from mainstem.aeron.driver.messages import (
 )
 from mainstem.aeron.driver.network_agent import CHECK_INTERVAL_NS, NetworkAgent
 from mainstem.aeron.driver.receiver.data_packet_dispatcher import DataPacketDispatcher
-from mainstem.aeron.driver.receiver.image_census import ImageCensus, Refusal
+from mainstem.aeron.driver.receiver.image_census import ImageCensus, Refusal, Session
 from mainstem.aeron.protocol.frames import Rttm, Setup, StatusMessage
 from mainstem.aeron.protocol.layouts import LAYOUTS, FrameType
 from mainstem.aeron.system_counter import SystemCounter
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
 
 SILENCE_NS = 5_000_000_000
+# A flood of SETUPs must not have the silent images looked at for each.
+SILENT_CHECK_INTERVAL_NS = 10_000_000
+SILENT_REFUSALS = (Refusal.SILENT_OF_SOURCE, Refusal.SILENT)
 INVALID_PACKETS_OFFSET = SystemCounter.INVALID_PACKETS * layout.COUNTER_VALUE_LENGTH
 TTL_ASYMMETRY_OFFSET = SystemCounter.POSSIBLE_TTL_ASYMMETRY * layout.COUNTER_VALUE_LENGTH
 ERROR_FRAMES_SENT_OFFSET = SystemCounter.ERROR_FRAMES_SENT * layout.COUNTER_VALUE_LENGTH
@@ -63,6 +66,9 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         self._refused: set[Refusal] = set()
         self._dispatchers: dict[int, DataPacketDispatcher] = {}
         self._images: dict[int, tuple[ReceiverImage, ReceiveChannelEndpoint]] = {}
+        # Images that had received nothing when they were last looked at, by their paths' keys: with the session and that time.
+        self._silent: dict[int, tuple[ReceiverImage, Session, int]] = {}
+        self._silent_check_ns = now_ns
         self._errors: dict[tuple[int, int], int] = {}
 
     def _on_events(self, events: list[tuple[Any, ...]], now_ns: int) -> None:
@@ -153,6 +159,9 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         dispatcher = self._dispatchers[endpoint.key]
         session = (endpoint.key, setup.stream_id, setup.session_id)
         refusal = self._census.refusal(session, address)
+        if refusal in SILENT_REFUSALS and now_ns >= self._silent_check_ns:
+            self._note_heard(now_ns)
+            refusal = self._census.refusal(session, address)
         if refusal is not None and dispatcher.has_subscription(setup.stream_id, setup.session_id):
             self._refused.add(refusal)
         elif dispatcher.on_setup(setup.stream_id, setup.session_id, now_ns):
@@ -183,6 +192,14 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
                 )
             )
 
+    def _note_heard(self, now_ns: int) -> None:
+        """Tells the census which images have received something since they were made."""
+        self._silent_check_ns = now_ns + SILENT_CHECK_INTERVAL_NS
+        for key, (image, session, made_ns) in list(self._silent.items()):
+            if image.path.last_packet_ns != made_ns:
+                del self._silent[key]
+                self._census.heard(session)
+
     def _refuse(self) -> None:
         if self._refusals is not None:
             self._refusals.add(1)
@@ -206,6 +223,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
 
     def _check(self, now_ns: int, *, resolves: bool) -> None:
         """Checks once a second for expired sessions, SETUPs to request (docs/protocols/aeron.md, 15.1), and sockets that fail."""
+        self._note_heard(now_ns)
         for refusal in self._refused - {Refusal.BUSY}:
             self._send(NetworkFault(text=f"a SETUP was refused: {refusal.value}"))
         self._refused.clear()
@@ -280,7 +298,9 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
     def on_add_image(self, endpoint: ReceiveChannelEndpoint, image: ReceiverImage) -> None:
         """Adds the image of a ``CreateImage`` to the duty cycle."""
         path = image.path
-        self._census.created((endpoint.key, path.stream_id, path.session_id))
+        session = (endpoint.key, path.stream_id, path.session_id)
+        self._census.created(session)
+        self._silent[path.key] = (image, session, path.last_packet_ns)
         self._dispatchers[endpoint.key].forget(path.stream_id, path.session_id)
         self._images[path.key] = (image, endpoint)
         self._connect(endpoint, image, image.transport_index, image.source, self._now_ns)
@@ -299,6 +319,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         No image of its session is made again for ``cool_down_ns``.
         """
         entry = self._images.pop(image.path.key, None)
+        self._silent.pop(image.path.key, None)
         if entry is not None:
             endpoint = entry[1]
             self._census.gone((endpoint.key, image.path.stream_id, image.path.session_id))

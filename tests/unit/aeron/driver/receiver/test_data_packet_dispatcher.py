@@ -78,3 +78,10 @@ def test_a_flood_of_sessions_does_not_grow_memory(dispatcher: DataPacketDispatch
         dispatcher.on_unknown(STREAM, session, 0)
     remembered = sum(dispatcher.state(STREAM, session) is not None for session in range(3 * MAX_SESSIONS))
     assert remembered == MAX_SESSIONS
+
+
+def test_an_image_is_made_once_beside_any_number_of_sessions_that_cool_down(dispatcher: DataPacketDispatcher) -> None:
+    for session in range(MAX_SESSIONS):
+        dispatcher.cool_down(STREAM, session, 10 * SECOND)
+    assert dispatcher.on_setup(STREAM, -1, 0)
+    assert not dispatcher.on_setup(STREAM, -1, 1)
