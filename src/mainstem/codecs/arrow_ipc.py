@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+# Of text and bytes, and the types that hold the same values.
+VIEWS = {"string_view": "string", "binary_view": "binary"}
+
 
 class ArrowIpc:
     """Columns come over as they are, or in a wider type of the same kind; those that the schema does not name are rescued."""
@@ -65,16 +68,19 @@ class ArrowIpc:
         return payloads
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """The fields of all messages, each in its widest type; the first type of a field where none is the widest."""
+        """The fields of all messages, each in its widest type; the first type of a field where none is the widest.
+
+        Fields of types that Arrow cannot compute with are left out.
+        """
         import pyarrow as pa
 
         whole: dict[str, pa.Field] = {}
         is_found = False
         for payload in sample:
             with suppress(Exception):
-                fields = list(as_nullable(pa.ipc.open_stream(payload).schema.remove_metadata()))
+                sent = [(item.name, _column_type(item.type)) for item in pa.ipc.open_stream(payload).schema]
                 is_found = True
-                for item in fields:
+                for item in (pa.field(name, kind) for name, kind in sent if kind is not None):
                     before = whole.setdefault(item.name, item)
                     with suppress(pa.ArrowException):
                         pair = [pa.schema([before]), pa.schema([item])]
@@ -138,10 +144,42 @@ def _conformed(message: pa.Table, schema: pa.Schema) -> pa.Table:
             columns.append(pa.nulls(message.num_rows, item.type))
             continue
         column = message.column(item.name)
-        if not _is_kept(column.type, item.type):
+        if str(column.type) in VIEWS:
+            # A cast of views trusts offsets that the validation does not check.
+            column = pa.chunked_array([pa.array(column.to_pylist(), pa.type_for_alias(VIEWS[str(column.type)]))])
+        if _column_type(column.type) is None or not _is_kept(column.type, item.type):
             raise ValueError(f"{item.name}: {column.type} is not of type {item.type}")
         columns.append(column.cast(item.type))
     return pa.table(columns, schema=schema)
+
+
+def _column_type(kind: Any) -> Any:
+    """The type of a column for values of a type: one that every function of Arrow takes. None if there is none."""
+    import pyarrow as pa
+    import pyarrow.types as is_
+
+    if is_.is_struct(kind):
+        fields = [(kind.field(i).name, _column_type(kind.field(i).type)) for i in range(kind.num_fields)]
+        return pa.struct(fields) if fields and all(each for _, each in fields) else None
+    if is_.is_map(kind):
+        parts = _column_type(kind.key_type), _column_type(kind.item_type)
+        return pa.map_(*parts) if all(parts) else None
+    if is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind):
+        item = _column_type(kind.value_type)
+        return item and pa.list_(item)
+    if is_.is_dictionary(kind):
+        return _column_type(kind.value_type)
+    if is_.is_timestamp(kind) and kind.tz is not None:
+        # Whatever zone a message names, the instant is the same.
+        return pa.timestamp(kind.unit, "UTC")
+    if is_.is_decimal(kind) and abs(kind.scale) > kind.precision:
+        # Arrow reads beyond its tables of powers for a scale of millions.
+        return None
+    if str(kind) in VIEWS:
+        return pa.type_for_alias(VIEWS[str(kind)])
+    plain = is_.is_null, is_.is_boolean, is_.is_integer, is_.is_floating, is_.is_decimal, is_.is_temporal
+    texts = is_.is_string, is_.is_large_string, is_.is_binary, is_.is_large_binary, is_.is_fixed_size_binary
+    return kind if any(each(kind) for each in (*plain, *texts)) else None
 
 
 def _is_kept(sent: pa.DataType, kind: pa.DataType) -> bool:
@@ -171,8 +209,8 @@ def _is_kept(sent: pa.DataType, kind: pa.DataType) -> bool:
         return (sent.tz is None) == (kind.tz is None)
     kinds = (
         lambda each: is_.is_integer(each) or is_.is_floating(each) or is_.is_decimal(each),
-        lambda each: is_.is_string(each) or is_.is_large_string(each),
-        lambda each: is_.is_binary(each) or is_.is_large_binary(each) or is_.is_fixed_size_binary(each),
+        lambda each: str(each) in ("string", "large_string", "string_view"),
+        lambda each: "binary" in str(each),
         is_.is_date, is_.is_time, is_.is_duration,
     )  # fmt: skip
     return any(each(sent) and each(kind) for each in kinds)

@@ -58,6 +58,8 @@ def text_array(values: list[Any], kind: pa.DataType) -> pa.Array:
     import pyarrow.types as is_
 
     texts = pa.array(values, pa.string())
+    if texts.null_count == len(texts):
+        return pa.nulls(len(texts), kind)
     if is_.is_integer(kind):
         _require(values, INTEGER.fullmatch, kind)
         return pa.array([None if text is None else int(text) for text in values], kind)

@@ -64,20 +64,28 @@ class Type:
         if self.primitive == "char":
             (text,) = struct.unpack_from(f"{self.length}s", data, at)
             if self.names:
-                return self.names.get(text.decode("latin-1"))
+                return self._name(text.decode("latin-1"), "\0")
             text = text.split(b"\0")[0]
-            return text.decode("utf-8", "replace") if text or not self.is_optional else None
+            return text.decode() if text or not self.is_optional else None
         values = struct.unpack_from(f"{order}{self.length}{code}", data, at)
         if self.length > 1:
             return list(values)
         (value,) = values
+        null = null if self.null is None else self.null
         if self.is_set:
+            if unknown := value & ~sum(1 << bit for bit in self.names):
+                raise ValueError(f"{self.name} has no choice for the bits {unknown:#x}")
             return [name for bit, name in self.names.items() if value >> bit & 1]
         if self.names:
-            return self.names.get(value)
-        if (self.is_optional and value == (null if self.null is None else self.null)) or value != value:
-            return None
-        return value
+            return self._name(value, null)
+        is_null = value != value if null is None else value == null
+        return None if self.is_optional and is_null else value
+
+    def _name(self, value: Any, null: Any) -> str | None:
+        """The name of an enum's value; None for the null value. Raises ValueError for a value that the schema lacks."""
+        if value not in self.names and value != null:
+            raise ValueError(f"{self.name} has no value {value!r}")
+        return self.names.get(value)
 
 
 @dataclass

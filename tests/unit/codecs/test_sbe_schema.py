@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import struct
+
 import pytest
+from tests.support.sbe_orders import XML, order
 
 from mainstem.codecs.sbe_schema import SbeSchema
 
@@ -49,3 +53,29 @@ def test_a_schema_that_cannot_be_read_by_is_refused(types: str, messages: str, e
 def test_a_message_with_less_than_nothing_is_refused(types: str, messages: str, body: bytes, error: str) -> None:
     with pytest.raises(ValueError, match=error):
         schema(types, messages).decode(b"\0\0\1\0" + body)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (b"STIDE", b"S\xff\xfeDE", "invalid start byte"),
+        (b"STIDE", b"XTIDE", "Side has no value 'X'"),
+        (b"\x80\x09", b"\x80\x0d", "Flags has no choice for the bits 0x4"),
+    ],
+)
+def test_a_value_that_the_schema_lacks_is_a_problem(old: bytes, new: bytes, reason: str) -> None:
+    message = order(1, None)
+    assert old in message
+    with pytest.raises(ValueError, match=reason):
+        SbeSchema(XML).decode(message.replace(old, new))
+
+
+def test_only_an_optional_number_may_be_null() -> None:
+    fields = '<field name="f" id="1" type="double"/><field name="g" id="2" type="double" presence="optional"/>'
+    fields += '<field name="s" id="3" type="Side"/>'
+    begin, end = XML.index('<sbe:message name="Order"'), XML.index('<sbe:message name="Other"')
+    whole = SbeSchema(f'{XML[:begin]}<sbe:message name="Order" id="9">{fields}</sbe:message>{XML[end:]}')
+    decoded = whole.decode(struct.pack("<HHHHddc", 17, 9, 1, 0, math.nan, math.nan, b"\0"))
+    assert decoded is not None
+    assert math.isnan(decoded[1]["f"])
+    assert (decoded[1]["g"], decoded[1]["s"]) == (None, None)
