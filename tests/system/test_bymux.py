@@ -64,6 +64,21 @@ async def test_carries_many_streams_at_once(connection: bymux.Connection) -> Non
     assert answers == datas
 
 
+async def test_hundreds_of_handlers_that_start_in_one_step_answer_at_once() -> None:
+    async def greet(stream: bymux.BymuxStream) -> None:
+        stream.write(b"tide")
+        await stream.close()
+
+    async with (
+        await bymux.serve(greet, "127.0.0.1", 0) as listener,
+        await bymux.connect("127.0.0.1", listener.port) as connection,
+    ):
+        streams = [await connection.open_stream() for _ in range(400)]
+        for stream in streams:
+            stream.write(b"x")
+        assert await asyncio.gather(*(stream.read(-1) for stream in streams)) == [b"tide"] * 400
+
+
 async def test_pings_the_connection_and_a_stream(connection: bymux.Connection) -> None:
     assert 0 < await connection.ping() < 10
     async with await connection.open_stream() as stream:

@@ -40,6 +40,19 @@ async def test_requests_and_responses_of_many_sizes() -> None:
         assert client.connections == 2
 
 
+async def test_handlers_that_start_in_one_step_answer_at_once() -> None:
+    async def greet(session: jmux.ServerSession) -> None:
+        session.write(b"tide")
+        session.finish()
+        await session.flush()
+
+    async with (
+        await jmux.serve(greet, "127.0.0.1", 0) as listener,
+        await jmux.connect("127.0.0.1", listener.port) as client,
+    ):
+        assert await asyncio.gather(*(client.call(b"x") for _ in range(400))) == [b"tide"] * 400
+
+
 async def test_a_request_is_written_and_its_response_read_as_streams() -> None:
     async with (
         await jmux.serve(echo, "127.0.0.1", 0) as listener,

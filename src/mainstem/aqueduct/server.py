@@ -8,6 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.tasks import start_task
 from mainstem.aqueduct.aio import LINGER, LONG_HEADER, Connection, Endpoint, HeaderSource
 from mainstem.aqueduct.codec import PROTOCOL_ERROR, SERIALISATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.connection import AqueductConnection
@@ -217,7 +218,7 @@ class Server(Endpoint):
         connection = Connection(session, is_client=False)
         session.conn.accept([*offer_headers([serializer]), *as_headers(own)], session.now_ns)
         session.wake()
-        task = session.loop.create_task(self._run(session, connection))
+        task = start_task(self._run(session, connection), session.loop)
         self._tasks[task] = connection
         task.add_done_callback(lambda task: self._tasks.pop(task))
         session.ended.add_done_callback(lambda _: self._cancel_handler(session, connection, task))

@@ -22,6 +22,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from mainstem._internal.tasks import start_task
 from mainstem.aeron.agent import AgentTerminated
 from mainstem.aeron.aio.waiting import Pause
 from mainstem.duologue.handler import BadMessage, Handler
@@ -209,7 +210,7 @@ class _Tasks(Handler):
         """Start its task."""
         served = AsyncDuologue(duologue)
         duologue.user = served
-        task = asyncio.get_running_loop().create_task(self._run(served))
+        task = start_task(self._run(served), asyncio.get_running_loop())
         self.tasks.add(task)
         self._by_duologue[duologue] = task
         task.add_done_callback(self.tasks.discard)

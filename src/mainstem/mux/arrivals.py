@@ -23,9 +23,13 @@ Everything runs in the event loop's thread. An arrival is in ``Arrivals`` exactl
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import socket
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from mainstem._internal.tasks import start_task
 from mainstem.amounts import check_seconds, check_whole
 from mainstem.errors import TimedOut
 from mainstem.mux.transports import SocketTransport
@@ -33,7 +37,7 @@ from mainstem.prefixes import Prefixes
 
 if TYPE_CHECKING:
     import ssl as ssl_module
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from mainstem.mux.engine import Engine
 
@@ -124,7 +128,8 @@ class Arrival(asyncio.Protocol):
         self._arrivals = arrivals
         self._ssl = ssl
         self._loop = asyncio.get_running_loop()
-        self._raw: asyncio.Transport | None = None
+        # The socket, until its TLS handshake begins.
+        self._accepted: socket.socket | None = None
         self._engine: Engine | None = None
         self._transport: SocketTransport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -137,22 +142,34 @@ class Arrival(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admits the socket, or ends it."""
-        assert isinstance(transport, asyncio.Transport)
-        self._raw = transport
-        self.address = _address(transport.get_extra_info("peername"))
-        if not self._arrivals.admit(self):
+        # Transports of other event loops (uvloop) do not inherit from asyncio's.
+        raw = cast("asyncio.Transport", transport)
+        with self._ends_on_error(raw):
+            self.address = _address(raw.get_extra_info("peername"))
+            if not self._arrivals.admit(self):
+                raw.abort()
+                return
+            if self._arrivals.handshake_timeout is not None:
+                self._timer = self._loop.call_later(self._arrivals.handshake_timeout, self._on_deadline)
+            if self._ssl is None:
+                self.serve(raw)
+            else:
+                self._start_tls(raw, self._ssl)
+
+    @contextlib.contextmanager
+    def _ends_on_error(self, transport: asyncio.Transport) -> Iterator[None]:
+        """Ends the socket on an exception, which the event loop would only log."""
+        try:
+            yield
+        except BaseException:
+            self._gone()
             transport.abort()
-            return
-        if self._arrivals.handshake_timeout is not None:
-            self._timer = self._loop.call_later(self._arrivals.handshake_timeout, self._on_deadline)
-        if self._ssl is None:
-            self._serve(transport)
-        else:
-            self._handshake = self._loop.create_task(self._start_tls(transport, self._ssl))
+            raise
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """The socket ended before anything was made of it."""
-        self._gone()
+        if self._handshake is None:
+            self._gone()
 
     def drop(self, reason: str) -> None:
         """Ends the connection from this side."""
@@ -168,36 +185,40 @@ class Arrival(asyncio.Protocol):
         self._handshake.cancel()
         # A task that is cancelled before its first step runs none of its own clean-up.
         self._gone()
-        if self._raw is not None:
-            self._raw.abort()
+        if self._accepted is not None:
+            self._accepted.close()
         return self._handshake
 
-    async def _start_tls(self, raw: asyncio.Transport, ssl: ssl_module.SSLContext) -> None:
-        early = _Early()
+    def _start_tls(self, raw: asyncio.Transport, ssl: ssl_module.SSLContext) -> None:
+        """Moves the socket from its plain transport to one with TLS.
+
+        `loop.start_tls` cannot do it here: uvloop has already passed on the peer's first bytes when it begins.
+        """
+        self._accepted = accepted = socket.socket(fileno=os.dup(raw.get_extra_info("socket").fileno()))
+        raw.abort()
+        self._handshake = start_task(self._shake_hands(accepted, ssl), self._loop)
+
+    async def _shake_hands(self, accepted: socket.socket, ssl: ssl_module.SSLContext) -> None:
+        self._accepted = None
         try:
-            transport = await self._loop.start_tls(
-                raw, early, ssl, server_side=True, ssl_handshake_timeout=self._arrivals.handshake_timeout
+            await self._loop.connect_accepted_socket(
+                lambda: _Secured(self), accepted, ssl=ssl, ssl_handshake_timeout=self._arrivals.handshake_timeout
             )
         except (OSError, TimeoutError):
             # A peer that speaks no TLS, or has no certificate that is accepted: its handshake's alert is on its way.
             self._gone()
-            return
         except BaseException:
             self._gone()
             raise
-        if transport is None or early.is_lost:
-            self._gone()
-            return
-        self._serve(transport, early.data)
 
-    def _serve(self, transport: asyncio.Transport, early: bytes = b"") -> None:
-        self._engine = engine = self._arrivals.engine_factory()
-        engine.on_ended(self._gone)
-        self._transport = protocol = SocketTransport(engine)
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
-        if early:
-            protocol.data_received(early)
+    def serve(self, transport: asyncio.Transport) -> None:
+        """Gives the transport to an engine."""
+        with self._ends_on_error(transport):
+            self._engine = engine = self._arrivals.engine_factory()
+            engine.on_ended(self._gone)
+            self._transport = protocol = SocketTransport(engine)
+            transport.set_protocol(protocol)
+            protocol.connection_made(transport)
 
     def _on_deadline(self) -> None:
         self._timer = None
@@ -212,18 +233,14 @@ class Arrival(asyncio.Protocol):
         self._arrivals.forget(self)
 
 
-class _Early(asyncio.Protocol):
-    """Holds what a TLS peer sends between the end of its handshake and the moment when its engine has the transport."""
+class _Secured(asyncio.Protocol):
+    """A socket whose TLS handshake is complete."""
 
-    def __init__(self) -> None:
-        self.data = b""
-        self.is_lost = False
+    def __init__(self, arrival: Arrival) -> None:
+        self._arrival = arrival
 
-    def data_received(self, data: bytes) -> None:
-        self.data += data
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        self.is_lost = True
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._arrival.serve(cast("asyncio.Transport", transport))
 
 
 def _address(peername: Any) -> str:

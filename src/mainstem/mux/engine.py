@@ -26,7 +26,8 @@ whose stream had ended in order before may complete; ``cancel_tasks`` (the close
 How it ends. ``_fail`` runs once, whatever the cause (a lost transport, a broken rule, a time-out, ``end`` from this side): it
 records ``failure``, sends what is still due (an Error or Shutdown message), lets every stream know by way of ``_on_over``, and
 closes the transport, which has ``LINGER_S`` seconds to send its queue. ``_finish`` runs once the transport is gone and completes
-``wait_ended``. After ``_fail`` no event is dispatched and no byte is taken from the connection.
+``wait_ended``. After ``_fail`` no event is dispatched and no byte is taken from the connection. An unexpected exception in a
+callback is logged and ends the connection (``ends_connection_on_error``).
 
 Invariants: ``failure`` is ``None`` exactly as long as ``over`` is false; ``_fail`` precedes ``_finish``; a timer is pending
 only while the connection is not over; ``flush_scheduled`` is true exactly while a flush is queued in the loop.
@@ -35,10 +36,12 @@ only while the connection is not over; ``flush_scheduled`` is true exactly while
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from mainstem._internal.tasks import start_task
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.endpoint_stats import EndpointStats, Traffic, counters
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError
@@ -50,6 +53,9 @@ if TYPE_CHECKING:
     from mainstem.mux.sans_io import SansIoConnection
     from mainstem.mux.transports import Transport
 
+P = ParamSpec("P")
+E = TypeVar("E", bound="Engine")
+
 logger = logging.getLogger("mainstem.mux")
 
 # Bytes taken from a connection at a time; whatever becomes urgent meanwhile is sent before the next batch.
@@ -60,6 +66,21 @@ FLUSH_BATCHES = 8
 LINGER_S = 2.0
 # Seconds that closing waits: for streams without progress, and for handlers that were cancelled.
 CLOSE_TIMEOUT_S = 10.0
+
+
+def ends_connection_on_error(
+    callback: Callable[Concatenate[E, P], None],
+) -> Callable[Concatenate[E, P], None]:
+    """Wraps a callback of the transport or the event loop, which would only log an exception and leave the peer waiting."""
+
+    @functools.wraps(callback)
+    def guarded(engine: E, /, *arguments: P.args, **options: P.kwargs) -> None:
+        try:
+            callback(engine, *arguments, **options)
+        except Exception as error:
+            engine._fail_internally(error)
+
+    return guarded
 
 
 class Engine:
@@ -120,6 +141,7 @@ class Engine:
 
     # ---- called by the transport
 
+    @ends_connection_on_error
     def transport_ready(self, transport: Transport) -> None:
         """Starts to use a transport; called by it once it is connected.
 
@@ -134,6 +156,7 @@ class Engine:
         self.traffic.connections_opened += 1
         self.flush()
 
+    @ends_connection_on_error
     def data_received(self, data: memoryview) -> None:
         """Takes received bytes; called by the transport.
 
@@ -147,6 +170,7 @@ class Engine:
             self.traffic.bytes_received += len(data)
             self._advance(self._connection.receive_data, data, self._clock.monotonic_ns())
 
+    @ends_connection_on_error
     def writing_resumed(self) -> None:
         """Writes more; called by the transport when it has room again.
 
@@ -155,6 +179,7 @@ class Engine:
         """
         self.flush()
 
+    @ends_connection_on_error
     def transport_lost(self, error: Exception | None) -> None:
         """Ends the connection; called by the transport at its end.
 
@@ -179,8 +204,10 @@ class Engine:
         else:
             cause = ConnectionLost(f"the connection to {self._connection.peer_name} broke: {error}")
             cause.__cause__ = error
-        self._fail(cause)
-        self._finish()
+        try:
+            self._fail(cause)
+        finally:
+            self._finish()
 
     # ---- called by streams
 
@@ -262,7 +289,7 @@ class Engine:
         Example:
             >>> connection.spawn(watch(connection))
         """
-        task = self._loop.create_task(work)
+        task = start_task(work, self._loop)
         self.tasks.add(task)
         task.add_done_callback(self._task_done)
         return task
@@ -325,6 +352,7 @@ class Engine:
         self.flush()
         return True
 
+    @ends_connection_on_error
     def _on_turn(self) -> None:
         # Reset only here: a caller that flushes message by message must not fill the loop with calls that have nothing to do.
         self.flush_scheduled = False
@@ -342,10 +370,19 @@ class Engine:
         delay = max(0, due_ns - self._clock.monotonic_ns()) / 1e9
         self._timer = self._loop.call_later(delay, self._on_timer)
 
+    @ends_connection_on_error
     def _on_timer(self) -> None:
         self._timer = None
         if not self.over and self._advance(self._connection.handle_timeout, self._clock.monotonic_ns()):
             self._set_timer()
+
+    def _fail_internally(self, error: Exception) -> None:
+        """Ends the connection for an exception that is no protocol error: a fault on this side."""
+        peer = self._connection.peer_name
+        logger.error("the connection to %s is ended: a callback failed", peer, exc_info=error)
+        failure = ConnectionLost(f"the connection to {peer} failed on this side: {type(error).__name__}: {error}")
+        failure.__cause__ = error
+        self._fail(failure, abort=True)
 
     def _fail(self, error: MainstemError, *, abort: bool = False) -> None:
         if self.over:
@@ -363,7 +400,12 @@ class Engine:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._on_over(error)
+        try:
+            self._on_over(error)
+        finally:
+            self._end_transport(transport, abort=abort)
+
+    def _end_transport(self, transport: Transport | None, *, abort: bool) -> None:
         if transport is None:
             self._finish()
         elif abort:

@@ -9,7 +9,9 @@ import asyncio
 import contextlib
 import os
 import socket
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from mainstem._internal.tasks import start_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,15 +91,25 @@ class SocketTransport(asyncio.BufferedProtocol):
         self._fd = -1
         self._pending: list[bytes | memoryview] = []
         self._closing = False
-        self._error: OSError | None = None
+        self._error: Exception | None = None
         self.paused = False
         self.has_received = False
         self.peer = "peer"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Bounds the bytes that may be queued before an urgent one, and notifies the handler."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Transports of other event loops (uvloop) do not inherit from asyncio's.
+        self._transport = transport = cast("asyncio.Transport", transport)
+        try:
+            self._prepare(transport)
+            self._handler.transport_ready(self)
+        except Exception as error:
+            # The event loop would log it and keep the connection open.
+            self._error = error
+            transport.abort()
+            raise
+
+    def _prepare(self, transport: asyncio.Transport) -> None:
         self._facts = {name: transport.get_extra_info(name) for name in PEER_FACTS}
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
         raw = transport.get_extra_info("socket")
@@ -107,10 +119,11 @@ class SocketTransport(asyncio.BufferedProtocol):
                     raw.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, KERNEL_LOW_WATER)
             if transport.get_extra_info("sslcontext") is None:
                 # A second descriptor: the loop refuses to watch the descriptor of its own transport for others.
-                self._fd = os.dup(raw.fileno())
+                # Without one (the process has no more), bytes go through asyncio's transport.
+                with contextlib.suppress(OSError):
+                    self._fd = os.dup(raw.fileno())
         name = self._facts["peername"]
         self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "peer")
-        self._handler.transport_ready(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         """Where the next bytes go."""
@@ -228,7 +241,7 @@ class _TaskTransport:
         """Starts the tasks."""
         self._handler.transport_ready(self)
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._guard(work())) for work in self._work()]
+        self._tasks = [start_task(self._guard(work()), loop) for work in self._work()]
 
     def get_extra_info(self, name: str) -> Any:  # noqa: ARG002 - a publication has none
         """A fact about the peer."""

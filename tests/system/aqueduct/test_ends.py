@@ -223,9 +223,11 @@ async def test_closing_a_server_waits_for_its_handlers_with_a_limit(
 async def test_shutting_down_lets_handlers_return_and_takes_no_new_clients(certificates: CertificateFiles) -> None:
     answered = asyncio.Event()
     go = asyncio.Event()
+    received = asyncio.Event()
 
     async def handler(connection: Connection) -> None:
         message = await connection.receiver.receive()
+        received.set()
         await go.wait()
         await message.attachments[0].send(b"done")
         answered.set()
@@ -234,6 +236,7 @@ async def test_shutting_down_lets_handlers_return_and_takes_no_new_clients(certi
     connection = await aqueduct.connect(server.url, ca=certificates.ca)
     respond, response = oneshot()
     await connection.sender.send(Message(b"work", [respond]))
+    await soon(received.wait())
     ending = asyncio.ensure_future(server.shut_down(timeout=STALL_S))
     with pytest.raises((TimedOut, ConnectionLost)):
         await aqueduct.connect(server.url, ca=certificates.ca, timeout=0.5)

@@ -14,7 +14,7 @@ from mainstem.mux.bymux import events
 from mainstem.mux.bymux.aio_stream import PING_TIMEOUT_S, BymuxStream, PingWaiters
 from mainstem.mux.bymux.connection import BymuxConnection
 from mainstem.mux.bymux.state import Half, Role
-from mainstem.mux.engine import CLOSE_TIMEOUT_S, Engine, cancel_and_wait, engine_stats, logger
+from mainstem.mux.engine import CLOSE_TIMEOUT_S, Engine, cancel_and_wait, ends_connection_on_error, engine_stats, logger
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Endpoint, Listener
 from mainstem.mux.transports import Publication, PublicationTransport, StreamPairTransport, Subscription
 
@@ -74,6 +74,7 @@ class Connection(Engine):
             events.ConnectionFinished: self._on_connection_finished,
         }
 
+    @ends_connection_on_error
     def transport_ready(self, transport: Transport) -> None:
         """The transport is connected: what is due is sent, and ``on_connection`` starts; called by the transport.
 
@@ -367,6 +368,7 @@ class Connection(Engine):
     def _on_connection_finished(self, _: events.ConnectionFinished) -> None:
         self._loop.call_soon(self._on_finished)  # after the last responses have left
 
+    @ends_connection_on_error
     def _on_finished(self) -> None:
         if not self.over:
             self._fail(ClosedError("the connection has ended: both ends are done with it"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import Cancelled, ClosedError, MainstemError
 from mainstem.mux.async_stream import AsyncStream
-from mainstem.mux.engine import Engine
+from mainstem.mux.engine import Engine, ends_connection_on_error
 from mainstem.mux.jmux import events
 from mainstem.mux.jmux.state import Half
 
@@ -132,6 +132,7 @@ class JmuxEngine(Engine):
     def _on_last_message(self, _: object) -> None:
         self._loop.call_soon(self._after_last_message)
 
+    @ends_connection_on_error
     def _after_last_message(self) -> None:
         if self.sans_io.failure is not None and not self.over:
             self._fail(self.sans_io.failure)

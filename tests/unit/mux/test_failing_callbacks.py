@@ -1,0 +1,84 @@
+"""An exception in a callback of the event loop ends the connection; the loop alone would log it and leave the peer waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from tests.support.patience import soon
+
+from mainstem.errors import ConnectionLost
+from mainstem.mux import bymux
+from mainstem.mux.transports import SocketTransport
+
+
+def fail(*_: object) -> None:
+    raise ZeroDivisionError("a fault")
+
+
+async def echo(stream: bymux.BymuxStream) -> None:
+    stream.write(await stream.read(-1))
+
+
+@pytest.mark.parametrize("callback", ["dispatch", "flush"])
+async def test_an_exception_in_a_step_ends_the_connection(
+    callback: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    connections: list[bymux.Connection] = []
+
+    async def spoil(connection: bymux.Connection) -> None:
+        connections.append(connection)
+        monkeypatch.setattr(connection, callback, fail)
+
+    async with (
+        await bymux.serve(echo, "127.0.0.1", 0, on_connection=spoil) as listener,
+        await bymux.connect("127.0.0.1", listener.port) as connection,
+    ):
+        async with asyncio.timeout(10):
+            while not connections:
+                await asyncio.sleep(0.01)
+        stream = await connection.open_stream()
+        stream.write(b"tide")
+        with pytest.raises(ConnectionLost):
+            await soon(stream.readexactly(1))
+        await soon(connections[0].wait_ended())
+    assert isinstance(connections[0].failure, ConnectionLost)
+    assert "ZeroDivisionError: a fault" in str(connections[0].failure)
+    assert [record.levelno for record in caplog.records if "a callback failed" in record.message] == [logging.ERROR]
+
+
+async def test_an_exception_in_a_timer_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = bymux.Settings(ping_interval_ns=10_000_000, ping_timeout_ns=10_000_000_000)
+    async with (
+        await bymux.serve(echo, "127.0.0.1", 0) as listener,
+        await bymux.connect("127.0.0.1", listener.port, settings=settings) as connection,
+    ):
+        monkeypatch.setattr(connection.sans_io, "handle_timeout", fail)
+        await soon(connection.wait_ended())
+    assert isinstance(connection.failure, ConnectionLost)
+
+
+class Broken:
+    """A handler of a transport that fails when the transport is ready."""
+
+    transport_ready = data_received = writing_resumed = staticmethod(fail)
+
+    def __init__(self) -> None:
+        self.lost: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+
+    def transport_lost(self, error: Exception | None) -> None:
+        self.lost.set_result(error)
+
+
+async def test_a_transport_that_cannot_be_prepared_is_lost_with_the_error() -> None:
+    loop = asyncio.get_running_loop()
+    logged: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: logged.append(context))
+    server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
+    async with server:
+        handler = Broken()
+        await loop.create_connection(lambda: SocketTransport(handler), *server.sockets[0].getsockname())
+        assert isinstance(await soon(handler.lost), ZeroDivisionError)
+    assert len(logged) == 1
