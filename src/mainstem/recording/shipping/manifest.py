@@ -74,16 +74,16 @@ _DESCRIPTOR_LONGS = {
 _INT32, _INT64 = 1 << 31, 1 << 63
 
 
-def _descriptor(value: Any) -> RecordingDescriptor:
+def _descriptor(entry: Any) -> RecordingDescriptor:
     """The descriptor of a manifest's entry. Raises RecordingError, KeyError or TypeError for what is none."""
-    fields_ = {}
+    values: dict[str, Any] = {}
     for name in _DESCRIPTOR_FIELDS:
         if name in _DESCRIPTOR_TEXTS:
-            fields_[name] = checked_text(value[name], name)
+            values[name] = checked_text(entry[name], name)
         else:
             bound = _INT64 if name in _DESCRIPTOR_LONGS else _INT32
-            fields_[name] = checked_int(value[name], name, minimum=-bound, maximum=bound - 1)
-    descriptor = RecordingDescriptor(**fields_)
+            values[name] = checked_int(entry[name], name, minimum=-bound, maximum=bound - 1)
+    descriptor = RecordingDescriptor(**values)
     descriptor.check()
     return descriptor
 
