@@ -10,6 +10,8 @@ can afford a few array operations for those, and a function call only for the re
 1. ``_next_change`` finds, by columns, the next frame after which positions are computed differently: the first frame that names
    a term, a SETUP with other parameters, or data beyond the term length that was assumed. ``_change`` applies it. Between two
    changes ``position = (term_id - base_term) * term_length + term_offset`` holds for every frame.
+   ``_another_life`` finds, by the same columns as step 2, where a publisher begins again with the parameters that it had: its
+   positions go back. ``_begin_again`` forgets those before.
 2. ``_advance`` handles the frames between two changes by columns: running maxima give, for each frame, the highest position
    (``before``) and the time of the last new data before it. From them follow masks: ``hole`` (starts above the highest
    position), ``again`` (ends at or below it), ``fills`` (new, where a receiver asked for data beyond it), ``pause`` (1 ms or
@@ -46,6 +48,7 @@ from mainstem.analysis.folds.fold import RTT, Fold, Row
 from mainstem.analysis.folds.path_state import (
     LEAST_TERM_LENGTH,
     MAX_RECEIVERS,
+    NS_PER_MS,
     UNSEEN,
     PathState,
     Receiver,
@@ -86,6 +89,12 @@ CHANNEL = (
 )
 # RTT requests whose reply is awaited; one that gets none leaves when so many came after it.
 MAX_QUESTIONS = 64
+# A publisher that begins again is silent for longer than a SETUP is overtaken by data; a heartbeat is sent every 100 ms anyway.
+OVERTAKEN_SETUP_NS = 20 * NS_PER_MS
+OVERTAKEN_HEARTBEAT_NS = 200 * NS_PER_MS
+# After so long without a frame a receiver gives an image up, and a publisher that had ended is gone.
+SILENT_NS = 10_000 * NS_PER_MS
+SILENT_END_NS = 1_000 * NS_PER_MS
 
 
 class PathFold(Fold):
@@ -133,7 +142,11 @@ class PathFold(Fold):
         while at < count:
             change = _next_change(state, events, at)
             if change > at:
-                _advance(state, events.part(at, change), out)
+                reached = at + _advance(state, events.part(at, change), out)
+                if reached < change:
+                    _begin_again(state, out)
+                    at = reached
+                    continue
             if change < count:
                 _change(state, events, change, out)
             at = change
@@ -183,6 +196,8 @@ def _change(state: PathState, events: Events, at: int, out: list[Row]) -> None:
     if fields["type"] == SETUP:
         known = state.initial_term_id
         is_new = state.base_term is None or (known is not None and known != fields["initial_term_id"])
+        if known is not None and (is_new or (state.is_length_known and state.term_length != fields["term_length"])):
+            state.totals.lives += 1
         if is_new or state.term_length not in (0, fields["term_length"]):
             _restart(state, fields["initial_term_id"], out)
         state.initial_term_id, state.mtu = fields["initial_term_id"], fields["mtu"]
@@ -199,20 +214,31 @@ def _change(state: PathState, events: Events, at: int, out: list[Row]) -> None:
 
 
 def _restart(state: PathState, base_term: int, out: list[Row]) -> None:
-    """Positions begin anew: a first frame, or another life of the same session id."""
+    """Positions begin anew: a first frame, other parameters, or a length of terms that proved wrong."""
     if state.base_term is not None:
-        gaps.settle_all(state, out)
-        if not state.is_ended:
-            stalls.note_end(state, state.last_ns, state.seen, out)
+        _end_positions(state, out)
     state.base_term, state.base_end, state.term_length = base_term, 0, 0
     state.is_length_known = False
+
+
+def _begin_again(state: PathState, out: list[Row]) -> None:
+    """Another life of the publisher, with the parameters that it had."""
+    _end_positions(state, out)
+    state.totals.lives += 1
+
+
+def _end_positions(state: PathState, out: list[Row]) -> None:
+    """No later frame is compared with the positions of these."""
+    gaps.settle_all(state, out)
+    if not state.is_ended:
+        stalls.note_end(state, state.last_ns, state.seen, out)
     state.start = state.hwm = state.stood = state.unblocked_at = UNSEEN
     state.last_advance_ns, state.limit, state.is_ended = 0, None, False
     state.receivers.clear()
 
 
-def _advance(state: PathState, events: Events, out: list[Row]) -> None:
-    """Frames between two changes, by columns; then the notable ones by one."""
+def _advance(state: PathState, events: Events, out: list[Row]) -> int:
+    """Frames between two changes, by columns; then the notable ones by one. Returns how many: with the next another life begins."""
     kind, time_ns, flags = events["type"], events["time_ns"], events["flags"]
     is_data, is_sender = kind <= DATA, (kind <= DATA) | (kind == SETUP)
     sizes = np.where(is_data, (events["frame_length"] + 31) & ~31, 0)
@@ -230,11 +256,17 @@ def _advance(state: PathState, events: Events, out: list[Row]) -> None:
     last = np.maximum.accumulate(np.concatenate(([state.last_advance_ns], np.where(grows, time_ns, 0))))
     last_before = last[:-1]
     stood = np.maximum.accumulate(np.concatenate(([state.stood], np.where(grows, end, UNSEEN))))
+    ends = is_data & (flags & EOS != 0)
+    ended = _ended_before(state, ends, grows)
+    spoke = np.maximum.accumulate(np.concatenate(([state.last_sender_ns], np.where(is_sender, time_ns, 0))))
+    silence = np.where(spoke[:-1] > 0, time_ns - spoke[:-1], 0)
+    reached = _another_life(kind, sizes, is_sender & (start < before), time_ns - last_before, silence, ended)
+    if reached < len(events):
+        # None of the frames before it begins another life.
+        return _advance(state, events.part(0, reached), out) if reached else 0
     pause = grows & (last_before > 0) & (time_ns - last_before >= stalls.HELD_NS)
     hole = is_sender & (start > before)
     again = is_data & (sizes > 0) & (end <= before)
-    ends = is_data & (flags & EOS != 0)
-    ended = _ended_before(state, ends, grows)
     room = np.maximum.accumulate(np.concatenate(([state.largest], np.where(is_data & (kind == DATA), sizes, 0))))[:-1]
     # A range that a receiver asked for before the capture saw it is filled by data that is new here.
     nak_end = np.where(kind == NAK, start + ((np.maximum(events["nak_length"], 0) + 31) & ~31), UNSEEN)
@@ -256,7 +288,22 @@ def _advance(state: PathState, events: Events, out: list[Row]) -> None:
         _note(state, event, seen + index + 1, out)
     _remember(state, events, is_data & (kind == DATA), sizes, end)
     state.hwm, state.last_advance_ns, state.stood = int(after[-1]), int(last[-1]), int(stood[-1])
+    state.last_sender_ns = int(spoke[-1])
     state.is_ended = bool(ends[-1] or (ended[-1] and not grows[-1]))
+    return len(events)
+
+
+def _another_life(kind: Any, sizes: Any, goes_back: Any, since_data: Any, silence: Any, ended: Any) -> int:
+    """The index of the first frame of another life of the publisher; the number of frames where there is none.
+
+    SETUP and heartbeats carry the publisher's position, which never goes back in one life; only a frame that others overtook is
+    behind. Data behind it is sent because a receiver asked, by a publisher that has been heard of all the time.
+    """
+    overtaken_ns = np.where(kind == SETUP, OVERTAKEN_SETUP_NS, OVERTAKEN_HEARTBEAT_NS)
+    tells = (sizes == 0) & (since_data >= overtaken_ns)
+    returns = (sizes > 0) & (silence >= np.where(ended, SILENT_END_NS, SILENT_NS))
+    first = np.flatnonzero(goes_back & (tells | returns))
+    return int(first[0]) if len(first) else len(kind)
 
 
 def _ended_before(state: PathState, ends: Any, grows: Any) -> Any:

@@ -80,6 +80,7 @@ class Totals:
     publisher_idle_ns: int = 0
     receiver_stall_ns: int = 0
     network_stall_ns: int = 0
+    lives: int = 1
 
 
 @checkpointed("PathState")
@@ -101,6 +102,7 @@ class PathState:
     start: int = UNSEEN
     hwm: int = UNSEEN
     last_advance_ns: int = 0
+    last_sender_ns: int = 0
     limit: int | None = None
     receivers: dict[str, Receiver] = field(default_factory=dict)
     most_receivers: int = 0

@@ -295,3 +295,97 @@ def test_frames_that_only_receivers_sent_make_a_session_of_their_own() -> None:
     wire.nak(2048, 2080)
     (session,) = told(wire, "sessions")
     assert (session["publisher"], session["end_position"], session["naks"]) == (None, None, 1)
+
+
+def two_lives(*, ends: bool, silence_ms: float, begins_at: int = 0) -> Wire:
+    """50 messages, then 100 from a publisher that began again with the same ids; of those one is lost and repaired."""
+    wire = Wire()
+    wire.setup(begins_at)
+    position = begins_at
+    for _ in range(50):
+        position = wire.data(position)
+        wire.wait(1)
+    wire.status(position, 1 << 16)
+    if ends:
+        for _ in range(3):
+            wire.heartbeat(position, flags=0xE0)
+            wire.wait(100)
+    wire.wait(silence_ms)
+    wire.setup(begins_at)
+    position = begins_at
+    for number in range(100):
+        lost, position = position, position + 128
+        if number == 30:
+            position = wire.data(position)
+            wire.wait(1)
+            wire.nak(lost, lost + 128)
+            wire.wait(1)
+            wire.data(lost)
+        else:
+            wire.data(lost)
+        wire.wait(1)
+    wire.heartbeat(position)
+    return wire
+
+
+@pytest.mark.parametrize("begins_at", [0, 1280])
+@pytest.mark.parametrize(
+    ("ends", "silence_ms", "has_setup"),
+    [(True, 0, True), (False, 30, True), (True, 1_500, False), (False, 10_000, False)],
+)
+def test_another_life_of_a_publisher_is_no_retransmission_and_its_losses_are_seen(
+    ends: bool, silence_ms: float, has_setup: bool, begins_at: int
+) -> None:
+    wire = two_lives(ends=ends, silence_ms=silence_ms, begins_at=begins_at)
+    setups = [number for number, row in enumerate(wire.rows) if row["type"] == 5]
+    if not has_setup:
+        wire.rows.pop(setups[1])
+    (gap,) = told(wire, "gaps")
+    assert (gap["position"], gap["length"], gap["status"]) == (begins_at + 30 * 128, 128, "repaired")
+    assert [row["reason"] for row in told(wire, "retransmits")] == ["lost before"]
+    (session,) = told(wire, "sessions")
+    assert (session["lives"], session["messages"], session["new_bytes"]) == (2, 150, 150 * 128)
+    assert (session["start_position"], session["end_position"]) == (begins_at, begins_at + 101 * 128)
+    assert (session["duplicates"], session["gaps"], session["is_ended"]) == (0, 1, False)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_of_two_lives_do_not_depend_on_where_the_frames_were_cut(seed: int) -> None:
+    chance = random.Random(seed)
+    wire = two_lives(ends=seed % 2 == 0, silence_ms=chance.choice([25, 1_500, 10_000]))
+    events = events_of_wire(wire)
+    if seed > 3:
+        events = [event for number, event in enumerate(events) if event["type"] != 5 or not number]
+    whole = run(FOLD, events, [])
+    cuts = sorted(chance.sample(range(1, len(events)), 20))
+    assert run(FOLD, events, cuts) == whole
+    assert run(FOLD, events, list(range(1, len(events)))) == whole
+
+
+def test_frames_that_were_overtaken_or_asked_for_are_of_the_same_life() -> None:
+    wire = Wire()
+    wire.setup()
+    position = wire.data(0)
+    wire.wait(5)
+    wire.setup()  # overtaken by the data
+    position = wire.data(position)
+    wire.wait(100)
+    wire.heartbeat(position - 128)
+    wire.heartbeat(position, flags=0xE0)
+    wire.wait(900)
+    wire.nak(0, 128)
+    wire.data(0)
+    wire.setup(position)  # for a receiver that joins late
+    (session,) = told(wire, "sessions")
+    assert (session["lives"], session["retransmits"], session["end_position"]) == (1, 1, position)
+
+
+def test_a_heartbeat_that_goes_back_begins_another_life() -> None:
+    wire = Wire()
+    wire.setup()
+    position = wire.data(wire.data(0))
+    wire.wait(300)
+    wire.heartbeat(position - 128)
+    wire.data(position - 128)
+    (session,) = told(wire, "sessions")
+    assert (session["lives"], session["duplicates"], session["retransmits"]) == (2, 0, 0)
