@@ -11,7 +11,6 @@ import errno
 import grp
 import os
 import stat
-import tempfile
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -127,6 +126,8 @@ def write_private(path: Path, data: bytes) -> None:
     Example:
         ``write_private(Path("certs/key.pem"), pem)``
     """
+    import tempfile
+
     fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(fd, "wb") as file:

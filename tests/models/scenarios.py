@@ -163,7 +163,7 @@ class LogScenario(Scenario):
 
     def poll(self, w: Any, rounds: int = ROUNDS) -> list[Any]:
         for _ in range(rounds):
-            w.image.deliver(self.receive(w), 10, -1, False)
+            w.image.poll(self.receive(w), 10)
         return list(w.read)
 
     def rest(self, w: Any) -> list[Any]:
@@ -431,7 +431,7 @@ class Cleaning(LogScenario):
         def read(w: Any) -> list[int]:
             # One field of each frame is enough to see that it is not overwritten, and keeps the states few.
             for _ in range(3):
-                w.image.deliver(lambda fragment: w.read.append(fragment.reserved_value), 10, -1, False)
+                w.image.poll(lambda fragment: w.read.append(fragment.reserved_value), 10)
             return list(w.read)
 
         return [write, read, drive]

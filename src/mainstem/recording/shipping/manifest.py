@@ -44,8 +44,8 @@ from mainstem.recording.shipping.layout import (
     nonce,
     recordings_page_name,
 )
-from mainstem.recording.shipping.page_tree import PieceTree, read_checked
-from mainstem.recording.shipping.pieces import MALFORMED, UNKNOWN, check_order, checked_int, checked_text
+from mainstem.recording.shipping.page_tree import PieceTree, check_order, read_checked
+from mainstem.recording.shipping.pieces import MALFORMED, UNKNOWN, checked_int, checked_text
 from mainstem.recording.shipping.verified_put import put_verified
 
 if TYPE_CHECKING:

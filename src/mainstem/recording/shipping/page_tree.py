@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem.errors import RecordingError
 from mainstem.recording.positions import ENTRY_LENGTH
 from mainstem.recording.shipping.layout import page_name
-from mainstem.recording.shipping.pieces import MALFORMED, UNKNOWN, Piece, check_order, checked_row
+from mainstem.recording.shipping.pieces import MALFORMED, UNKNOWN, Piece, checked_row
 from mainstem.recording.shipping.verified_put import put_verified
 
 if TYPE_CHECKING:
@@ -82,6 +82,18 @@ class PageRef:
 
 
 Item = Piece | PageRef
+
+
+def check_order(items: Sequence[Item], start: int, end: int) -> None:
+    """Raises RecordingError unless items follow one another within ``[start, end)``: no byte is in two of them.
+
+    So the pages of a tree have no more rows than there is room for in the recording, however they refer to one another.
+    """
+    position, first_entry = start, 0
+    for item in items:
+        if item.start < position or item.end > end or item.first_entry < first_entry:
+            raise RecordingError(f"what lies from {item.start} to {item.end} is not between {position} and {end}")
+        position, first_entry = item.end, item.first_entry + item.entries
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,6 @@ from mainstem.recording.shipping.layout import checked_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mainstem.recording.shipping.page_tree import PageRef
-
 UNKNOWN = -1
 MAX_PIECE_LENGTH = 1 << 31  # a piece lies in one segment, whose length is an int32
 MAX_TEXT_LENGTH = 64 << 10  # of a host, a directory, an id: a path has 4 KiB
@@ -98,18 +96,6 @@ def check_position(value: object, name: str) -> int:
     if position % FRAME_ALIGNMENT:
         raise RecordingError(f"{name} {position} is not between two frames")
     return position
-
-
-def check_order(items: Sequence[Piece | PageRef], start: int, end: int) -> None:
-    """Raises RecordingError unless items follow one another within ``[start, end)``: no byte is in two of them.
-
-    So the pages of a tree have no more rows than there is room for in the recording, however they refer to one another.
-    """
-    position, first_entry = start, 0
-    for item in items:
-        if item.start < position or item.end > end or item.first_entry < first_entry:
-            raise RecordingError(f"what lies from {item.start} to {item.end} is not between {position} and {end}")
-        position, first_entry = item.end, item.first_entry + item.entries
 
 
 def checked_row(row: object, kind: type) -> Sequence[Any]:
