@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import warnings
 from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,11 @@ from mainstem.aqueduct.events import Mode
 from mainstem.aqueduct.handles import DEFAULT_BOUND, Pipe, Receiver, Sender
 from mainstem.aqueduct.quic.settings import CID_LENGTH
 from mainstem.aqueduct.remote_halves import RemoteReceiver, RemoteSender
-from mainstem.aqueduct.session import FLUSH_TIME
+from mainstem.aqueduct.session import FLUSH_TIME, logger
 from mainstem.aqueduct.state import ReceiverState
 from mainstem.aqueduct.stats import session_stats
 from mainstem.errors import ChannelError, ConfigurationError
+from mainstem.log_limit import LogLimit, kind_of
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.codec import Headers
@@ -268,6 +270,7 @@ class Endpoint:
         self.udp = udp
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(udp.fileno(), self._readable)
+        self._warnings = LogLimit(logger)
         self._writing = False
         self._open = True
 
@@ -282,7 +285,7 @@ class Endpoint:
                 # Most packets are for the connection of the one before.
                 batch.append(data)
                 continue
-            session = self.route(data, address)
+            session = self._session_of(data, address)
             if session is None:
                 continue
             if session is not last or address != came_from:
@@ -296,6 +299,15 @@ class Endpoint:
         if self.udp.backlog and not self._writing:
             self._writing = True
             self._loop.add_writer(self.udp.fileno(), self._writable)
+
+    def _session_of(self, data: bytes, address: Address) -> Session | None:
+        try:
+            return self.route(data, address)
+        except Exception as error:
+            # The datagrams of others come next.
+            text = f"a datagram from {address[0]}:{address[1]} is dropped: {type(error).__name__}: {error}"
+            self._warnings.log(logging.ERROR, kind_of(error), text, int(self._loop.time() * 1e9), error=error)
+            return None
 
     def _writable(self) -> None:
         self.udp.flush()

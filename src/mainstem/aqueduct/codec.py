@@ -24,6 +24,9 @@ EXPLICIT_CLOSE = 2
 SERIALISATION_ERROR = 3
 """QUIC application close code: the two sides have no serialiser in common."""
 
+HANDLER_FAILED = 4
+"""QUIC application close code: the program on this side, or this library, failed."""
+
 HELLO_TIMED_OUT = 5
 """QUIC application close code: the peer's connection headers did not come in time."""
 

@@ -38,6 +38,9 @@ from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderState
 RUN_LIMIT = 1024
 """Plain messages taken from a stream at once; a run is within one piece of a stream, so it is bounded in bytes too."""
 
+MAX_RUN_START = (1 << 63) - 1 - RUN_LIMIT
+"""The compiled reader of runs counts in signed integers of 64 bits; larger numbers go through `receive_message`."""
+
 ALONE_LIMIT = 64
 """Messages that travelled alone, processed at once: what cannot be is parsed again with the next."""
 
@@ -160,6 +163,8 @@ def receive_run(state: ConnectionState, stream: Stream, receiver: ReceiverHalf) 
         stream.half = None
         return 0
     first = max(receiver.acked.top, receiver.unacked.top)
+    if first > MAX_RUN_START:
+        return 0
     room = limits.receive_messages - receiver.queued
     if receiver.finish_count is not None:
         room = min(room, receiver.finish_count - first)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.tasks import start_task
 from mainstem.aqueduct.aio import LINGER, LONG_HEADER, Connection, Endpoint, HeaderSource
-from mainstem.aqueduct.codec import PROTOCOL_ERROR, SERIALISATION_ERROR, Headers, as_headers
+from mainstem.aqueduct.codec import HANDLER_FAILED, PROTOCOL_ERROR, SERIALISATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.connection import AqueductConnection
 from mainstem.aqueduct.connection_state import Counts
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
@@ -24,7 +24,7 @@ from mainstem.aqueduct.stats import add_counts, session_stats
 from mainstem.endpoint_stats import Traffic
 from mainstem.errors import ChannelError, ClosedError, LocalProtocolError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
-from mainstem.log_limit import LogLimit, kind_of
+from mainstem.log_limit import kind_of
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.quic.link import Address, Link, PacketHeader, ServerContext
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 
 Handler = Callable[[Connection], Awaitable[None]]
-
-HANDLER_FAILED = 4
-"""QUIC application close code: the server's handler raised."""
 
 
 def _is_of_peer(error: BaseException) -> bool:
@@ -79,7 +76,6 @@ class Server(Endpoint):
         self._by_cid: dict[bytes, Session] = {}
         self._sessions: dict[Session, set[bytes]] = {}
         self._tasks: dict[asyncio.Task[None], Connection] = {}
-        self._warnings = LogLimit(logger)
         self._closing = False
         self._closed = False
         self._traffic = Traffic()
@@ -144,9 +140,9 @@ class Server(Endpoint):
         return None
 
     def _new_session(self, header: PacketHeader, address: Address) -> Session | None:
-        if len(self._sessions) >= self._settings.max_connections:
+        if (occupied := self._occupied()) >= self._settings.max_connections:
             self._traffic.connections_refused += 1
-            text = f"a handshake from {address[0]}:{address[1]} is ignored: {len(self._sessions)} connections"
+            text = f"a handshake from {address[0]}:{address[1]} is ignored: {occupied} connections"
             self._warnings.log(logging.WARNING, "connection limit", text, self._now_ns)
             return None
         link = self._context.accept(header, address, asyncio.get_running_loop().time())
@@ -155,6 +151,10 @@ class Server(Endpoint):
             self.udp.send([(link, address)])
             return None
         return None if link is None else self._start_session(link, header, address)
+
+    def _occupied(self) -> int:
+        """Places that are taken: connections, and handlers that still run after their connection ended."""
+        return len(self._sessions.keys() | {connection._session for connection in self._tasks.values()})
 
     def _start_session(self, link: Link, header: PacketHeader, address: Address) -> Session:
         conn = AqueductConnection(
@@ -166,6 +166,7 @@ class Server(Endpoint):
         )
         session = Session(conn, link, self.udp, address, serializer=self._serializers[0])
         session.traffic = self._traffic
+        session.warnings = self._warnings
         session.on_headers = lambda headers: self._accept(session, headers)
         session.on_over = lambda: self._forget(session)
         session.ended.add_done_callback(lambda _: self._log_violation(session))

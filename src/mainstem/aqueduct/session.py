@@ -20,7 +20,8 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mainstem.aqueduct.codec import EXPLICIT_CLOSE, HELLO_TIMED_OUT
+from mainstem._internal.callbacks import ends_connection_on_error
+from mainstem.aqueduct.codec import EXPLICIT_CLOSE, HANDLER_FAILED, HELLO_TIMED_OUT
 from mainstem.aqueduct.events import (
     Acknowledged,
     ConnectionEnded,
@@ -29,17 +30,19 @@ from mainstem.aqueduct.events import (
     Readable,
     ReceiverEnded,
     SenderEnded,
+    Tally,
     Writable,
 )
 from mainstem.endpoint_stats import Traffic
 from mainstem.errors import ConnectionLost, LostInTransit, TimedOut
+from mainstem.log_limit import LogLimit, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from mainstem.aqueduct.codec import Headers
     from mainstem.aqueduct.connection import AqueductConnection
-    from mainstem.aqueduct.events import Attach, Attachment, Event, Incoming, Mode, Tally
+    from mainstem.aqueduct.events import Attach, Attachment, Event, Incoming, Mode
     from mainstem.aqueduct.middleware import Serializer
     from mainstem.aqueduct.quic.link import Address, Link
     from mainstem.aqueduct.quic.udp import UdpSocket
@@ -112,11 +115,14 @@ class Session:
         self._undelivered: dict[SenderEvents, None] = {}
         self._hello_timer: asyncio.TimerHandle | None = None
         self.traffic = Traffic()
+        self.warnings = LogLimit(logger)
+        self._is_faulty = False
         self.on_headers: Callable[[Headers], None] = _ignore
         self.on_over: Callable[[], None] = lambda: None
         self._udp = udp
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
         self._dropped: deque[tuple[int, bool]] = deque()
         self._last_sent = self.loop.time()
         conn.call_on_output(self.wake)
@@ -127,6 +133,7 @@ class Session:
     def now_ns(self) -> int:
         return int(self.loop.time() * 1e9)
 
+    @ends_connection_on_error
     def datagrams_received(self, datagrams: list[bytes], address: Address) -> None:
         """A batch of UDP payloads from the peer."""
         self.address = address
@@ -144,9 +151,12 @@ class Session:
             self._scheduled = True
             self.loop.call_soon(self.flush)
 
+    @ends_connection_on_error
     def flush(self) -> None:
         """Carry out what is due, send what there is to send, and set the timer."""
         self._scheduled = False
+        if self._is_faulty and self.over.done():
+            return
         while self._dropped:
             channel_id, is_sender = self._dropped.popleft()
             (self.conn.cancel if is_sender else self.conn.close_receiver)(channel_id, self.now_ns)
@@ -206,14 +216,17 @@ class Session:
             ping_at = self._last_sent + keep_alive
             due = min(due, ping_at) if due is not None else ping_at
         if self._timer is not None:
-            if due is not None and self._timer.when() <= due:
+            if due is not None and self._timer_due <= due:
                 # What is due moves on with every packet. A timer that comes too early costs less than many timers.
                 return
             self._timer.cancel()
             self._timer = None
         if due is not None and not self.link.terminated:
+            # Kept here, because a timer that is due at once has no time in uvloop.
+            self._timer_due = due
             self._timer = self.loop.call_at(due, self._on_timer)
 
+    @ends_connection_on_error
     def _on_timer(self) -> None:
         self._timer = None
         now = self.loop.time()
@@ -434,6 +447,27 @@ class Session:
         """The QUIC library gave up on itself: the connection is lost, and nothing else is."""
         if not self.conn.is_ended:
             self.fail(ConnectionLost(f"the QUIC library failed: {error}"))
+
+    def _fail_internally(self, error: Exception) -> None:
+        """End the connection for a fault on this side: in order the first time, at once if that fails too."""
+        host, port, *_ = self.address
+        text = f"the connection to {host}:{port} is ended: {type(error).__name__}: {error}"
+        self.warnings.log(logging.ERROR, kind_of(error), text, self.now_ns, error=error)
+        failure = ConnectionLost(f"the connection failed on this side: {type(error).__name__}: {error}")
+        failure.__cause__ = error
+        was_faulty, self._is_faulty = self._is_faulty, True
+        try:
+            if not was_faulty:
+                self.fail(failure, code=HANDLER_FAILED)
+                return
+        except Exception:
+            logger.exception("the connection to %s:%s cannot be closed in order", host, port)
+        if not self.ended.done():
+            self._ended(failure, Tally(left=1))
+        with contextlib.suppress(Exception):
+            # The peer learns of it, if the QUIC connection can still send.
+            self._transmit()
+        self.give_up()
 
     def fail(self, error: Exception, *, code: int = EXPLICIT_CLOSE) -> None:
         """End the connection for a reason of this side's own."""

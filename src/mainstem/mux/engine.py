@@ -36,11 +36,11 @@ only while the connection is not over; ``flush_scheduled`` is true exactly while
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import math
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem._internal.tasks import start_task
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.endpoint_stats import EndpointStats, Traffic, counters
@@ -53,9 +53,6 @@ if TYPE_CHECKING:
     from mainstem.mux.sans_io import SansIoConnection
     from mainstem.mux.transports import Transport
 
-P = ParamSpec("P")
-E = TypeVar("E", bound="Engine")
-
 logger = logging.getLogger("mainstem.mux")
 
 # Bytes taken from a connection at a time; whatever becomes urgent meanwhile is sent before the next batch.
@@ -66,21 +63,6 @@ FLUSH_BATCHES = 8
 LINGER_S = 2.0
 # Seconds that closing waits: for streams without progress, and for handlers that were cancelled.
 CLOSE_TIMEOUT_S = 10.0
-
-
-def ends_connection_on_error(
-    callback: Callable[Concatenate[E, P], None],
-) -> Callable[Concatenate[E, P], None]:
-    """Wraps a callback of the transport or the event loop, which would only log an exception and leave the peer waiting."""
-
-    @functools.wraps(callback)
-    def guarded(engine: E, /, *arguments: P.args, **options: P.kwargs) -> None:
-        try:
-            callback(engine, *arguments, **options)
-        except Exception as error:
-            engine._fail_internally(error)
-
-    return guarded
 
 
 class Engine:

@@ -518,3 +518,106 @@ async def test_a_full_server_warns_once_and_counts(
     assert len(lines) == 2
     assert "is ignored: 1 connections" in lines[0]
     assert "more times" in lines[1]
+
+
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+@pytest.mark.parametrize("step", ["receive", "deliver", "transmit", "timer"])
+async def test_a_connection_that_fails_internally_ends_with_an_error_and_touches_no_other(
+    certificates: CertificateFiles,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    step: str,
+    backend: str,
+) -> None:
+    async def echo(connection: Connection) -> None:
+        async for message in connection.receiver:
+            await message.attachments[0].send(message.payload)
+
+    async def ask(connection: Connection) -> Any:
+        respond, response = oneshot()
+        await connection.sender.send(Message(b"tide", [respond]))
+        return await soon(response)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OverflowError("a fault")
+
+    async with await serving(certificates, echo, backend=backend) as server:
+        first, second = [await aqueduct.connect(server.url, ca=certificates.ca, backend=backend) for _ in range(2)]
+        assert await ask(first) == await ask(second) == b"tide"
+        session = next(iter(server._sessions))
+        monkeypatch.setattr(session.link, step, fail)
+        receive = server.udp.receive
+        with monkeypatch.context() as patch:
+            # Both clients' packets come in one batch.
+            patch.setattr(server.udp, "receive", list)
+            asking = [asyncio.ensure_future(ask(connection)) for connection in (first, second)]
+            await asyncio.sleep(0.05)
+            patch.setattr(server.udp, "receive", receive)
+            assert await asking[1] == b"tide"
+            if step == "transmit":
+                asking[0].cancel()  # nothing can tell this client
+            else:
+                with pytest.raises(ConnectionLost):
+                    await asking[0]
+        await until(lambda: server.connections == 1)
+        assert await ask(second) == b"tide"
+        assert isinstance(session.error, ConnectionLost)
+        assert "OverflowError: a fault" in str(session.error)
+        assert any("OverflowError: a fault" in record.message for record in caplog.records)
+        await second.close()
+        await first.close()
+
+
+async def test_connection_headers_that_raise_end_the_connection(certificates: CertificateFiles) -> None:
+    def fail(_: object) -> None:
+        raise ZeroDivisionError("a fault")
+
+    async with await serving(certificates, Log().wait_for_ever, headers=fail) as server:
+        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        with pytest.raises(ConnectionLost):
+            await soon(connection.wait_closed())
+        await connection.close()
+
+
+@pytest.mark.parametrize("fault", [ZeroDivisionError("a fault"), asyncio.CancelledError(), KeyError("a fault")])
+async def test_whatever_a_handler_raises_ends_its_connection(
+    certificates: CertificateFiles, fault: BaseException
+) -> None:
+    async def handler(_: Connection) -> None:
+        raise fault
+
+    async with await serving(certificates, handler) as server:
+        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        with contextlib.suppress(ConnectionLost):
+            await soon(connection.wait_closed())
+        await connection.close()
+        await until(lambda: server.connections == 0)
+
+
+async def test_a_handler_that_still_runs_takes_a_place(certificates: CertificateFiles) -> None:
+    running = most = 0
+    release = asyncio.Event()
+
+    async def slow_to_end(connection: Connection) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await release.wait()
+            running -= 1
+
+    async with await serving(certificates, slow_to_end, max_connections=2) as server:
+        for number in range(1, 3):
+            connection = await aqueduct.connect(server.url, ca=certificates.ca)
+            await until(lambda number=number: running == number)
+            await connection.close()
+        await until(lambda: server.connections == 0)
+        with pytest.raises((TimedOut, ConnectionLost)):
+            await aqueduct.connect(server.url, ca=certificates.ca, timeout=0.5)
+        assert server.stats().connections_refused
+        assert most == 2
+        release.set()
+        await until(lambda: running == 0)
+        await (await aqueduct.connect(server.url, ca=certificates.ca)).close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -525,3 +526,49 @@ def test_bytes_for_a_stream_that_is_held_count_until_the_connection_ends() -> No
     assert isinstance(victim.error, RemoteProtocolError)
     assert victim.error.rule == "buffer limit"
     assert sent <= 2 * SMALL.max_buffered_bytes // 1000 + 1
+
+
+@pytest.mark.parametrize("number", [2**63 - 2, 2**63 - 1, 2**63, 2**64 - 1])
+def test_messages_may_be_numbered_up_to_64_bits(number: int) -> None:
+    victim = server()
+    for carrier in (victim.uni, victim.datagram):
+        carrier(message(number), message(min(number + 1, 2**64 - 1)))
+        victim.now += 10**9
+        victim.conn.handle_timeout(victim.now)
+        victim.pump()
+    assert not victim.ended or isinstance(victim.error, RemoteProtocolError)
+
+
+def test_frames_with_extreme_numbers_end_in_nothing_but_protocol_errors() -> None:
+    numbers = [0, 1, 2, 2**61, 2**62, 2**63 - 1025, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
+    rng = random.Random(32)
+
+    def frame() -> Frame:
+        counts = tuple(rng.choice(numbers) for _ in range(rng.randrange(4)))
+        number = rng.choice(numbers)
+        return rng.choice(
+            [
+                Message(rng.choice((0, 0, ONESHOT_HERE, 8)), number, (), b"tide"),
+                AckReliable(counts),
+                AckNackUnreliable(counts),
+                CloseReceiver(counts),
+                FinishSender(number),
+                SentUnreliable(number),
+            ]
+        )
+
+    for _ in range(2000):
+        victim, stream_id = (server(), 1) if rng.random() < 0.5 else attached_client(count=2)
+        while not victim.ended and rng.random() < 0.8:
+            frames = [frame() for _ in range(rng.randrange(1, 4))]
+            way = rng.randrange(3)
+            if way == 0:
+                victim.uni(*frames, fin=rng.random() < 0.5)
+            elif way == 1:
+                victim.datagram(*frames)
+            else:
+                victim.stream(stream_id, b"".join(each.encode() for each in frames))
+            victim.now += 10**9
+            victim.conn.handle_timeout(victim.now)
+            victim.pump()
+        assert victim.error is None or isinstance(victim.error, RemoteProtocolError)

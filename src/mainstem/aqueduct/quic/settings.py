@@ -79,7 +79,8 @@ class QuicSettings:
     """Streams of each kind that the peer may have open. Each live channel needs one of the bidirectional kind."""
 
     max_connections: int = 1024
-    """Connections that a server holds at once; handshakes beyond it are ignored."""
+    """Connections that a server holds at once; handshakes beyond it are ignored. A handler that still runs after its
+    connection ended counts as one."""
 
     retry: bool = False
     """Whether a server responds to first packets with a Retry, so that clients prove their address first."""

@@ -7,6 +7,7 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING
 
+from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError, MainstemError, TimedOut
 from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
@@ -14,7 +15,7 @@ from mainstem.mux.bymux import events
 from mainstem.mux.bymux.aio_stream import PING_TIMEOUT_S, BymuxStream, PingWaiters
 from mainstem.mux.bymux.connection import BymuxConnection
 from mainstem.mux.bymux.state import Half, Role
-from mainstem.mux.engine import CLOSE_TIMEOUT_S, Engine, cancel_and_wait, ends_connection_on_error, engine_stats, logger
+from mainstem.mux.engine import CLOSE_TIMEOUT_S, Engine, cancel_and_wait, engine_stats, logger
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Endpoint, Listener
 from mainstem.mux.transports import Publication, PublicationTransport, StreamPairTransport, Subscription
 

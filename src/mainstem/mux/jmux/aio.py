@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import Cancelled, ClosedError, MainstemError
 from mainstem.mux.async_stream import AsyncStream
-from mainstem.mux.engine import Engine, ends_connection_on_error
+from mainstem.mux.engine import Engine
 from mainstem.mux.jmux import events
 from mainstem.mux.jmux.state import Half
 
