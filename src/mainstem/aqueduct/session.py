@@ -57,6 +57,9 @@ MAX_UNDELIVERED = 64
 WIND_DOWN_STEP = 0.005
 """Seconds between two checks whether a connection is at rest."""
 
+TIMER_GRANULARITY = 0.001
+"""Seconds by which a timer may come early: an event loop may count in milliseconds, as uvloop does (RFC 9002, 6.1.2)."""
+
 FLUSH_TIME = 1.0
 """Seconds that a close waits for the peer to acknowledge what was sent before: a close overtakes what is paced or lost.
 A peer that has gone does not respond."""
@@ -123,6 +126,7 @@ class Session:
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
+        self._timer_came_for = 0.0
         self._dropped: deque[tuple[int, bool]] = deque()
         self._last_sent = self.loop.time()
         conn.call_on_output(self.wake)
@@ -131,7 +135,11 @@ class Session:
 
     @property
     def now_ns(self) -> int:
-        return int(self.loop.time() * 1e9)
+        return int(self._now() * 1e9)
+
+    def _now(self) -> float:
+        """The loop's time, but not before what the last timer was for."""
+        return max(self.loop.time(), self._timer_came_for)
 
     @ends_connection_on_error
     def datagrams_received(self, datagrams: list[bytes], address: Address) -> None:
@@ -139,7 +147,7 @@ class Session:
         self.address = address
         self.traffic.bytes_received += sum(map(len, datagrams))
         try:
-            self.link.receive(datagrams, address, self.loop.time())
+            self.link.receive(datagrams, address, self._now())
         except self.link.library_errors as error:
             self._library_failed(error)
         self._deliver()
@@ -181,7 +189,7 @@ class Session:
             self.wake()
 
     def _transmit(self) -> None:
-        now = self.loop.time()
+        now = self._now()
         try:
             datagrams = self.link.transmit(now)
         except self.link.library_errors as error:
@@ -229,7 +237,9 @@ class Session:
     @ends_connection_on_error
     def _on_timer(self) -> None:
         self._timer = None
-        now = self.loop.time()
+        came_for = min(self._timer_due, self.loop.time() + TIMER_GRANULARITY)
+        self._timer_came_for = max(came_for, self._timer_came_for)
+        now = self._now()
         link_due = self.link.timer()
         if link_due is not None and link_due <= now:
             try:

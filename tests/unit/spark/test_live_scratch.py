@@ -23,6 +23,10 @@ def test_a_run_is_below_a_private_directory(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+def test_a_scratch_directory_is_created(tmp_path: Path) -> None:
+    assert run_directory(tmp_path / "new" / "scratch", "run").parent.is_dir()
+
+
 def test_a_directory_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -10,7 +10,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from mainstem.access import private_directory
+from mainstem.access import make_directory, private_directory
 from mainstem.aeron.client import Aeron
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, read_catalog
@@ -30,6 +30,7 @@ START_S = 30.0
 
 def run_directory(scratch: Path, run: str) -> Path:
     """Where a run keeps its stream: below a directory that only this user may enter. Raises ConfigurationError, OSError."""
+    make_directory(scratch)
     own = scratch / f"mainstem-live-{os.geteuid()}"
     private_directory(own)
     _sweep(own)
