@@ -10,8 +10,10 @@ cdef class Backing:
     cdef long long length
     cdef long long first
     cdef readonly long long margin
+    cdef readonly long long ahead
     cdef readonly long long position
     cdef readonly bint is_held
+    cdef readonly bint is_open
     cdef bint is_refilling
     cdef long long retry_ns
     cdef long long missed

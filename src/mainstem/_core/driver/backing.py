@@ -11,10 +11,12 @@ Only the first lap through the log needs that: a page that has its block keeps i
 there is, and nothing is held back any more.
 
 How far ahead. ``margin`` is what may be touched beyond a limit: a message is checked where it begins, so one of the
-greatest length may lie behind it, and a reader loads the length word behind the last frame. Beyond margin and limit a
-stream that has written little is given little, so that a sparse log stays one: most streams are small. A publication
-gets more only when half of that is used up, and then all of it, a step a cycle: each step is work, after which the
-driver's thread spins and yields before it sleeps again, and so takes a core from the programs that spin on it.
+greatest length may lie behind it, and a reader loads the length word behind the last frame. A publication takes the
+blocks of its first ``ahead`` bytes before it is connected (``is_open``), so that its publishers have them when they are
+told that they may begin. Beyond margin and limit a stream that has written little is given little, so that a sparse log
+stays one: most streams are small. A publication gets more when a part of that is used up, and then all of it, a step a
+cycle: each step is work, after which the driver's thread spins and yields before it sleeps again, and so takes a core
+from the programs that spin on it.
 
 Who writes what: the thread that runs the stream's path calls ``take``; ``is_held`` and ``position`` may be read by any.
 
@@ -35,9 +37,10 @@ from mainstem._core.memory.buffer import AtomicBuffer
 PAGE_LENGTH = cython.declare(cython.longlong, 4096)
 # Taken in steps that keep no other stream waiting: 64 pages, about 0.2 ms.
 STEP_LENGTH = cython.declare(cython.longlong, 256 * 1024)
-# A limit goes no further beyond the producers than they have written already, within these two.
-LEAST_AHEAD = cython.declare(cython.longlong, 128 * 1024)
+# A limit goes no further beyond the producers than they have written already, or than ``ahead`` where that is more.
 MOST_AHEAD = cython.declare(cython.longlong, 16 * 1024 * 1024)
+# More is taken when this part of it is used up.
+REFILL_PARTS = cython.declare(cython.longlong, 8)
 # A full file system is asked again this often: a failed attempt costs a call to the kernel.
 RETRY_NS = cython.declare(cython.longlong, 10_000_000)
 NOT_SUPPORTED = cython.declare(cython.int, 22)  # EINVAL
@@ -45,21 +48,28 @@ NOT_SUPPORTED = cython.declare(cython.int, 22)  # EINVAL
 
 @cython.cclass
 class Backing:
-    """What of a sparse log has its blocks. ``start`` is the stream's first position, ``margin`` in bytes."""
+    """What of a sparse log has its blocks. ``start`` is the stream's first position, ``margin`` and ``ahead`` in bytes."""
 
     log: AtomicBuffer
     base: cython.p_uchar
     length: cython.longlong
     first: cython.longlong
     margin: readonly[cython.longlong]
+    ahead: readonly[cython.longlong]
     position: readonly[cython.longlong]
     is_held: readonly[cython.bint]
+    is_open: readonly[cython.bint]
     is_refilling: cython.bint
     retry_ns: cython.longlong
     missed: cython.longlong
 
     def __init__(
-        self, log: AtomicBuffer, term_length: cython.longlong, start: cython.longlong, margin: cython.longlong
+        self,
+        log: AtomicBuffer,
+        term_length: cython.longlong,
+        start: cython.longlong,
+        margin: cython.longlong,
+        ahead: cython.longlong,
     ) -> None:
         log.check(0, PARTITION_COUNT * term_length)
         self.log = log
@@ -67,16 +77,23 @@ class Backing:
         self.length = PARTITION_COUNT * term_length
         self.first = start - start % PAGE_LENGTH
         self.margin = margin + PAGE_LENGTH
+        self.ahead = ahead
         self.position = self.first
         self.is_held = False
-        self.is_refilling = False
+        self.is_open = False
+        self.is_refilling = True
         self.retry_ns = 0
         self.missed = 0
 
     @property
     def is_complete(self) -> bool:
-        """Whether every page has its block."""
+        """Whether every page has its block, or none can be taken ahead."""
         return self.position == NEVER_NS
+
+    @property
+    def missing(self) -> int:
+        """How many bytes of the first ``ahead``, and of the margin behind them, lack their blocks."""
+        return max(0, min(self.first + self.length, self.first + self.ahead + self.margin) - self.position)
 
     def take(self, goal: cython.longlong, now_ns: cython.longlong) -> cython.bint:
         """Takes the next step of the blocks up to ``goal`` and the margin; whether there was one and it was taken."""
@@ -105,11 +122,17 @@ class Backing:
 
     def limit(self, goal: cython.longlong, produced: cython.longlong, now_ns: cython.longlong) -> cython.longlong:
         """How far publishers may go towards ``goal`` that have written up to ``produced``."""
-        ahead: cython.longlong = max(LEAST_AHEAD, min(produced - self.first, MOST_AHEAD))
+        ahead: cython.longlong = max(self.ahead, min(produced - self.first, MOST_AHEAD))
+        target: cython.longlong = min(goal, produced + ahead)
         if self.position == NEVER_NS:
+            self.is_open = True
             return goal
-        if self.is_refilling or self.position - self.margin < min(goal, produced + ahead // 2):
-            self.is_refilling = self.take(min(goal, produced + ahead), now_ns) or self.is_held
+        if self.is_refilling or self.position - self.margin < target - ahead // REFILL_PARTS:
+            self.is_refilling = self.take(target, now_ns) or self.is_held
+        # In the call that takes the last block: a path whose limit is where it should be does not call again. A publication
+        # without any space is connected, and held back.
+        if self.is_held or self.position - self.margin >= target:
+            self.is_open = True
         return min(goal, self.position - self.margin)
 
     def back_up(self, goal: cython.longlong) -> bool:

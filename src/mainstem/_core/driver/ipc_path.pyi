@@ -33,7 +33,8 @@ class IpcPath:
         publisher_position: int,
     ) -> None: ...
     @property
-    def connected(self) -> bool: ...
+    def connected(self) -> bool:
+        """Whether producers are told that someone reads; once it is set they are, as soon as they can write."""
     @connected.setter
     def connected(self, value: bool) -> None: ...
     def producer_position(self) -> int:

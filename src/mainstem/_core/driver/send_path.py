@@ -534,17 +534,16 @@ class SendPath:
         # For operators and for draining; producers do not read it.
         produced: cython.longlong = tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
         st64(self.cells, self.produced_at, produced)
-        self.set_connected(
-            not self.revoked
-            and (
-                (self.table.count > 0 and self.group_ready) or (self.spies_simulate_connection and self.spies.count > 0)
-            )
+        has_readers: cython.bint = not self.revoked and (
+            (self.table.count > 0 and self.group_ready) or (self.spies_simulate_connection and self.spies.count > 0)
         )
         # The conductor clamped the limit when it began to drain: it must not rise again.
         if self.draining:
+            self.set_connected(has_readers)
             return
         # Without a receiver producers stop at once: what they wrote would be sent to no one, and then be lost.
-        if not self.connected:
+        if not has_readers:
+            self.set_connected(False)
             if self.publisher_limit > self.sender_position:
                 self.publisher_limit = self.sender_position
                 st64(self.cells, self.limit_at, self.sender_position)
@@ -557,7 +556,7 @@ class SendPath:
         if self.backing is not None:
             before = self.backing.position
             limit = self.backing.limit(limit, produced, now_ns)
-            self.has_taken_blocks = self.backing.position != before
+            self.has_taken_blocks = self.backing.position != before or not self.backing.is_open
         # It only rises while connected: a spy that joins behind must not take back what producers were allowed.
         if limit > self.publisher_limit:
             # A whole term behind the consumers, so that NAKs for what was sent lately find it in the log.
@@ -569,6 +568,9 @@ class SendPath:
             if ahead < 2 or (ahead == 2 and (self.clean_position & (self.term_length - 1)) != 0):
                 self.publisher_limit = limit
                 st64(self.cells, self.limit_at, limit)
+        # Behind the limit: producers who see that they are connected can write.
+        if self.backing is None or self.backing.is_open:
+            self.set_connected(True)
 
     def follow_spies(self) -> cython.void:
         """With spies alone the sender's position is theirs, and nothing is sent (docs/protocols/aeron.md, 19.5)."""

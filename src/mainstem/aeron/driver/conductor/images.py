@@ -86,8 +86,14 @@ class Images(StreamRegistry[PublicationImage]):
                 group_tag=channel.endpoint.group_tag,
                 now_ns=now_ns,
             )
-            at_once_length = min(window_length, MOST_TAKEN_AT_ONCE)
-            path.backing = resources.logs.back(memory.log, memory.log_file, position, margin=0, length=at_once_length)
+            path.backing = resources.logs.back(
+                memory.log,
+                memory.log_file,
+                position,
+                margin=0,
+                ahead=window_length,
+                at_once=min(window_length, MOST_TAKEN_AT_ONCE),
+            )
             receiver_image = make_receiver_image(
                 resources, path, channel, params, message, stream=memory.counters, counters=counters, now_ns=now_ns
             )

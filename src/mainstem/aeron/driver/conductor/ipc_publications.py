@@ -41,7 +41,7 @@ class IpcPublications(PublicationRegistry[IpcPublication]):
         with self._given_back_on_error(memory):
             position = memory.counters.allocate_publisher_position(is_exclusive=request.is_exclusive, value=start)
             limit = memory.counters.allocate(CounterType.PUBLISHER_LIMIT, value=start)
-            backing = self._back(memory, start, is_exclusive=request.is_exclusive)
+            backing = self._back(memory, request, start)
         path = IpcPath(
             memory.log.buffer,
             counters=resources.counter_values,

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.media.udp_channel import UdpChannel
 
 
+# Bytes that a publication can write as soon as it is connected, if its window allows: the window of the default term length.
+FIRST_AHEAD = 8 << 20
+
+
 @record
 class PublicationRequest:
     """What a client asks for: ``channel`` is its text, ``uri``, ``udp`` (None for IPC) and ``params`` its meaning."""
@@ -141,18 +145,19 @@ class PublicationRegistry(StreamRegistry[B]):
             )
         return session_id
 
-    def _back(self, memory: StreamMemory, start: int, *, is_exclusive: bool) -> Backing | None:
+    def _back(self, memory: StreamMemory, request: PublicationRequest, start: int) -> Backing | None:
         """What takes the blocks of the log ahead of its publishers. Raises StorageSpaceError where there is no room.
 
         Publishers that race overrun the limit by a claim each: there is room for two of the greatest length, and for
-        thousands of ordinary ones.
+        thousands of ordinary ones. A new publication can write its first window, or ``FIRST_AHEAD`` of it, at once.
         """
         log = memory.log
         longest = log.max_message_length + layout.DATA_HEADER_LENGTH * (
             1 + log.max_message_length // max(1, log.max_payload_length)
         )
-        margin = min(log.term_length, longest if is_exclusive else 2 * longest)
-        return self._resources.logs.back(log, memory.log_file, start, margin=margin)
+        margin = min(log.term_length, longest if request.is_exclusive else 2 * longest)
+        ahead = min(request.params.publication_window_length, FIRST_AHEAD)
+        return self._resources.logs.back(log, memory.log_file, start, margin=margin, ahead=ahead)
 
     def _create_memory(self, request: PublicationRequest, session_id: int) -> StreamMemory:
         """Returns a new log and no counters yet. Raises StorageSpaceError when there is too little room for it."""

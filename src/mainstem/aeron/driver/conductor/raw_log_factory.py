@@ -8,16 +8,16 @@ block, unless there is certain to be one:
 
 - What the driver writes without being asked to (the CnC file, the loss report, the metadata of each log) has its blocks from the
   start, and so has a log that is not sparse. Too little room is an error where the file is made: StorageSpaceError.
-- The terms of a sparse log take their blocks as they are written. What its terms have not taken is promised to it: a new log is
-  made only where the free space covers its own length and all promises. The logs that exist can always be written to their end.
-- The promise holds against the logs of this driver; another program that fills the file system takes what was promised. So the
-  paths take the blocks before anyone may touch them (``_core/driver/backing.py``). Where that fails the stream is held back: its
-  publishers see back pressure, its senders a closed window, and it goes on when there is space.
+- The terms of a sparse log take their blocks as they are written: the paths take them before anyone may touch them
+  (``_core/driver/backing.py``). Where that fails the stream is held back: its publishers see back pressure, its senders a closed
+  window, and it goes on when there is space.
+- What a sparse log needs to begin is reserved for it until it has taken that. A new log is made only where the free space covers
+  its own length and all reservations. Where the kernel cannot take blocks ahead, a log's reservation is its whole length.
 
-Without storage checks nothing is promised, and nothing is held back.
+Without storage checks nothing is reserved, and nothing is held back.
 
-``_promised`` is the sum of the sparse logs' lengths, an upper bound: only where the free space does not cover it are the
-blocks that each has taken read from the file system.
+``_reserved`` is the sum of the reservations as they were made, an upper bound: what each log has taken since is computed only where
+the free space does not cover that.
 """
 
 from __future__ import annotations
@@ -37,6 +37,12 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.files import Files
     from mainstem.aeron.system_counter import SystemCounters
+
+
+# A publication takes no more than this part of the free space before it is connected: others need room to begin, too.
+SHARE_OF_FREE_SPACE = 4
+# And no less than this, with its margin.
+LEAST_AHEAD = 128 * 1024
 
 
 class RawLogFactory:
@@ -59,8 +65,8 @@ class RawLogFactory:
         self._check_storage = check_storage
         self._backings: dict[str, Backing] = {}  # of sparse logs that lack blocks, by path
         self._held: set[str] = set()
-        self._sparse: dict[str, int] = {}  # lengths by path
-        self._promised = 0
+        self._reservations: dict[str, int] = {}  # bytes by path
+        self._reserved = 0
         self._deleted: deque[tuple[LogBuffers, str]] = deque()
         self._low_storage_warning = low_storage_warning
 
@@ -80,32 +86,40 @@ class RawLogFactory:
             path, length, sparse_length=length - layout.LOG_METADATA_LENGTH if parameters.sparse else 0
         )
         if parameters.sparse:
-            self._sparse[path] = length
-            self._promised += length
+            self._reserve(path, length)
         self._system_counters.increment(SystemCounter.BYTES_CURRENTLY_MAPPED, length)
         return LogBuffers.create(buffer, parameters), path
 
-    def back(self, log: LogBuffers, path: str, start: int, *, margin: int, length: int = 0) -> Backing | None:
+    def back(
+        self, log: LogBuffers, path: str, start: int, *, margin: int, ahead: int, at_once: int = 0
+    ) -> Backing | None:
         """What takes the blocks of a sparse log ahead of its writers; None for a log that has all of them, or is not checked.
 
-        The blocks for ``length`` bytes from the position ``start``, and for the page there, are taken now: a reader waits at
-        ``start`` before anything is written. Raises StorageSpaceError where there is no room for them.
+        ``ahead`` bytes from the position ``start`` are reserved, or as many as a share of the free space has room for. The blocks
+        for ``at_once`` bytes, and for the page at ``start``, are taken now: a reader waits there before anything is written.
+        Raises StorageSpaceError where there is no room for them.
         """
-        if not self._check_storage or not self._files.is_sparse or path not in self._sparse:
+        if not self._check_storage or not self._files.is_sparse or path not in self._reservations:
             return None
-        backing = Backing(log.buffer, log.term_length, start, margin)
-        if not backing.back_up(start + length if length else start + self._files.page_size - backing.margin):
+        self._release(path)
+        share = (self._files.free_space(self._directory) - self._reserved) // SHARE_OF_FREE_SPACE
+        backing = Backing(log.buffer, log.term_length, start, margin, min(ahead, max(LEAST_AHEAD, share - margin)))
+        if not backing.back_up(start + at_once if at_once else start + self._files.page_size - backing.margin):
             available = self._files.free_space(self._directory)
             raise StorageSpaceError(
                 f"{path}: no space for the first page", needed=self._files.page_size, available=available
             )
         self._backings[path] = backing
+        self._reserve(path, log.buffer.capacity if backing.is_complete else backing.missing)
         return backing
 
     def held_back(self) -> list[str]:
         """The paths of logs that are held back for want of space since the last call."""
-        for path in [path for path, backing in self._backings.items() if backing.is_complete]:
-            del self._backings[path]
+        for path, backing in list(self._backings.items()):
+            if backing.is_complete:
+                del self._backings[path]
+            elif not backing.missing:
+                self._release(path)
         before, self._held = self._held, {path for path, backing in self._backings.items() if backing.is_held}
         return sorted(self._held - before)
 
@@ -129,7 +143,7 @@ class RawLogFactory:
 
     def _free(self, log: LogBuffers, path: str) -> None:
         self.unmap(log)
-        self._promised -= self._sparse.pop(path, 0)
+        self._release(path)
         try:
             self._files.delete(path)
         except OSError as error:
@@ -143,18 +157,31 @@ class RawLogFactory:
 
     def _check(self, length: int) -> None:
         available = self._files.free_space(self._directory)
-        if available - self._promised < length:
-            available -= sum(self._promised_to(path, length) for path, length in self._sparse.items())
-        if available < length:
+        reserved = self._reserved
+        if available - reserved < length:
+            reserved = sum(map(self._reserved_for, self._reservations))
+        if available - reserved < length:
             raise StorageSpaceError(
-                f"insufficient usable storage for a log of {length} bytes: {max(available, 0)} bytes left in {self._directory}",
+                f"insufficient usable storage for a log of {length} bytes in {self._directory}: {available} bytes are free, "
+                f"{reserved} of them reserved for existing logs",
                 needed=length,
-                available=max(available, 0),
+                available=max(available - reserved, 0),
             )
         if available <= self._low_storage_warning:
             self._warn("low space", f"space is running low in {self._directory}: {available} bytes left")
 
-    def _promised_to(self, path: str, length: int) -> int:
+    def _reserve(self, path: str, length: int) -> None:
+        self._reservations[path] = length
+        self._reserved += length
+
+    def _release(self, path: str) -> None:
+        self._reserved -= self._reservations.pop(path, 0)
+
+    def _reserved_for(self, path: str) -> int:
+        backing = self._backings.get(path)
+        if backing is not None and not backing.is_complete:
+            return backing.missing
+        length = self._reservations[path]
         try:
             return max(0, length - self._files.allocated_length(path))
         except FileNotFoundError:  # removed by another program, and written as before

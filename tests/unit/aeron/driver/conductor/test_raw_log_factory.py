@@ -1,7 +1,8 @@
-"""Sparse logs are promised the room that they have not taken yet: what exists can be written to its end."""
+"""What a new log needs of the free space, and what is reserved for the logs that exist."""
 
 from __future__ import annotations
 
+import mmap
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +26,8 @@ LOG = 3 * TERM + layout.LOG_METADATA_LENGTH
 class SparseFiles(MemoryFiles):
     """A file system of ``space`` bytes, whose sparse files take space when a test says so."""
 
+    is_sparse = True
+
     def __init__(self, space: int) -> None:
         super().__init__()
         self.space = space
@@ -33,7 +36,7 @@ class SparseFiles(MemoryFiles):
     def create(self, path: str, length: int, *, sparse_length: int = 0, prefault: bool = True) -> AtomicBuffer:
         del prefault
         self.taken[path] = length - sparse_length
-        return AtomicBuffer(bytearray(length))
+        return AtomicBuffer(mmap.mmap(-1, length))
 
     def delete(self, path: str) -> None:
         self.taken.pop(path, None)
@@ -75,21 +78,56 @@ def log(number: int, *, sparse: bool = True) -> LogParameters:
     )
 
 
-def test_a_new_log_may_not_take_what_sparse_logs_have_not_written_yet(
+def test_a_log_whose_blocks_cannot_be_taken_ahead_reserves_all_that_it_has_not_written(
     make: Callable[..., tuple[RawLogFactory, SparseFiles]],
 ) -> None:
     logs, files = make(2 * LOG + 100)
-    logs.create_publication(log(1))
+    _, path = logs.create_publication(log(1))
     logs.create_image(log(2))
-    assert files.free_space("/d") > LOG
-    with pytest.raises(StorageSpaceError, match="100 bytes left") as caught:
+    free = files.free_space("/d")
+    assert free > LOG
+    with pytest.raises(StorageSpaceError, match=f"{free} bytes are free, {free - 100} of them reserved") as caught:
         logs.create_publication(log(3))
     assert (caught.value.needed, caught.value.available) == (LOG, 100)
+    files.delete(path)  # by another program: the log's pages are written as before
+    with pytest.raises(StorageSpaceError):
+        logs.create_publication(log(3))
 
 
-def test_written_and_deleted_logs_are_promised_nothing(
+def test_a_log_reserves_what_it_needs_to_begin_until_it_has_taken_that(
     make: Callable[..., tuple[RawLogFactory, SparseFiles]],
 ) -> None:
+    logs, files = make(3 * LOG)
+    for number in range(5):
+        buffers, path = logs.create_publication(log(number))
+        backing = logs.back(buffers, path, 0, margin=4096, ahead=TERM // 2)
+        assert backing is not None
+        if backing.is_complete:
+            pytest.skip("the kernel cannot take blocks ahead")
+        assert backing.missing == TERM // 2 + 4096  # the first page is taken
+        if number % 2:
+            backing.back_up(TERM // 2)
+    reserved = 3 * (TERM // 2 + 4096)
+    files.space = LOG + 5 * layout.LOG_METADATA_LENGTH + reserved
+    logs.create_image(log(5))
+    files.space += layout.LOG_METADATA_LENGTH
+    with pytest.raises(StorageSpaceError, match=f"{reserved + LOG - layout.LOG_METADATA_LENGTH} of them reserved"):
+        logs.create_image(log(6))
+
+
+def test_a_log_takes_a_share_of_little_free_space_before_it_begins(
+    make: Callable[..., tuple[RawLogFactory, SparseFiles]],
+) -> None:
+    logs, files = make(1 << 30)
+    buffers, path = logs.create_publication(log(1))
+    files.space = 1 << 20
+    ahead = 1 << 20
+    backing = logs.back(buffers, path, 0, margin=4096, ahead=ahead)
+    assert backing is not None
+    assert 128 << 10 <= backing.ahead <= ahead // 4
+
+
+def test_written_and_deleted_logs_reserve_nothing(make: Callable[..., tuple[RawLogFactory, SparseFiles]]) -> None:
     logs, files = make(2 * LOG + 100)
     first, path = logs.create_publication(log(1))
     files.taken[path] = LOG
@@ -101,17 +139,7 @@ def test_written_and_deleted_logs_are_promised_nothing(
     logs.create_publication(log(3, sparse=False))
 
 
-def test_a_sparse_log_whose_name_is_gone_keeps_its_promise(
-    make: Callable[..., tuple[RawLogFactory, SparseFiles]],
-) -> None:
-    logs, files = make(2 * LOG - layout.LOG_METADATA_LENGTH - 100)
-    _, path = logs.create_publication(log(1))
-    files.delete(path)
-    with pytest.raises(StorageSpaceError):
-        logs.create_publication(log(2))
-
-
-def test_without_storage_checks_nothing_is_promised(make: Callable[..., tuple[RawLogFactory, SparseFiles]]) -> None:
+def test_without_storage_checks_nothing_is_reserved(make: Callable[..., tuple[RawLogFactory, SparseFiles]]) -> None:
     logs, _ = make(LOG, check_storage=False)
     for number in range(4):
         logs.create_publication(log(number))

@@ -1,0 +1,64 @@
+"""A fresh publication that is connected takes what its window allows, at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.live_driver import wait_for
+from tests.support.ports import free_port
+
+import mainstem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.system
+
+STREAMS = 12
+MIB = 1 << 20
+# Channel of the publication, and of its subscription.
+CHANNELS = {
+    "ipc": ("aeron:ipc", "aeron:ipc"),
+    "ipc with small terms": ("aeron:ipc?term-length=64k", "aeron:ipc"),
+    "udp with small terms": (
+        "aeron:udp?endpoint=localhost:{port}|term-length=64k",
+        "aeron:udp?endpoint=localhost:{port}",
+    ),
+    "udp": ("aeron:udp?endpoint=localhost:{port}", "aeron:udp?endpoint=localhost:{port}"),
+    "spy": ("aeron:udp?endpoint=localhost:{port}|ssc=true", "aeron-spy:aeron:udp?endpoint=localhost:{port}"),
+    "mdc": (
+        "aeron:udp?control=localhost:{port}|control-mode=dynamic",
+        "aeron:udp?control=localhost:{port}|control-mode=dynamic|endpoint=localhost:0",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[mainstem.Aeron]:
+    """A client of a driver whose files have room on shared memory."""
+    with mainstem.MediaDriver.launch() as driver, mainstem.Aeron.connect(driver.directory) as client:
+        yield client
+
+
+@pytest.mark.parametrize("kind", CHANNELS)
+def test_the_first_offer_of_a_connected_publication_is_accepted(client: mainstem.Aeron, kind: str) -> None:
+    port = free_port()
+    publish, subscribe = (channel.format(port=port) for channel in CHANNELS[kind])
+    for stream_id in range(STREAMS):
+        with (
+            client.add_subscription(subscribe, stream_id) as subscription,
+            client.add_publication(publish, stream_id) as publication,
+        ):
+            wait_for(lambda: publication.is_connected)
+            assert publication.offer(b"first") > 0
+            wait_for(lambda: subscription.poll_bytes() == [b"first"])
+
+
+@pytest.mark.parametrize("kind", ["ipc", "udp"])
+def test_a_fresh_publication_takes_eight_long_messages(client: mainstem.Aeron, kind: str) -> None:
+    port = free_port()
+    publish, subscribe = (channel.format(port=port) for channel in CHANNELS[kind])
+    with client.add_subscription(subscribe, 1), client.add_publication(publish, 1) as publication:
+        wait_for(lambda: publication.is_connected)
+        assert all(publication.offer(bytes(MIB)) > 0 for _ in range(8))
