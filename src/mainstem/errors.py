@@ -269,7 +269,9 @@ class DriverTimeout(TimedOut):
 
 
 class ClientTimeout(TimedOut):
-    """The driver timed this client out, or the client was not run for longer than its liveness timeout.
+    """The driver timed this client out, or the client was not run for too long.
+
+    Too long is its liveness timeout, or the time in which the driver overwrote responses that the client had not read.
 
     Example:
         >>> if isinstance(aeron.failure, ClientTimeout):

@@ -215,6 +215,11 @@ SURVIVORS = [
     ),
     ("ManyToOneRingBuffer.unblock_record", r"relaxed ld32\(base, back\)", SMALL),
     ("BroadcastTransmitter.transmit", r"st64.*TAIL_OFFSET.* before st64.*LATEST.*", SMALL),
+    (
+        "BroadcastTransmitter.transmit",
+        r"st64.*LATEST.* before .*|relaxed st64.*LATEST.*",
+        "a receiver that begins at the latest record waits until the tail is beyond it",
+    ),
     ("BroadcastTransmitter.transmit", r"put32.* before fence_release.*", SMALL),
     ("BroadcastTransmitter.transmit", r"relaxed st64.*INTENT.*", COVERED),
     ("BroadcastReceiver.validate", r"relaxed ld64.*", NUMBER),

@@ -88,8 +88,9 @@ class InvokedDriver:
     def poll(self) -> list[responses.Response]:
         """The responses that have not been looked at."""
         fresh: list[tuple[int, bytes]] = []
-        while self._receiver.receive(lambda type_id, payload: fresh.append((type_id, payload)), 100):
+        while (count := self._receiver.receive(lambda type_id, payload: fresh.append((type_id, payload)), 100)) > 0:
             pass
+        assert count == 0, "the driver wrote more responses than the to-clients buffer holds"
         self.records += fresh
         decoded = [responses.decode_response(*record) for record in fresh]
         return [response for response in decoded if response is not None]

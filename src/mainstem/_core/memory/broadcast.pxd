@@ -15,7 +15,6 @@ cdef class BroadcastReceiver:
     cdef readonly AtomicBuffer buffer
     cdef unsigned char *base
     cdef readonly long long capacity
-    cdef readonly long long lapped_count
     cdef long long cursor
     cdef long long next_record
     cdef long long record_offset

@@ -25,9 +25,8 @@ What may be reordered:
 
 A record never crosses the end of the region; a padding record fills what is left, and the next one starts at offset 0.
 
-A receiver that is overrun before it read the record goes on with the latest one and counts that (``lapped_count``). One
-that is overrun during the copy returns OVERRUN. Either way responses are lost, and a client must take that as fatal: it
-cannot know whether one of them was for it.
+A receiver that is overrun, before it reads the record or during the copy, returns OVERRUN. Responses are lost then, and a
+client must take that as fatal: it cannot know whether one of them was for it.
 """
 
 from __future__ import annotations
@@ -113,16 +112,11 @@ class BroadcastTransmitter:
 
 @cython.cclass
 class BroadcastReceiver:
-    """One receiver among many; it starts at the latest record that was there when it attached.
-
-    ``lapped_count`` says how often the transmitter was a whole buffer ahead, so that records were missed and the receiver
-    went on with the latest one.
-    """
+    """One receiver among many; it starts at the latest record that was there when it attached."""
 
     buffer: readonly[AtomicBuffer]
     base: cython.p_uchar
     capacity: readonly[cython.longlong]
-    lapped_count: readonly[cython.longlong]
     cursor: cython.longlong
     next_record: cython.longlong
     record_offset: cython.longlong
@@ -131,7 +125,6 @@ class BroadcastReceiver:
         self.capacity = capacity_of(buffer)
         self.buffer = buffer
         self.base = buffer.base
-        self.lapped_count = 0
         self.cursor = self.next_record = ld64(self.base, self.capacity + BROADCAST_LATEST_OFFSET)
         self.record_offset = self.cursor & (self.capacity - 1)
 
@@ -148,10 +141,9 @@ class BroadcastReceiver:
         if ld64(base, capacity + BROADCAST_TAIL_OFFSET) <= self.next_record:
             return False
         self.cursor = self.next_record
+        # The next record is gone: the cursor stays there, so that ``receive`` finds the overrun.
         if not self.validate():
-            # The next record is gone. The latest one is the only other place that is known to begin a record.
-            self.lapped_count += 1
-            self.cursor = ld64(base, capacity + BROADCAST_LATEST_OFFSET)
+            return True
         offset: cython.longlong = self.cursor & mask
         length: cython.longlong = get32(base, offset)
         self.next_record = self.cursor + ((length + RECORD_ALIGNMENT - 1) & ~(RECORD_ALIGNMENT - 1))
@@ -172,8 +164,9 @@ class BroadcastReceiver:
     def receive(self, handler: Callable[[int, bytes], object], limit: cython.int = 1) -> int:
         """Hands up to ``limit`` records to ``handler(type_id, payload)`` and returns how many.
 
-        OVERRUN (-1) means that a record was overwritten while it was read: responses are lost for ever, and a client must
-        take it as fatal. When the handler raises, its record counts as received.
+        OVERRUN (-1) means that the transmitter was a whole buffer ahead, before a record was read or while it was: responses
+        are lost for ever, and a client must take it as fatal. The receiver itself could go on with the latest record. When the
+        handler raises, its record counts as received.
         """
         if self.buffer.capacity == 0:
             raise IndexError("the memory of this broadcast buffer has been closed")

@@ -21,19 +21,15 @@ class BroadcastTransmitter:
         """Writes one record over the oldest ones. ``type_id`` is positive. Raises ValueError on a payload too long."""
 
 class BroadcastReceiver:
-    """One receiver among many; it starts at the latest record that was there when it attached.
-
-    ``lapped_count`` says how often the transmitter was a whole buffer ahead, so that records were missed and the receiver
-    went on with the latest one.
-    """
+    """One receiver among many; it starts at the latest record that was there when it attached."""
 
     buffer: AtomicBuffer
     capacity: int
-    lapped_count: int
     def __init__(self, buffer: AtomicBuffer) -> None: ...
     def receive(self, handler: Callable[[int, bytes], object], limit: int = 1) -> int:
         """Hands up to ``limit`` records to ``handler(type_id, payload)`` and returns how many.
 
-        OVERRUN (-1) means that a record was overwritten while it was read: responses are lost for ever, and a client must
-        take it as fatal. When the handler raises, its record counts as received.
+        OVERRUN (-1) means that the transmitter was a whole buffer ahead, before a record was read or while it was: responses
+        are lost for ever, and a client must take it as fatal. The receiver itself could go on with the latest record. When the
+        handler raises, its record counts as received.
         """

@@ -109,9 +109,6 @@ class AsyncPoller:
             ...     print(subscription.sync.stream_id, message)
         """
         inner = self._inner
-        if not inner.subscriptions:
-            return
-        conductor = inner.subscriptions[0]._conductor
         pause = Pause(self._clock, timeout)
         while True:
             turn = inner.take_messages(metadata)
@@ -123,7 +120,7 @@ class AsyncPoller:
                 await asyncio.sleep(0)
                 pause.restart()
             elif inner.is_finished:
-                conductor.raise_failure()
+                inner.raise_failure()
                 return
             elif not await pause.step():
                 raise TimedOut(

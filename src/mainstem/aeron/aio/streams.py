@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from mainstem.aeron.aio.waiting import AsyncResource, Pause
-from mainstem.aeron.client.offer_status import OfferStatus, offer_error
+from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.client.subscription import MESSAGES_AT_ONCE
 from mainstem.errors import TimedOut
 
@@ -79,7 +79,7 @@ class AsyncPublication(AsyncResource):
             BackPressured: A subscriber was slower than the publisher for the whole time.
             NotConnected: No subscriber was connected for the whole time, or the group of receivers was not complete.
             AdminAction: The log was rotating when the time was over.
-            ClosedError: The publication is closed.
+            ClosedError: The publication is closed; DriverTimeout or ClientTimeout where that is why.
             MaxPositionExceeded: The stream has used up its positions.
             ValueError: The message is longer than ``max_message_length``.
 
@@ -90,7 +90,7 @@ class AsyncPublication(AsyncResource):
         while (position := self.offer(data, reserved_value=reserved_value)) < 0:
             status = OfferStatus(position)
             if status.is_final:
-                raise offer_error(status, f"send on {self._inner!r}")
+                raise self._inner.offer_error(status, f"send on {self._inner!r}")
             pause = pause or Pause(self._clock, timeout)
             if not await pause.step():
                 raise self._inner.offer_error(status, f"send on {self._inner!r}", f", for {timeout:g} s")
@@ -177,7 +177,7 @@ class AsyncSubscription(AsyncResource):
             A batch with the columns position, session_id, reserved_value and payload.
 
         Raises:
-            TimedOut: Nothing came in time, or the subscription is closed.
+            TimedOut: Nothing came in time, or the subscription is closed; DriverTimeout or ClientTimeout where that is why.
             MissingExtraError: pyarrow is not installed.
 
         Example:
@@ -186,5 +186,6 @@ class AsyncSubscription(AsyncResource):
         pause = Pause(self._clock, timeout)
         while not self._inner.has_data():
             if self._inner.closed or not await pause.step():
+                self._inner.raise_failure()
                 raise TimedOut(f"nothing came on {self._inner!r}", timeout=timeout)
         return self.sync.poll_arrow(limit)

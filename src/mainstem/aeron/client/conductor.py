@@ -23,7 +23,7 @@ Invariants:
 - Once ``closed`` is set, ``resources`` and ``pending`` are empty and stay so; ``failure`` is set before ``closed``.
 - A publication's log is unmapped when it closes. An image's log lingers for ``client_resource_linger_duration_ns``, since a poll
   in another thread may be reading it; the CnC file is unmapped last, in ``on_close``.
-- Responses may be lost only by overrun of the broadcast buffer, which ends the client: it could never know what it missed.
+- Responses are lost only by an overrun of the broadcast buffer, which ends the client: it could never know what it missed.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class ClientConductor:
             self._cancel_dropped()
             work = self._receiver.receive(self._on_record, RESPONSES_PER_CYCLE)
             if work < 0:
-                self.terminate(ClientTimeout("the driver's answers were overwritten before this client read them"))
+                self._on_overrun()
             if now_ns >= self._next_keepalive_ns:
                 self._next_keepalive_ns = now_ns + KEEPALIVE_INTERVAL_NS
                 self._check_driver()
@@ -151,6 +151,16 @@ class ClientConductor:
         response = decode_response(type_id, payload)
         if response is not None:
             response_handlers.handle(self, response)
+
+    def _on_overrun(self) -> None:
+        # To the driver this client is alive: its images would hold publishers up until its liveness timeout.
+        self._announce_end()
+        self.terminate(
+            ClientTimeout(
+                "responses of the driver were lost: it wrote more than the to-clients buffer holds"
+                f" ({self._receiver.capacity} bytes) before this client's conductor ran again"
+            )
+        )
 
     def _check_inter_service_timeout(self) -> None:
         idle_ns = self._now_ns - self._last_work_ns
@@ -219,10 +229,13 @@ class ClientConductor:
         """Ends the client in good order: the driver is notified."""
         with self.lock:
             if not self.closed:
-                client_id, correlation_id = self.client_id, self.cnc.to_driver.next_correlation_id()
-                with suppress(MainstemError):
-                    self._write(commands.ClientClose(client_id=client_id, correlation_id=correlation_id))
+                self._announce_end()
                 self._close_all()
+
+    def _announce_end(self) -> None:
+        client_id, correlation_id = self.client_id, self.cnc.to_driver.next_correlation_id()
+        with suppress(MainstemError):
+            self._write(commands.ClientClose(client_id=client_id, correlation_id=correlation_id))
 
     def _close_all(self) -> None:
         if self.closed:
@@ -491,6 +504,7 @@ class ClientConductor:
 
     def _registration_of(self, resource: Resource) -> int:
         if resource.closed:
+            self.raise_failure()
             raise ClosedError(f"{resource!r} is closed")
         return _destinations_id(resource)
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from mainstem._core.log.fragment import Message
+    from mainstem.aeron.client.resource import ResourceOwner
     from mainstem.aeron.client.subscription import Subscription
 
 BATCH = 64  # messages of one subscription before the next has its turn
@@ -38,6 +39,7 @@ class Poller:
             raise ConfigurationError(f"batch: {batch} messages would be no turn at all")
         self._batch = batch
         self._subscriptions: list[Subscription] = []
+        self._conductor: ResourceOwner | None = None
         for subscription in subscriptions:
             self.add(subscription)
 
@@ -58,8 +60,9 @@ class Poller:
         Example:
             >>> poller.add(aeron.add_subscription("aeron:ipc", 1003))
         """
-        if self._subscriptions and subscription._conductor is not self._subscriptions[0]._conductor:
+        if self._subscriptions and subscription._conductor is not self._conductor:
             raise ConfigurationError(f"{subscription!r} is of another client: a poller reads those of one")
+        self._conductor = subscription._conductor
         if not any(each is subscription for each in self._subscriptions):
             self._subscriptions.append(subscription)
 
@@ -105,6 +108,20 @@ class Poller:
                 return subscription, batch
         return None
 
+    def raise_failure(self) -> None:
+        """Raises the error that ended the client, if one did.
+
+        Raises:
+            DriverTimeout: The driver ended.
+            ClientTimeout: The driver timed this client out.
+
+        Example:
+            >>> if poller.is_finished:
+            ...     poller.raise_failure()
+        """
+        if self._conductor is not None:
+            self._conductor.raise_failure()
+
     @overload
     def messages(
         self, *, timeout: float | None = None, metadata: Literal[False] = False
@@ -138,10 +155,9 @@ class Poller:
             >>> for subscription, message in poller.messages(timeout=10.0):
             ...     print(subscription.stream_id, message)
         """
-        if not self._subscriptions:
+        if self._conductor is None:
             return
-        conductor = self._subscriptions[0]._conductor
-        waiting = conductor.waiting(timeout)
+        waiting = self._conductor.waiting(timeout)
         while True:
             turn = self.take_messages(metadata)
             if turn is not None:
@@ -150,7 +166,7 @@ class Poller:
                     yield subscription, message
                 waiting.restart()
             elif self.is_finished:
-                conductor.raise_failure()
+                self.raise_failure()
                 return
             elif not waiting.step():
                 raise TimedOut(

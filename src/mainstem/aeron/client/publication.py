@@ -73,16 +73,14 @@ class PublicationOperations(Destinations):
         while position < 0:
             status = OfferStatus(position)
             if status.is_final:
-                if status is OfferStatus.CLOSED:
-                    self._conductor.raise_failure()
-                raise offer_error(status, f"send on {self!r}")
+                raise self.offer_error(status, f"send on {self!r}")
             if not waiting.step():
                 raise self.offer_error(status, f"send on {self!r}", f", for {timeout:g} s")
             position = self.offer(data, reserved_value=reserved_value)
         return position
 
     def offer_error(self, status: int, subject: str, waited: str = "") -> MainstemError:
-        """Returns the error for a status that an offer returned, with what the counters show of its reason.
+        """Returns the error for a status that an offer returned, with its reason as far as the client knows it.
 
         Args:
             status: The negative status.
@@ -90,12 +88,15 @@ class PublicationOperations(Destinations):
             waited: How long it was tried, for the message.
 
         Returns:
-            The error; a NotConnected names an incomplete group of receivers.
+            The error; a NotConnected names an incomplete group of receivers. Where the publication is closed because the client
+            failed, that failure.
 
         Example:
             >>> if (position := publication.offer(b"tick")) < 0:
             ...     raise publication.offer_error(position, "tick")
         """
+        if status == OfferStatus.CLOSED and self._conductor.failure is not None:
+            return self._conductor.failure
         if status != OfferStatus.NOT_CONNECTED or self._closed:
             return offer_error(status, subject, waited)
         counters = self._conductor.counters

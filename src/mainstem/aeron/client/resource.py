@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem._core.memory.counters import CountersReader
     from mainstem.aeron.client.asynchronous import AsyncOperation, Waiting
+    from mainstem.errors import MainstemError
 
 NO_CHANNEL_STATUS = -1  # IPC has no endpoint, and so no counter for its state
 
@@ -22,6 +23,7 @@ class ResourceOwner(Protocol):
     """The part of the conductor that resources call; they know nothing else of it."""
 
     counters: CountersReader
+    failure: MainstemError | None
 
     def raise_failure(self) -> None:
         """Raises the error that ended the client, if one did."""
