@@ -44,3 +44,11 @@ def unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
         return parsed.ipv4_mapped
     return parsed
+
+
+def address_of(source_identity: str) -> str:
+    """Return the address in an image's ``ip:port`` or ``[ip]:port``; the whole of it when it is neither (``aeron:ipc``)."""
+    host, colon, port = source_identity.rpartition(":")
+    if not colon or not port.isdigit():
+        return source_identity
+    return host.removeprefix("[").removesuffix("]").partition("%")[0]

@@ -43,6 +43,7 @@ def test_a_stream_of_aeron_is_recorded_until_its_publisher_ends(tmp_path: Path) 
                     publication.send(message, timeout=PATIENCE_S)
             told = json.loads(process.communicate(timeout=PATIENCE_S)[0])
     assert (told["messages"], told["recordings"]) == (1000, [0])
+    assert (told["delayed"], told["unrecorded"]) == (0, 0)
     assert recorded(tmp_path) == SENT
 
 

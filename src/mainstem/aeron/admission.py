@@ -36,14 +36,17 @@ class RateLimit:
 
     def take(self, owner: Hashable, now_ns: int) -> bool:
         """Takes one token; false when the owner has none left."""
-        full_ns = max(self._full_ns.get(owner, now_ns), now_ns)
-        if full_ns - now_ns > self._tolerance_ns:
+        if not self.has(owner, now_ns):
             return False
-        self._full_ns[owner] = full_ns + self._interval_ns
+        self._full_ns[owner] = max(self._full_ns.get(owner, now_ns), now_ns) + self._interval_ns
         self._full_ns.move_to_end(owner)
         if len(self._full_ns) > self._most:
             self._full_ns.popitem(last=False)
         return True
+
+    def has(self, owner: Hashable, now_ns: int) -> bool:
+        """Whether the owner has a token left."""
+        return self._full_ns.get(owner, now_ns) - now_ns <= self._tolerance_ns
 
     def __len__(self) -> int:
         return len(self._full_ns)

@@ -30,7 +30,6 @@ from mainstem.units import parse_size
 if TYPE_CHECKING:
     from mainstem.aeron.client import Subscription
     from mainstem.cli._stream import Stop
-    from mainstem.recording.writer import RecordingWriter
 
 IDLE_S = 0.0005
 POLL_S = 0.05
@@ -108,6 +107,8 @@ def run(
         else:
             seconds = max(done["seconds"], 1e-9)
             rate = amount(done["messages"] / seconds, done["bytes"] / seconds).strip()
+            if done.get("delayed"):
+                say(f"{done['delayed']:,} streams had to wait, of which {done['unrecorded']:,} were not recorded")
             say(f"recorded {done['messages']:,} messages, {done['bytes']:,} bytes of the stream: {rate}")
 
 
@@ -123,15 +124,9 @@ def _record(
         recorder.add_subscription(subscription)
     begin_ns = last_ns = SYSTEM_CLOCK.monotonic_ns()
     octets = shown = 0
-    writers: dict[int, RecordingWriter] = {}
-    before: dict[int, int] = {}
     while not stop.asked:
         moved = recorder.do_work()
         octets += moved
-        for writer in recorder.writers:
-            if writer.descriptor.recording_id not in writers:
-                writers[writer.descriptor.recording_id] = writer
-                before[writer.descriptor.recording_id] = writer.messages_before
         if not moved:
             if until_end and all(subscription.is_end_of_stream for subscription in subscriptions):
                 break
@@ -142,10 +137,12 @@ def _record(
             ship.poll()
         now_ns = SYSTEM_CLOCK.monotonic_ns()
         if rates and now_ns - last_ns >= REPORT_NS:
-            say(f"{(octets - shown) / (now_ns - last_ns) * 1e3:10,.3f} MB/s  {octets / 1e6:14,.3f} MB")
+            waiting = f"  {recorder.unrecorded:,} streams not recorded" if recorder.unrecorded else ""
+            say(f"{(octets - shown) / (now_ns - last_ns) * 1e3:10,.3f} MB/s  {octets / 1e6:14,.3f} MB{waiting}")
             shown, last_ns = octets, now_ns
-    messages = sum(writer.messages - before[key] for key, writer in writers.items())
-    return _result(messages, octets, begin_ns, sorted(writers))
+    written = recorder.written
+    done = _result(sum(written.values()), octets, begin_ns, sorted(written))
+    return done | {"delayed": recorder.delayed, "unrecorded": recorder.unrecorded}
 
 
 def _listen(

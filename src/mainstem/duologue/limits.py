@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.aeron.admission import RateLimit
 from mainstem.payloads import exact_message
-from mainstem.prefixes import Prefixes
+from mainstem.prefixes import Prefixes, address_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -31,14 +31,6 @@ def checked_message(message: bytes | str, longest: int) -> bytes:
     if len(data) > longest:
         raise ValueError(f"a message of {len(data)} bytes is above the {longest} of a duologue")
     return data
-
-
-def address_of(source_identity: str) -> str:
-    """Return the address in an image's ``ip:port`` or ``[ip]:port``; the whole of it when it is neither (``aeron:ipc``)."""
-    host, colon, port = source_identity.rpartition(":")
-    if not colon or not port.isdigit():
-        return source_identity
-    return host.removeprefix("[").removesuffix("]").partition("%")[0]
 
 
 class Quota:

@@ -40,12 +40,14 @@ _ENTRY_HEADER = struct.Struct("<iii")
 _FIXED = struct.Struct("<7q6i")
 _LENGTH = struct.Struct("<i")
 _ID = struct.Struct("<q")
+_NEXT_ID_OFFSET, _ALIGNMENT_OFFSET = 8, 16
 _ENTRY_ID = 16
 _START_TIMESTAMP, _STOP_TIMESTAMP, _START_POSITION, _STOP_POSITION = 24, 32, 40, 48
 
 # A catalog of a million recordings is 200 MB; what is larger is not a catalog.
 MAX_CATALOG_LENGTH = 1 << 30
 MAX_ENTRY_LENGTH = 1 << 20  # three texts of addresses and channels
+USUAL_ENTRY_LENGTH = 16 << 10
 MAX_ALIGNMENT = 4096
 # Positions and times are numbers of 64 bits in columns; a time of the catalog is in ms, and rows have it in ns.
 MAX_POSITION = (1 << 63) - 1 - (1 << 31)
@@ -294,6 +296,8 @@ class Catalog:
         self._durable = durable
         self._disk = disk
         self._fd = -1
+        # Determined by one walk, and again by another where an addition failed.
+        self._next: tuple[int, int] | None = None
         self._path = directory / CATALOG_FILE
         header = _HEADER.pack(CATALOG_VERSION, HEADER_LENGTH, 0, ALIGNMENT)
         self._fd = disk.open_whole(self._path, header.ljust(HEADER_LENGTH, b"\0"), durable=durable)
@@ -312,8 +316,44 @@ class Catalog:
         """As ``read_catalog``."""
         return read_catalog(self.directory)
 
+    def entry(self, offset: int) -> RecordingDescriptor:
+        """The recording whose entry begins at an offset, as it is now."""
+        length, _, _ = _ENTRY_HEADER.unpack(os.pread(self._fd, _ENTRY_HEADER.size, offset))
+        return RecordingDescriptor.decode(os.pread(self._fd, length, offset + ENTRY_HEADER_LENGTH), offset)
+
     def add(self, descriptor: RecordingDescriptor, *, min_id: int = 0) -> RecordingDescriptor:
         """Appends a recording under the next free id, at least ``min_id``, and returns it with that id."""
+        (alignment,) = _LENGTH.unpack(os.pread(self._fd, _LENGTH.size, _ALIGNMENT_OFFSET))
+        grain = alignment or OLD_ALIGNMENT
+        next_id, end = self.find_place()
+        self._next = None
+        next_id = max(next_id, min_id)
+        added = replace(descriptor, recording_id=next_id, entry_offset=end)
+        added.check()
+        body = added.encode()
+        whole = (ENTRY_HEADER_LENGTH + len(body) + grain - 1) // grain * grain
+        if alignment == 0 and whole > OLD_ALIGNMENT:
+            raise RecordingError(f"recording {next_id}: its channel is too long for a catalog of the older form")
+        self._make_room(end + whole)
+        length = whole - ENTRY_HEADER_LENGTH
+        entry = _ENTRY_HEADER.pack(0, STATE_VALID, 0).ljust(ENTRY_HEADER_LENGTH, b"\0") + body
+        disk = self._disk
+        disk.write(self._fd, entry.ljust(whole, b"\0"), end)
+        disk.write(self._fd, _ID.pack(next_id + 1), _NEXT_ID_OFFSET)
+        disk.write(self._fd, _LENGTH.pack(length), end)
+        self._settle()
+        self._next = next_id + 1, end + whole
+        return added
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another entry."""
+        return self.find_place()[1] + USUAL_ENTRY_LENGTH > MAX_CATALOG_LENGTH
+
+    def find_place(self) -> tuple[int, int]:
+        """The next id, and where the next entry begins; what lies behind that is zero then. The first call walks the catalog."""
+        if self._next is not None:
+            return self._next
         _, _, next_id, alignment = _HEADER.unpack(os.pread(self._fd, _HEADER.size, 0))
         grain, end = alignment or OLD_ALIGNMENT, HEADER_LENGTH if alignment else OLD_ALIGNMENT
         with self._path.open("rb") as file:
@@ -323,29 +363,20 @@ class Catalog:
                     (taken,) = _ID.unpack_from(file.read(_ENTRY_ID + _ID.size), _ENTRY_ID)
                     next_id = max(next_id, taken + 1)
                 end = offset + (ENTRY_HEADER_LENGTH + length + grain - 1) // grain * grain
-        next_id = max(next_id, min_id)
-        added = replace(descriptor, recording_id=next_id, entry_offset=end)
-        added.check()
-        body = added.encode()
-        whole = (ENTRY_HEADER_LENGTH + len(body) + grain - 1) // grain * grain
-        if alignment == 0 and whole > OLD_ALIGNMENT:
-            raise RecordingError(f"recording {next_id}: its channel is too long for a catalog of the older form")
-        self._make_room(size, end, end + whole)
-        length = whole - ENTRY_HEADER_LENGTH
-        entry = _ENTRY_HEADER.pack(0, STATE_VALID, 0).ljust(ENTRY_HEADER_LENGTH, b"\0") + body
-        disk = self._disk
-        disk.write(self._fd, entry.ljust(whole, b"\0"), end)
-        disk.write(self._fd, struct.pack("<q", next_id + 1), 8)
-        disk.write(self._fd, _LENGTH.pack(length), end)
-        self._settle()
-        return added
+        # A program that was killed while it added an entry leaves bytes there.
+        rest = os.pread(self._fd, size - end, end) if end < size else b""
+        if rest.count(0) < len(rest):
+            self._disk.write(self._fd, bytes(len(rest)), end)
+        self._next = next_id, end
+        return self._next
 
-    def _make_room(self, size: int, end: int, needed: int) -> None:
-        """Makes the file long enough, and zero behind ``end``. It never becomes shorter: an archive may have it mapped."""
-        capacity = size
+    def _make_room(self, needed: int) -> None:
+        """Makes the file long enough. It never becomes shorter: an archive may have it mapped."""
+        size = capacity = os.fstat(self._fd).st_size
         while capacity < needed:
             # The archive's own growth; it reads whole entry headers up to the end of the file.
             capacity = (capacity + capacity // 2 + ALIGNMENT) // ALIGNMENT * ALIGNMENT
+        capacity = max(min(capacity, MAX_CATALOG_LENGTH), needed)
         if capacity > MAX_CATALOG_LENGTH:
             raise RecordingError(
                 f"{self._path} is full: an entry up to byte {needed} makes it longer than {MAX_CATALOG_LENGTH}; "
@@ -353,10 +384,6 @@ class Catalog:
             )
         if capacity > size:
             self._disk.resize(self._fd, capacity)
-        # A program that was killed while it added an entry leaves bytes there.
-        rest = os.pread(self._fd, size - end, end) if end < size else b""
-        if any(rest):
-            self._disk.write(self._fd, bytes(len(rest)), end)
 
     def _store(self, descriptor: RecordingDescriptor, field_offset: int, value: int) -> None:
         at = descriptor.entry_offset + ENTRY_HEADER_LENGTH + field_offset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -373,12 +374,14 @@ class RecordingReader:
         """
         if self._counted is not None and self._counted.position == position:
             return self._counted
-        near, count = self.start_position, 0
         entry = self.positions.at_or_before(position) if self.positions is not None else None
-        if entry is not None and entry.position >= near:
-            near, count = entry.position, entry.messages
-        progress = self.walk(near, position)
-        return Progress(progress.position, count + progress.messages)
+        if entry is not None:
+            # Segments are listed only where the one with the entry is gone: a directory may have very many files.
+            with suppress(RecordingError):
+                progress = self.walk(entry.position, position)
+                return Progress(progress.position, entry.messages + progress.messages)
+        progress = self.walk(self.start_position, position)
+        return Progress(progress.position, progress.messages)
 
     def cuts(self, start: int, end: int, parts: int) -> list[tuple[int, int]]:
         """Cuts ``[start, end)`` into ranges of about equal size, each of which starts where a message starts.

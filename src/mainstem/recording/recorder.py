@@ -20,6 +20,10 @@ killed process has written, so steps 1 to 3 are ordered for readers and for kill
 starts, is extended or stops: a recording becomes active (stop position unknown) after its positions are published, and stops
 after its files are closed.
 
+A recording starts with the first frame of its image: a stream without any leaves nothing behind. How long a start takes does not
+depend on how many recordings the directory has (``known_recordings``), and how many start is limited (``start_limits``): beyond
+the limit a stream waits, and so does its publisher.
+
 How nothing is lost or doubled over the recorder's own death:
 
 * Because of step 4 the subscriber position that the driver sees never passes the recorded position.
@@ -45,23 +49,26 @@ from __future__ import annotations
 
 import fcntl
 import logging
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainstem._core.layout import WALK_TORN
-from mainstem._core.log.columns import FrameWalk
+from mainstem._internal.printable import printable
 from mainstem.access import RECORDINGS_MODE, make_directory
-from mainstem.clock import NS_PER_MS, SYSTEM_CLOCK, Clock
+from mainstem.clock import SYSTEM_CLOCK, Clock
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor
 from mainstem.recording.disk import DISK, Disk
 from mainstem.recording.ends import find_end
-from mainstem.recording.life import ENDED, NO_LIFE, OF_ARCHIVE, StreamLife, is_of_network
+from mainstem.recording.image_recording import ImageRecording
+from mainstem.recording.known_recordings import KnownRecordings
+from mainstem.recording.life import NO_LIFE, StreamLife
 from mainstem.recording.mark_file import ArchiveMark
 from mainstem.recording.positions import open_positions
 from mainstem.recording.reader import Progress, RecordingReader
-from mainstem.recording.segments import recording_ids
+from mainstem.recording.segments import all_segment_bases
+from mainstem.recording.start_limits import MAX_NEW_RECORDINGS, StartLimits
 from mainstem.recording.writer import RecordingWriter
 
 if TYPE_CHECKING:
@@ -70,40 +77,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOCK_FILE = "mainstem-recorder.lock"
-# A run is written and released at once: enough to make a system call worth its price, and the index fine enough.
-MAX_RUN_LENGTH = 256 << 10
 DEFAULT_SEGMENT_LENGTH = 128 << 20
-
-
-class ImageRecording:
-    """One image and the recording that it is written to. Frames before the recorded position are skipped."""
-
-    def __init__(self, image: RecordableImage, writer: RecordingWriter, clock: Clock) -> None:
-        self.image, self.writer, self._clock = image, writer, clock
-        self._walk = FrameWalk()
-
-    def do_work(self) -> int:
-        """Writes a run of the frames that are available, and releases it; returns its bytes."""
-        image, walk = self.image, self._walk
-        position = image.position
-        offset, term_end = image.readable()
-        log = image.log
-        walk.run(log, offset, min(offset + MAX_RUN_LENGTH, term_end))
-        if walk.offset == offset and walk.stopped == WALK_TORN:
-            # Padding is the one frame that can be longer than a run.
-            walk.run(log, offset, term_end)
-        length = walk.offset - offset
-        skip = min(max(self.writer.position - position, 0), length)
-        if skip < length:
-            run = log.view(offset + skip, length - skip)
-            try:
-                self.writer.write(run, self._clock.epoch_ms() * NS_PER_MS)
-            finally:
-                run.release()
-        assert self.writer.position >= position + length, "frames are released that are not recorded"
-        if length:
-            image.release(position + length)
-        return length
 
 
 def _log_gap(previous: RecordingDescriptor, join_position: int) -> None:
@@ -114,6 +88,23 @@ def _log_gap(previous: RecordingDescriptor, join_position: int) -> None:
         join_position,
         previous.recording_id,
         previous.stop_position,
+    )
+
+
+def _stream_of(image: RecordableImage, channel: str) -> RecordingDescriptor:
+    """An image as the recording that would begin where it is now."""
+    return RecordingDescriptor(
+        recording_id=NULL,
+        start_timestamp=NULL,
+        start_position=image.position,
+        initial_term_id=image.initial_term_id,
+        term_buffer_length=image.term_length,
+        mtu_length=image.mtu,
+        session_id=image.session_id,
+        stream_id=image.stream_id,
+        stripped_channel=channel,
+        original_channel=channel,
+        source_identity=image.source_identity,
     )
 
 
@@ -131,11 +122,12 @@ class Recorder:
         clock: The time that is recorded.
         mode: The exact mode of the directory, as ``0o770``, whether it is there or not.
         group: Its group, by name or number.
+        max_new_recordings: How many recordings may begin in an hour, a quarter of them of one source. Other streams wait.
         disk: What files are written through; a simulation's may fail at any step.
 
     Raises:
         RecordingError: Another recorder, or an Aeron Archive, has the directory.
-        ConfigurationError: The directory cannot be given that mode or group.
+        ConfigurationError: The directory cannot be given that mode or group, or ``max_new_recordings`` is less than 1.
 
     Example:
         ``with Recorder("tides") as recorder: recorder.add_subscription(subscription)``
@@ -150,8 +142,10 @@ class Recorder:
         clock: Clock = SYSTEM_CLOCK,
         mode: int | None = None,
         group: str = "",
+        max_new_recordings: int = MAX_NEW_RECORDINGS,
         disk: Disk = DISK,
     ) -> None:
+        self._limits = StartLimits(max_new_recordings)
         self.directory = Path(directory)
         make_directory(self.directory, default=RECORDINGS_MODE, mode=mode, group=group)
         self._segment_length = segment_length
@@ -167,6 +161,9 @@ class Recorder:
         self._subscriptions: list[RecordableSubscription] = []
         self._images: dict[int, ImageRecording] = {}
         self._writers: dict[int, RecordingWriter] = {}
+        self._written: dict[int, int] = {}
+        self._refusals: set[str] = set()
+        self._delayed = self._unrecorded = 0
         self._closed = False
         with ExitStack() as stack:
             stack.callback(disk.close, self._lock)
@@ -175,6 +172,7 @@ class Recorder:
             self._catalog = Catalog(self.directory, durable=durable, disk=disk)
             stack.callback(self._catalog.close)
             self._recover()
+            self._catalog.find_place()
             stack.pop_all()
 
     def __enter__(self) -> Recorder:
@@ -186,10 +184,15 @@ class Recorder:
     # -- recovery ----------------------------------------------------------------------------------------------------
 
     def _recover(self) -> None:
-        for descriptor in self._catalog.recordings():
+        descriptors = self._catalog.recordings()
+        for descriptor in descriptors:
             if descriptor.stop_position == NULL:
                 end = self._recovered_end(descriptor)
                 self._catalog.stop(descriptor, end, self._clock.epoch_ms())
+        self._known = KnownRecordings(self.directory, self._catalog, descriptors)
+        # Segments without an entry are of a recording whose entry was lost: they stay.
+        self._segments = all_segment_bases(self.directory)
+        self._min_id = max(self._segments, default=-1) + 1
 
     def _recovered_end(self, descriptor: RecordingDescriptor) -> int:
         positions = open_positions(self.directory, descriptor)
@@ -249,82 +252,67 @@ class Recorder:
         Example:
             ``ImageRecording`` shows it.
         """
-        ids = (session_id, stream_id, initial_term_id, term_buffer_length)
-        previous = self._previous(ids, life, join_position, channel, source_identity)
-        if previous is not None and previous.start_position <= join_position <= previous.stop_position:
-            with RecordingReader(self.directory, previous) as reader:
-                count = reader.count_before(previous.stop_position)
-            descriptor, position = previous, previous.stop_position
-        else:
-            if previous is not None:
-                _log_gap(previous, join_position)
-            position, count = join_position, Progress(join_position, 0)
-            descriptor = self._catalog.add(
-                RecordingDescriptor(
-                    recording_id=NULL,
-                    start_timestamp=self._clock.epoch_ms(),
-                    start_position=join_position,
-                    stop_position=join_position,
-                    initial_term_id=initial_term_id,
-                    segment_file_length=max(self._segment_length, term_buffer_length),
-                    term_buffer_length=term_buffer_length,
-                    mtu_length=mtu_length,
-                    session_id=session_id,
-                    stream_id=stream_id,
-                    stripped_channel=channel,
-                    original_channel=channel,
-                    source_identity=source_identity,
-                    control_session_id=life.driver_start_ms,
-                    correlation_id=life.image_id,
-                ),
-                # Segments without an entry are of a recording whose entry was lost: they stay.
-                min_id=max(recording_ids(self.directory), default=-1) + 1,
-            )
-        whole = count.position == position
+        stream = RecordingDescriptor(
+            recording_id=NULL,
+            start_timestamp=NULL,
+            start_position=join_position,
+            initial_term_id=initial_term_id,
+            term_buffer_length=term_buffer_length,
+            mtu_length=mtu_length,
+            session_id=session_id,
+            stream_id=stream_id,
+            stripped_channel=channel,
+            original_channel=channel,
+            source_identity=source_identity,
+        )
+        return self._extended(stream, life) or self._added(stream, life)
+
+    def _extended(self, stream: RecordingDescriptor, life: StreamLife) -> RecordingWriter | None:
+        """Extends the recording that a stream goes on with; None where there is none."""
+        previous = self._known.previous(stream, life, self._writers)
+        if previous is None:
+            return None
+        if not previous.start_position <= stream.start_position <= previous.stop_position:
+            _log_gap(previous, stream.start_position)
+            return None
+        with RecordingReader(self.directory, previous) as reader:
+            count = reader.count_before(previous.stop_position)
+        return self._write(previous, previous.stop_position, count, life)
+
+    def _added(self, stream: RecordingDescriptor, life: StreamLife) -> RecordingWriter:
+        """Starts a new recording."""
+        position = stream.start_position
+        new = replace(
+            stream,
+            start_timestamp=self._clock.epoch_ms(),
+            stop_position=position,
+            segment_file_length=max(self._segment_length, stream.term_buffer_length),
+            control_session_id=life.driver_start_ms,
+            correlation_id=life.image_id,
+        )
+        descriptor = self._catalog.add(new, min_id=self._min_id)
+        self._known.add(descriptor)
+        return self._write(descriptor, position, Progress(position, 0), life)
+
+    def _write(
+        self, descriptor: RecordingDescriptor, position: int, count: Progress, life: StreamLife
+    ) -> RecordingWriter:
         writer = RecordingWriter(
             self.directory,
             descriptor,
             position,
             messages=count.messages,
-            whole=whole,
+            whole=count.position == position,
             life=life,
+            later=self._segments.get(descriptor.recording_id, ()),
             durable=self._durable,
             disk=self._disk,
         )
+        self._segments.pop(descriptor.recording_id, None)
         # Active in the catalog only once its positions are published: a reader of an active recording trusts those.
         writer.descriptor = self._catalog.extend(descriptor)
         self._writers[descriptor.recording_id] = writer
         return writer
-
-    def _previous(
-        self, ids: tuple[int, int, int, int], life: StreamLife, join_position: int, channel: str, source_identity: str
-    ) -> RecordingDescriptor | None:
-        """The last recording of the same life of a stream; None where there is none, or it is being written."""
-        of_channel: RecordingDescriptor | None = None
-        for d in reversed(self._catalog.recordings()):
-            if (d.session_id, d.stream_id, d.initial_term_id, d.term_buffer_length) != ids:
-                continue
-            recorded = self._recorded_life(d)
-            if recorded == life and (life != NO_LIFE or d.original_channel == channel):
-                return d if d.recording_id not in self._writers else None
-            if of_channel is None and d.original_channel == channel:
-                of_channel = d
-                may_go_on = recorded not in (None, NO_LIFE, ENDED) and d.recording_id not in self._writers
-        if of_channel is None or not may_go_on or not is_of_network(channel, source_identity):
-            return None
-        # A driver makes a new image of a stream that it meets again, and a publisher's position never goes back.
-        is_same_source = of_channel.source_identity == source_identity
-        return of_channel if is_same_source and of_channel.stop_position <= join_position else None
-
-    def _recorded_life(self, descriptor: RecordingDescriptor) -> StreamLife | None:
-        """What a recording is of; None for one that an archive wrote or extended."""
-        positions = open_positions(self.directory, descriptor)
-        if positions is None:
-            # Its recorder was killed when it had only the entry.
-            is_empty = descriptor.start_position == descriptor.stop_position
-            return descriptor.origin if is_empty and descriptor.origin != OF_ARCHIVE else None
-        with closing(positions):
-            return positions.life
 
     def stop(self, writer: RecordingWriter) -> RecordingDescriptor:
         """Ends a recording: closes its files and writes its stop position to the catalog.
@@ -339,8 +327,22 @@ class Recorder:
             ``recorder.stop(writer).stop_position``
         """
         writer.close()
-        self._writers.pop(writer.descriptor.recording_id, None)
+        if self._writers.pop(writer.descriptor.recording_id, None) is not None:
+            self._note_written(self._written, writer)
         return self._catalog.stop(writer.descriptor, writer.position, self._clock.epoch_ms())
+
+    @staticmethod
+    def _note_written(written: dict[int, int], writer: RecordingWriter) -> None:
+        key = writer.descriptor.recording_id
+        written[key] = written.get(key, 0) + writer.messages - writer.messages_before
+
+    @property
+    def written(self) -> dict[int, int]:
+        """How many messages this recorder has written to each recording, by recording id."""
+        written = dict(self._written)
+        for writer in self._writers.values():
+            self._note_written(written, writer)
+        return written
 
     # -- subscriptions -----------------------------------------------------------------------------------------------
 
@@ -383,24 +385,56 @@ class Recorder:
         return bytes_moved
 
     def _end(self, recording: ImageRecording) -> None:
+        if recording.writer is None:
+            self._unrecorded += recording.waits
+            return
         if recording.image.is_end_of_stream:
             recording.writer.end_life()
         self.stop(recording.writer)
 
     def _joined(self, subscription: RecordableSubscription, image: RecordableImage) -> ImageRecording:
-        writer = self.start(
-            session_id=image.session_id,
-            stream_id=image.stream_id,
-            initial_term_id=image.initial_term_id,
-            term_buffer_length=image.term_length,
-            mtu_length=image.mtu,
-            join_position=image.position,
-            channel=subscription.channel,
-            source_identity=image.source_identity,
-            life=StreamLife(image.driver_start_ms, image.correlation_id),
+        life = StreamLife(image.driver_start_ms, image.correlation_id)
+        stream = _stream_of(image, subscription.channel)
+        recording = ImageRecording(
+            image, self._extended(stream, life), self._clock, lambda: self._admitted(recording, stream, life)
         )
-        recording = self._images[id(image)] = ImageRecording(image, writer, self._clock)
+        self._images[id(image)] = recording
         return recording
+
+    def _admitted(
+        self, recording: ImageRecording, stream: RecordingDescriptor, life: StreamLife
+    ) -> RecordingWriter | None:
+        """Starts the recording of an image whose first frames are there; None where it waits for a limit."""
+        writer = self._extended(stream, life)
+        if writer is not None:
+            return writer
+        if self._catalog.is_full:
+            refusal = "the catalog is full; record into another directory"
+        else:
+            refusal = self._limits.refusal(stream.source_identity, len(self._writers), self._clock.monotonic_ns())
+        if not refusal:
+            return self._added(stream, life)
+        self._delayed += not recording.waits
+        if refusal not in self._refusals:
+            self._refusals.add(refusal)
+            log.warning(
+                "stream %d session %d from %s waits to be recorded, and others may: %s",
+                stream.stream_id,
+                stream.session_id,
+                printable(stream.source_identity),
+                refusal,
+            )
+        return None
+
+    @property
+    def delayed(self) -> int:
+        """How many streams with frames have had to wait, because too many recordings had begun (``max_new_recordings``)."""
+        return self._delayed
+
+    @property
+    def unrecorded(self) -> int:
+        """How many of them wait now, or ended before there was room."""
+        return self._unrecorded + sum(recording.waits for recording in self._images.values())
 
     @property
     def writers(self) -> tuple[RecordingWriter, ...]:

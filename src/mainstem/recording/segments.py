@@ -55,9 +55,13 @@ def segment_bases(directory: Path, recording_id: int) -> list[int]:
     return sorted(int(match[2]) for match in matches if match and int(match[1]) == recording_id)
 
 
-def recording_ids(directory: Path) -> set[int]:
-    """The recordings that have a segment file there, whether or not the catalog has them."""
-    return {int(match[1]) for match in map(_NAME.fullmatch, os.listdir(directory)) if match}
+def all_segment_bases(directory: Path) -> dict[int, list[int]]:
+    """As ``segment_bases``, of each recording that has a segment file there, whether or not the catalog has it."""
+    bases: dict[int, list[int]] = {}
+    for match in map(_NAME.fullmatch, os.listdir(directory)):
+        if match:
+            bases.setdefault(int(match[1]), []).append(int(match[2]))
+    return bases
 
 
 def segments_of(directory: Path, descriptor: RecordingDescriptor) -> list[int]:
@@ -135,8 +139,9 @@ def checksum(directory: Path, descriptor: RecordingDescriptor, start: int, end: 
 class SegmentWriter:
     """Writes runs of frames at their stream position; opens, preallocates and closes segment files as it goes.
 
-    Opening cuts whatever lies past ``position``: the rest of its segment becomes zero, later segments are deleted.
-    With ``durable`` a segment is on the device before it is left for the next one.
+    Opening cuts whatever lies past ``position``: the rest of its segment becomes zero, later segments are deleted. They follow one
+    another, so they are found by their names, and a directory of very many files is not listed; ``later`` are others that it is
+    known to hold. With ``durable`` a segment is on the device before it is left for the next one.
     """
 
     def __init__(
@@ -145,6 +150,7 @@ class SegmentWriter:
         descriptor: RecordingDescriptor,
         position: int,
         *,
+        later: Iterable[int] = (),
         durable: bool = False,
         disk: Disk = DISK,
     ) -> None:
@@ -158,32 +164,40 @@ class SegmentWriter:
         self._fd = -1
         self._base = -1
         self.position = position
-        self._cut()
+        self._cut(later)
 
-    def _cut(self) -> None:
-        recording_id, length = self._descriptor.recording_id, self._descriptor.segment_file_length
-        for base in segments_of(self._directory, self._descriptor):
-            path = self._directory / segment_name(recording_id, base)
+    def _cut(self, later: Iterable[int]) -> None:
+        d = self._descriptor
+        base = segment_base(d, self.position)
+        bases = set(segments_among(d, later))
+        while self._path(base).exists():
+            bases.add(base)
+            base += d.segment_file_length
+        for base in sorted(bases):
             if base >= self.position:
                 try:
-                    self._disk.delete(path)
+                    self._disk.delete(self._path(base))
                 except IsADirectoryError as error:
-                    raise RecordingError(f"segment {path}: {error.strerror}") from error
-            elif base + length > self.position:
-                fd = self._disk.open(path)
+                    raise RecordingError(f"segment {self._path(base)}: {error.strerror}") from error
+                except FileNotFoundError:
+                    continue  # retention has deleted it
+            elif base + d.segment_file_length > self.position:
+                fd = self._disk.open(self._path(base))
                 try:
                     self._disk.resize(fd, self.position - base)
-                    self._disk.resize(fd, length)
+                    self._disk.resize(fd, d.segment_file_length)
                 finally:
                     self._disk.close(fd)
+
+    def _path(self, base: int) -> Path:
+        return self._directory / segment_name(self._descriptor.recording_id, base)
 
     def _open(self, position: int) -> None:
         base = segment_base(self._descriptor, position)
         if base == self._base:
             return
         self.close()
-        path = self._directory / segment_name(self._descriptor.recording_id, base)
-        self._fd = self._disk.open(path)
+        self._fd = self._disk.open(self._path(base))
         self._base = base
         if os.fstat(self._fd).st_size < self._descriptor.segment_file_length:
             self._disk.resize(self._fd, self._descriptor.segment_file_length)

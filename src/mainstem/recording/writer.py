@@ -14,6 +14,7 @@ from mainstem.recording.positions import INDEX_INTERVAL, INDEX_INTERVAL_NS, Inde
 from mainstem.recording.segments import ZEROS, SegmentWriter, checksum
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from mainstem.recording.catalog import RecordingDescriptor
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 class RecordingWriter:
     """Appends runs of frames to a recording from ``position`` on; what the files hold past it is cut.
 
-    ``messages`` is how many messages the recording holds up to ``position``, ``whole`` whether one ends there. With
+    ``messages`` is how many messages the recording holds up to ``position``, ``whole`` whether one ends there, ``later`` as of
+    ``SegmentWriter``. With
     ``durable`` the recorded position moves only when the frames are on the device, and a run counts as written once the position
     is there too, which survives the loss of power, and costs two flushes for each run.
     """
@@ -36,6 +38,7 @@ class RecordingWriter:
         messages: int = 0,
         whole: bool = True,
         life: StreamLife = NO_LIFE,
+        later: Iterable[int] = (),
         durable: bool = False,
         disk: Disk = DISK,
     ) -> None:
@@ -55,7 +58,7 @@ class RecordingWriter:
         )
         if durable:
             self._positions.sync()
-        self._segments = SegmentWriter(directory, descriptor, position, durable=durable, disk=disk)
+        self._segments = SegmentWriter(directory, descriptor, position, later=later, durable=durable, disk=disk)
         self._walk = FrameWalk()
         self._run = bytearray()
         last = self._positions.last

@@ -10,6 +10,7 @@ from tests.support.patience import wait_for
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder
+from mainstem.recording import catalog as catalog_module
 from mainstem.recording.catalog import (
     CATALOG_FILE,
     CATALOG_VERSION,
@@ -131,6 +132,26 @@ def test_a_catalog_never_becomes_shorter(tmp_path: Path, length: int) -> None:
             assert now >= length
             length = now
     assert [d.recording_id for d in read_catalog(tmp_path)] == list(range(4, 44))
+
+
+def test_the_catalog_is_walked_once_and_again_only_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks = []
+    entries = catalog_module._entries
+    monkeypatch.setattr(catalog_module, "_entries", lambda *args: walks.append(args) or entries(*args))
+    catalog = Catalog(tmp_path)
+    added = [catalog.add(DESCRIPTOR) for _ in range(20)]
+    assert len(walks) == 1
+    assert [catalog.entry(each.entry_offset) for each in added] == added
+    with pytest.raises(RecordingError, match="100000"):
+        catalog.add(replace(DESCRIPTOR, term_buffer_length=100_000))
+    assert catalog.add(DESCRIPTOR).recording_id == 20 + added[0].recording_id
+    assert len(walks) == 2
+    catalog.close()
+    assert [d.recording_id for d in read_catalog(tmp_path)] == list(
+        range(added[0].recording_id, added[0].recording_id + 21)
+    )
 
 
 def test_an_id_is_never_used_twice(tmp_path: Path) -> None:

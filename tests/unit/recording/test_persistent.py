@@ -315,12 +315,33 @@ def test_a_live_stream_that_nobody_records_is_an_error_where_its_past_was_asked_
             client.live.join(publisher, 0)
             client.live.images[0].arrived = len(publisher.frames)
             assert subscription.poll_bytes() == []
-            subscription._clock.now_ns += RECORDING_TIMEOUT_NS  # type: ignore[attr-defined]
+            subscription._clock.now_ns += 2 * RECORDING_TIMEOUT_NS  # type: ignore[attr-defined]
             if options:
                 assert everything(subscription) == [b"one"]
             else:
                 with pytest.raises(RecordingError, match="does a recorder run"):
                     everything(subscription)
+
+
+def test_a_publisher_that_sends_nothing_is_live_without_a_recording(tmp_path: Path) -> None:
+    Recorder(tmp_path).close()
+    client = FakeClient()
+    publisher = Publisher(77, None)
+    with persistent(client, tmp_path) as subscription:
+        assert client.live is not None
+        client.live.join(publisher, 0)
+        assert subscription.poll_bytes() == []
+        assert subscription.is_live
+        subscription._clock.now_ns += 2 * RECORDING_TIMEOUT_NS  # type: ignore[attr-defined]
+        assert subscription.poll_bytes() == []
+        # The first message makes its recording due.
+        publisher.publish(b"one")
+        client.live.images[0].arrived = len(publisher.frames)
+        assert subscription.poll_bytes() == []
+        assert not subscription.is_live
+        subscription._clock.now_ns += 2 * RECORDING_TIMEOUT_NS  # type: ignore[attr-defined]
+        with pytest.raises(RecordingError, match="does a recorder run"):
+            everything(subscription)
 
 
 def test_streams_of_several_channels_are_not_mixed(tmp_path: Path) -> None:

@@ -54,9 +54,10 @@ class LivePart:
 class SessionStream:
     """The messages of one life of a session, from ``position`` on."""
 
-    def __init__(self, session_id: int, *, strict: bool, since_ns: int = 0) -> None:
+    def __init__(self, session_id: int, *, strict: bool) -> None:
         self.session_id = session_id
-        self.since_ns = since_ns
+        # When the first live messages were there.
+        self.live_since_ns: int | None = None
         self.history = History(strict=strict)
         self.position: int | None = None
         self._live: deque[LivePart] = deque()
@@ -77,8 +78,15 @@ class SessionStream:
         return bool(self._live) and self.position is not None and self.position >= self._live[0].join_position
 
     @property
+    def is_new(self) -> bool:
+        """Whether its publisher is live and has not sent anything yet: a recorder waits for that."""
+        return self.join_position == 0 and self.position is None and self.live_since_ns is None
+
+    @property
     def is_ended(self) -> bool:
         """Whether its publisher ended it, or only recordings are left of it, and everything was handed out."""
+        if self.position is None and self.live_since_ns is None and self._live:
+            return all(part.is_over or part.image.is_end_of_stream for part in self._live)
         if self._live or self.next_batch() is not None:
             return False
         assert self.position is not None, "asked for the next batch, it has a position"
@@ -110,7 +118,7 @@ class SessionStream:
         # recorded has another number.
         return own.driver_start_ms != recorded.driver_start_ms and self.history.is_growing
 
-    def gather(self) -> None:
+    def gather(self, now_ns: int) -> None:
         """Moves what the images have into memory, up to the limit."""
         pending = sum(batch.octets for part in self._live for batch in part.batches)
         for part in self._live:
@@ -122,6 +130,8 @@ class SessionStream:
                 batch = MessageBatch(self._columns.take(), rows)
                 part.batches.append(batch)
                 pending += batch.octets
+        if pending and self.live_since_ns is None:
+            self.live_since_ns = now_ns
 
     def next_batch(self) -> MessageBatch | None:
         """Messages that come next; the same ones until they are all taken. None when there are none yet."""

@@ -85,7 +85,7 @@ class PersistentStream:
         """Whether every publisher's messages come from the live stream now."""
         return (
             bool(self._sessions)
-            and all(each.is_live or each.is_ended for each in self._sessions.values())
+            and all(each.is_live or each.is_new or each.is_ended for each in self._sessions.values())
             and (self.live is not None)
         )
 
@@ -196,7 +196,7 @@ class PersistentStream:
     def _next_life(self, session_id: int, initial_term_id: int) -> SessionStream:
         ids = session_id, initial_term_id
         life = self._lives[ids] = self._lives.get(ids, -1) + 1
-        session = SessionStream(session_id, strict=self._strict, since_ns=self._clock.monotonic_ns())
+        session = SessionStream(session_id, strict=self._strict)
         self._sessions[*ids, life] = session
         return session
 
@@ -258,13 +258,14 @@ class PersistentStream:
             if session.position is None:
                 self._begin_live(session, image)
         for session in self._sessions.values():
-            session.gather()
+            session.gather(self._clock.monotonic_ns())
 
     def _begin_live(self, session: SessionStream, image: Image) -> None:
-        """Where a session begins that is live and of which there is no recording yet."""
+        """Where a session begins that is live and of which there is no recording yet: a recorder waits for its first message."""
+        since_ns = session.live_since_ns
         if self._is_latest:
             session.position = image.join_position
-        elif self._clock.monotonic_ns() - session.since_ns > RECORDING_TIMEOUT_NS:
+        elif since_ns is not None and self._clock.monotonic_ns() - since_ns > RECORDING_TIMEOUT_NS:
             if self._strict:
                 raise RecordingError(
                     f"session {image.session_id} of stream {self.stream_id} is live, and {self._archive.url} has no "

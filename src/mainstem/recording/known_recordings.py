@@ -1,0 +1,80 @@
+"""Which recording of a directory a stream goes on with, without a look at those of other streams.
+
+A directory may hold very many recordings, and each session that comes asks. So the recordings are kept in memory by what all
+recordings of a stream have in common, as the places of their entries in the catalog: a quarter of a kilobyte each. What an entry
+says is read when its stream comes.
+"""
+
+from __future__ import annotations
+
+import struct
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from mainstem.recording.life import ENDED, NO_LIFE, OF_ARCHIVE, StreamLife, is_of_network
+from mainstem.recording.positions import open_positions
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+    from pathlib import Path
+
+    from mainstem.recording.catalog import Catalog, RecordingDescriptor
+
+# Recordings of one stream that are looked at, the youngest. A session has as many lives as it likes, each with a recording.
+MAX_LIVES = 64
+
+_KEY = struct.Struct("<4i")
+
+
+def _key(descriptor: RecordingDescriptor) -> bytes:
+    d = descriptor
+    return _KEY.pack(d.session_id, d.stream_id, d.initial_term_id, d.term_buffer_length)
+
+
+class KnownRecordings:
+    """The recordings of a directory by their stream. ``descriptors`` are those of its catalog, in its order."""
+
+    def __init__(self, directory: Path, catalog: Catalog, descriptors: Iterable[RecordingDescriptor]) -> None:
+        self._directory, self._catalog = directory, catalog
+        self._entries: dict[bytes, tuple[int, ...]] = {}
+        for descriptor in descriptors:
+            self.add(descriptor)
+
+    def add(self, descriptor: RecordingDescriptor) -> None:
+        """Adds the youngest recording."""
+        key = _key(descriptor)
+        self._entries[key] = (*self._entries.get(key, ()), descriptor.entry_offset)[-MAX_LIVES:]
+
+    def previous(
+        self, stream: RecordingDescriptor, life: StreamLife, written: Container[int]
+    ) -> RecordingDescriptor | None:
+        """The last recording of the same life of a stream; None where there is none, or it is being written.
+
+        ``stream`` is the recording that would begin now, ``written`` are the ids of those that are being written.
+        """
+        channel = stream.original_channel
+        of_channel: RecordingDescriptor | None = None
+        may_go_on = False
+        for offset in reversed(self._entries.get(_key(stream), ())):
+            d = self._catalog.entry(offset)
+            recorded = self._recorded_life(d)
+            if recorded == life and (life != NO_LIFE or d.original_channel == channel):
+                return d if d.recording_id not in written else None
+            if of_channel is None and d.original_channel == channel:
+                of_channel = d
+                may_go_on = recorded not in (None, NO_LIFE, ENDED) and d.recording_id not in written
+        if of_channel is None or not may_go_on or not is_of_network(channel, stream.source_identity):
+            return None
+        # A driver makes a new image of a stream that it meets again, and a publisher's position never goes back.
+        is_same_source = of_channel.source_identity == stream.source_identity
+        return of_channel if is_same_source and of_channel.stop_position <= stream.start_position else None
+
+    def _recorded_life(self, descriptor: RecordingDescriptor) -> StreamLife | None:
+        """What a recording is of; None for one that an archive wrote or extended."""
+        positions = open_positions(self._directory, descriptor)
+        if positions is None:
+            # Its recorder was killed when it had only the entry.
+            is_empty = descriptor.start_position == descriptor.stop_position
+            return descriptor.origin if is_empty and descriptor.origin != OF_ARCHIVE else None
+        with closing(positions):
+            return positions.life
