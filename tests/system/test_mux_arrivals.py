@@ -11,7 +11,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S, until
+from tests.support.patience import STALL_S, settle, soon, until
 
 from mainstem.errors import ConfigurationError, MainstemError
 from mainstem.mux import bymux, jmux
@@ -142,8 +142,7 @@ async def test_one_address_has_its_share_and_no_more(
     server, client = tls if with_tls else (None, None)
     async with listening(protocol, ssl=server, max_connections_per_address=2) as listener:
         with silent(listener.port, 5, address="127.0.0.2"), silent(listener.port, 2, address="127.0.0.3"):
-            await until(lambda: listener.dropped_silent == 3)
-            assert len(listener._arrivals) == 4
+            await until(lambda: listener.dropped_silent == 3 and len(listener._arrivals) == 4)
             assert await is_served(protocol, listener.port, client)
             assert listener.dropped_silent == 3
 
@@ -172,6 +171,125 @@ async def test_close_ends_the_handshakes_that_are_under_way(tls: tuple[ssl.SSLCo
                     assert each.recv(1) == b""
 
 
+@pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
+@pytest.mark.parametrize("limit", [{"max_connections": 4}, {"max_connections_per_address": 4}], ids=["all", "address"])
+async def test_a_peer_that_reconnects_has_no_more_handlers_than_places(protocol: Any, limit: dict[str, int]) -> None:
+    release = asyncio.Event()
+    running = most = started = 0
+
+    async def stubborn(stream: Any) -> None:
+        nonlocal running, most, started
+        running, started = running + 1, started + 1
+        most = max(most, running)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await release.wait()
+            running -= 1
+
+    async with await protocol.serve(stubborn, "127.0.0.1", 0, **limit) as listener:
+        for number in range(12):
+            with contextlib.suppress(MainstemError):
+                client = await protocol.connect("127.0.0.1", listener.port)
+                stream = await (client.open_stream() if protocol is bymux else client.open_session())
+                stream.write(b"x")
+                await stream.flush()
+                if number < 4:
+                    await until(lambda number=number: started == number + 1)  # type: ignore[misc]
+                await (client.close(timeout=0) if protocol is bymux else client.close())
+        await until(lambda: not listener.connections and listener.refused + started >= 12)
+        assert (started, most) == (4, 4)
+        assert len(listener._arrivals) == 4
+        release.set()
+        await until(lambda: not len(listener._arrivals))
+        assert not listener._engines
+        release.clear()
+        client = await protocol.connect("127.0.0.1", listener.port)
+        stream = await (client.open_stream() if protocol is bymux else client.open_session())
+        stream.write(b"x")
+        await until(lambda: started == 5)
+        release.set()
+        await (client.close(timeout=0) if protocol is bymux else client.close())
+
+
+@pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
+async def test_a_newcomer_waits_until_what_was_dropped_for_it_has_ended(
+    with_tls: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    server, client = tls if with_tls else (None, None)
+    release, cleaning = asyncio.Event(), asyncio.Event()
+    running = most = 0
+
+    async def greet(connection: bymux.Connection) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            await connection.wait_ended()
+        finally:
+            cleaning.set()
+            await release.wait()
+            running -= 1
+
+    async with listening(bymux, ssl=server, max_connections=1, on_connection=greet) as listener:
+        # A client that never speaks: settings without credit and streams have nothing to send.
+        quiet = bymux.Settings(peer_streams=0, allow_at_start=False)
+        more = {} if client is None else {"ssl": client, "server_hostname": "localhost"}
+        async with await bymux.connect("127.0.0.1", listener.port, settings=quiet, **more):
+            await until(lambda: running == 1)
+            served = asyncio.ensure_future(is_served(bymux, listener.port, client))
+            await soon(cleaning.wait())
+            await until(lambda: len(listener._arrivals) == 2)
+            await settle()
+            assert not served.done()
+            release.set()
+            assert await soon(served)
+    assert most == 1
+
+
+@pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
+async def test_a_handshake_that_completes_after_the_stop_is_not_served(
+    protocol: Any, tls: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    executed = 0
+
+    async def execute(stream: Any) -> None:
+        nonlocal executed
+        executed += 1
+
+    listener = await protocol.serve(execute, "127.0.0.1", 0, ssl=tls[0])
+    with socket.create_connection(("127.0.0.1", listener.port)) as late:
+        late.setblocking(False)
+        await until(lambda: len(listener._arrivals) == 1)
+        if protocol is jmux:
+            await listener.shut_down()
+        else:
+            listener.stop_listening()
+        with pytest.raises(OSError):
+            await asyncio.open_connection(sock=late, ssl=tls[1], server_hostname="localhost")
+    assert not len(listener._arrivals)
+    assert not listener.connections
+    await listener.close()
+    assert executed == 0
+
+
+@pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
+async def test_what_was_accepted_before_the_stop_and_arrives_after_it_is_not_served(
+    with_tls: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    arrivals = Arrivals(lambda: pytest.fail("nothing is served"))
+    ends = [await asyncio.open_unix_connection(sock=end) for end in socket.socketpair()]
+    arrival = Arrival(arrivals, tls[0] if with_tls else None)
+    arrivals.stop()
+    arrival.connection_made(ends[0][1].transport)
+    assert ends[0][1].transport.is_closing()
+    arrival.serve(ends[1][1].transport)  # as a handshake that completes in the turn of the stop
+    assert ends[1][1].transport.is_closing()
+    assert (len(arrivals), arrivals.places.refused, arrivals.tasks) == (0, 0, set())
+    for _, writer in ends:
+        writer.close()
+
+
 @pytest.mark.parametrize("name", ["max_connections", "max_connections_per_address", "handshake_timeout"])
 @pytest.mark.parametrize("value", [0, -1, math.nan])
 async def test_a_limit_below_its_least_value_is_refused(name: str, value: float) -> None:
@@ -188,11 +306,11 @@ async def test_a_handshake_that_is_dropped_before_it_began_is_counted_once(
     ends = [await asyncio.open_unix_connection(sock=end) for end in socket.socketpair()]
     arrival = Arrival(arrivals, tls[0])
     arrival.connection_made(ends[0][1].transport)
-    task = arrival.abort_handshake()
-    assert task is not None
+    (task,) = arrivals.tasks
+    arrivals.stop()
     with contextlib.suppress(asyncio.CancelledError):
         await task
     await asyncio.sleep(timeout)  # a timer that began later is due after the one of the handshake
-    assert (len(arrivals), arrivals.dropped_silent) == (0, 0)
+    assert (len(arrivals), arrivals.places.dropped_silent) == (0, 0)
     for _, writer in ends:
         writer.close()

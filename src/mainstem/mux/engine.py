@@ -26,8 +26,9 @@ whose stream had ended in order before may complete; ``cancel_tasks`` (the close
 How it ends. ``_fail`` runs once, whatever the cause (a lost transport, a broken rule, a time-out, ``end`` from this side): it
 records ``failure``, sends what is still due (an Error or Shutdown message), lets every stream know by way of ``_on_over``, and
 closes the transport, which has ``LINGER_S`` seconds to send its queue. ``_finish`` runs once the transport is gone and completes
-``wait_ended``. After ``_fail`` no event is dispatched and no byte is taken from the connection. An unexpected exception in a
-callback is logged and ends the connection (``ends_connection_on_error``).
+``wait_ended``; handlers that clean up may run on, and ``on_done`` is called after the last of them. After ``_fail`` no event is
+dispatched and no byte is taken from the connection. An unexpected exception in a callback is logged and ends the connection
+(``ends_connection_on_error``).
 
 Invariants: ``failure`` is ``None`` exactly as long as ``over`` is false; ``_fail`` precedes ``_finish``; a timer is pending
 only while the connection is not over; ``flush_scheduled`` is true exactly while a flush is queued in the loop.
@@ -81,6 +82,7 @@ class Engine:
         self._timer_due_ns = 0
         self._linger: asyncio.TimerHandle | None = None
         self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._done: asyncio.Future[None] = self._loop.create_future()
         self.tasks: set[asyncio.Task[Any]] = set()
         self.traffic = Traffic()
         self.flush_scheduled = False
@@ -307,10 +309,26 @@ class Engine:
         """
         self._ended.add_done_callback(lambda _: call())
 
+    def on_done(self, call: Callable[[], object]) -> None:
+        """Registers a function for the end of the transport and of the last task.
+
+        Args:
+            call: Called without arguments, from the event loop.
+
+        Example:
+            >>> connection.on_done(lambda: print("nothing of it is left"))
+        """
+        self._done.add_done_callback(lambda _: call())
+
     # ---- internals
+
+    def _check_done(self) -> None:
+        if self._ended.done() and not self.tasks and not self._done.done():
+            self._done.set_result(None)
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         self.tasks.discard(task)
+        self._check_done()
         error: BaseException | None
         if not task.cancelled():
             error = task.exception()
@@ -407,6 +425,7 @@ class Engine:
             self._linger = None
         if not self._ended.done():
             self._ended.set_result(None)
+        self._check_done()
 
 
 def engine_stats(

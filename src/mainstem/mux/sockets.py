@@ -83,7 +83,7 @@ class Listener(Generic[E]):
             handshake_timeout=handshake_timeout,
         )
         self._server: asyncio.Server | None = None
-        self._engines: set[E] = set()  # those with a transport or a task
+        self._engines: set[E] = set()  # until their last handler has ended
         self.connections: set[E] = set()
         self._log_since = float("-inf")
         self._logged = 0
@@ -134,12 +134,12 @@ class Listener(Generic[E]):
     @property
     def refused(self) -> int:
         """Connections that were one too many, in all or of their address."""
-        return self._arrivals.refused
+        return self._arrivals.places.refused
 
     @property
     def dropped_silent(self) -> int:
         """Connections that were ended since they had sent nothing: in time, or when their place was needed."""
-        return self._arrivals.dropped_silent
+        return self._arrivals.places.dropped_silent
 
     def stats(self) -> EndpointStats:
         """Returns what the listener has now and what it has counted; may be called in any thread.
@@ -151,19 +151,19 @@ class Listener(Generic[E]):
             >>> listener.stats().connections_opened
             17
         """
-        self._traffic.connections_refused = self._arrivals.refused
-        self._traffic.connections_silent = self._arrivals.dropped_silent
+        self._traffic.connections_refused = self._arrivals.places.refused
+        self._traffic.connections_silent = self._arrivals.places.dropped_silent
         return engine_stats(
             tuple(self.connections), self._traffic, protocol=self._protocol, role="server", is_over=self._closed
         )
 
     def _make_engine(self) -> E:
-        self._engines = {engine for engine in self._engines if engine.tasks or not engine.over}
         engine = self._factory()
         engine.count_into(self._traffic)
         self._engines.add(engine)
         self.connections.add(engine)
         engine.on_ended(lambda: self._on_ended(engine))
+        engine.on_done(lambda: self._engines.discard(engine))
         return engine
 
     def _on_ended(self, engine: E) -> None:
@@ -197,13 +197,14 @@ class Listener(Generic[E]):
         return self._server.sockets[0].getsockname()
 
     def stop_listening(self) -> None:
-        """Refuses new connections; those that are there go on.
+        """Refuses new connections, and ends those in their TLS handshake; those that are served go on.
 
         Example:
             >>> listener.stop_listening()
         """
         if self._server is not None:
             self._server.close()
+        self._arrivals.stop()
 
     async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
         """Stops listening, ends every connection at once and cancels every handler. Twice is fine.
@@ -215,11 +216,10 @@ class Listener(Generic[E]):
             >>> await listener.close()
         """
         self.stop_listening()
-        handshakes = self._arrivals.abort_handshakes()
         ending = list(self._engines)
         for engine in ending:
             engine.end(abort=True)
-        await cancel_and_wait(handshakes.union(*(engine.tasks for engine in ending)), timeout)
+        await cancel_and_wait(self._arrivals.tasks.union(*(engine.tasks for engine in ending)), timeout)
         for engine in ending:
             await engine.wait_ended()
         self._closed = True

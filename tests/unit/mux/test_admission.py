@@ -1,0 +1,122 @@
+"""The places of a listener: what has begun and not left is within the limits, whoever comes, speaks, is dropped or leaves."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstem.mux.admission import Admission
+
+
+class Visitor:
+    """Stays until ``leave`` is called, also after it was dropped, unless it had not begun."""
+
+    def __init__(self, admission: Admission[Visitor], address: str = "") -> None:
+        self.admission = admission
+        self.address = address
+        self.is_silent = True
+        self.begun = self.dropped = False
+
+    def begin(self) -> None:
+        assert not self.begun
+        self.begun = True
+
+    def drop(self, reason: str) -> None:
+        assert not self.dropped
+        self.dropped = True
+        if not self.begun:
+            self.leave()
+
+    def leave(self) -> None:
+        self.admission.leave(self)
+
+
+def full(places: int = 2) -> tuple[Admission[Visitor], list[Visitor]]:
+    admission: Admission[Visitor] = Admission(max_connections=places, max_connections_per_address=places)
+    there = [Visitor(admission) for _ in range(places)]
+    assert all(map(admission.admit, there))
+    return admission, there
+
+
+def test_a_newcomer_begins_when_the_silent_one_that_was_dropped_for_it_has_left() -> None:
+    admission, (oldest, other) = full()
+    newcomer = Visitor(admission)
+    assert admission.admit(newcomer)
+    assert (oldest.dropped, other.dropped, newcomer.begun) == (True, False, False)
+    other.leave()
+    assert not newcomer.begun
+    oldest.leave()
+    assert newcomer.begun
+    assert len(admission) == 1
+
+
+def test_one_that_spoke_is_not_dropped() -> None:
+    admission, (oldest, other) = full()
+    oldest.is_silent = other.is_silent = False
+    assert not admission.admit(Visitor(admission))
+    assert admission.refused == 1
+    assert not oldest.dropped
+
+
+def test_a_newcomer_that_waits_may_be_dropped_and_its_heir_has_the_same_place() -> None:
+    admission, (oldest, other) = full()
+    other.is_silent = False
+    newcomers = [Visitor(admission) for _ in range(3)]
+    assert all(map(admission.admit, newcomers))
+    assert [each.dropped for each in newcomers] == [True, True, False]
+    assert len(admission) == 3
+    oldest.leave()
+    assert [each.begun for each in newcomers] == [False, False, True]
+
+
+def test_a_newcomer_that_gives_up_leaves_the_place_to_the_next() -> None:
+    admission, (oldest, other) = full()
+    newcomer, next_one = Visitor(admission), Visitor(admission)
+    other.is_silent = False
+    assert admission.admit(newcomer)
+    newcomer.leave()
+    oldest.leave()
+    assert not newcomer.begun
+    assert admission.admit(next_one)
+    assert next_one.begun
+
+
+def test_nobody_is_admitted_after_the_stop() -> None:
+    admission, there = full()
+    there[0].leave()
+    assert admission.stop() == there[1:]
+    assert not admission.admit(Visitor(admission))
+    assert admission.refused == 0
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["comes", "speaks", "leaves"]), st.integers(0, 20)), max_size=80)
+
+
+@given(steps=STEPS, places=st.integers(1, 4), share=st.integers(1, 3))
+def test_the_limits_hold_whatever_happens(steps: list[tuple[str, int]], places: int, share: int) -> None:
+    admission: Admission[Visitor] = Admission(max_connections=places, max_connections_per_address=share)
+    known: list[Visitor] = []
+    for what, number in steps:
+        if what == "comes":
+            visitor = Visitor(admission, "ab"[number % 3] if number % 3 < 2 else "")
+            if admission.admit(visitor):
+                known.append(visitor)
+        elif known:
+            visitor = known[number % len(known)]
+            if what == "speaks" and visitor.begun:
+                visitor.is_silent = False
+            elif what == "leaves":
+                visitor.leave()
+        known = [visitor for visitor in known if visitor in admission]
+        begun = [visitor for visitor in known if visitor.begun]
+        assert len(begun) <= places
+        assert all(sum(each.address == address for each in begun) <= share for address in "ab")
+        waiting = [visitor for visitor in known if not visitor.begun]
+        assert len(waiting) <= sum(visitor.dropped for visitor in begun)
+        assert len(admission) == len(known)
+    for visitor in list(known):
+        visitor.leave()
+    assert not len(admission)
+    assert not admission._of_address
+    assert not admission._silent
+    assert not admission._heirs
