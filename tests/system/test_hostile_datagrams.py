@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from tests.support.live_driver import shared_memory, wait_for
+from tests.support.patience import STALL_S
 from tests.support.ports import free_port
 
 from mainstem._core import layout
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.aeron.protocol.frames import Data, Heartbeat, Nak, Rttm, Setup, StatusMessage
+from mainstem.aeron.error_log import read_errors
+from mainstem.aeron.protocol.frames import Data, ErrorFrame, Heartbeat, Nak, Rttm, Setup, StatusMessage
 from mainstem.aeron.system_counter import SystemCounter
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
@@ -126,4 +128,41 @@ def test_a_running_stream_does_not_notice_100_000_hostile_datagrams() -> None:
         assert invalid > DATAGRAMS // 10
         assert not errors
         assert driver.is_running
+    assert not shared_memory()
+
+
+def test_refusals_by_a_third_party_cost_no_client_its_image_and_do_not_fill_the_error_log() -> None:
+    port = free_port(2)
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port}"
+    errors: list[BaseException] = []
+    with (
+        MediaDriver.launch(threads=True, threading_mode="SHARED") as driver,
+        Aeron.connect(driver.directory, on_error=errors.append) as aeron,
+        aeron.add_subscription(channel, STREAM) as subscription,
+        aeron.add_publication(f"{channel}|term-length=64k", STREAM) as publication,
+        aeron.add_publication(f"aeron:udp?control=127.0.0.1:{port + 1}|control-mode=dynamic", STREAM) as attacked,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as attack,
+    ):
+        wait_for(lambda: subscription.is_connected and publication.is_connected)
+        conductor = aeron._conductor
+        refusals = aeron.counters.cell(int(SystemCounter.ERROR_FRAMES_RECEIVED))
+        ids = {"session_id": attacked.session_id, "stream_id": STREAM}
+        term = {"consumption_term_id": attacked.initial_term_id, "receiver_window": 4096}
+        with conductor.lock:  # the client's conductor does not run
+            for receiver_id in range(3000):
+                for frame in (
+                    StatusMessage(**ids, **term, receiver_id=receiver_id),
+                    ErrorFrame(**ids, receiver_id=receiver_id, error_code=13, text=f"{receiver_id:04} " * 200),
+                ):
+                    attack.sendto(frame.encode(), ("127.0.0.1", port + 1))
+                if receiver_id % 100 == 99:
+                    wait_for(lambda sent=receiver_id: refusals.get() >= sent // 2)
+        (refusal,) = [error for error in read_errors(conductor.cnc.error_log) if "refused" in error.text]
+        assert "127.0.0.1/32" in refusal.text
+        assert publication.send(b"still there", timeout=STALL_S) > 0
+        received: list[bytes] = []
+        wait_for(lambda: received.extend(subscription.poll_bytes(10)) or received)
+        assert received == [b"still there"]
+        assert not errors
+        assert not aeron.closed
     assert not shared_memory()

@@ -32,6 +32,7 @@ class DistinctErrorLog:
     """Writes the log; one thread of one process. Errors are the same when their whole texts are."""
 
     def __init__(self, buffer: AtomicBuffer) -> None:
+        self.capacity = buffer.capacity
         self._buffer = buffer
         self._offsets: dict[str, int] = {}
         self._next = 0
@@ -39,8 +40,11 @@ class DistinctErrorLog:
             self._offsets[_text(buffer, offset, length)] = offset
             self._next = _align(offset + length)
 
-    def record(self, text: str, *, now_ms: int) -> bool:
-        """Records one observation of an error at the epoch time ``now_ms``; false when a new one no longer fits."""
+    def record(self, text: str, *, now_ms: int, reserve: int = 0) -> bool:
+        """Records one observation of an error at the epoch time ``now_ms``.
+
+        Returns False when a new one no longer fits, or would leave less than ``reserve`` bytes.
+        """
         buffer = self._buffer
         offset = self._offsets.get(text)
         if offset is not None:
@@ -49,7 +53,7 @@ class DistinctErrorLog:
             return True
         data = text.encode("utf-8", "replace")
         offset, length = self._next, TEXT_OFFSET + len(data)
-        if offset + length > buffer.capacity:
+        if offset + length > buffer.capacity - reserve:
             return False
         buffer.put_bytes(offset + TEXT_OFFSET, data)
         buffer.put_i64(offset + FIRST_OBSERVATION_OFFSET, now_ms)

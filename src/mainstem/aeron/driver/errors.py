@@ -16,6 +16,7 @@ from mainstem.errors import (
     StorageSpaceError,
 )
 from mainstem.log_limit import LogLimit, kind_of
+from mainstem.prefixes import Prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
     from mainstem.clock import Clock
 
 logger = logging.getLogger(__name__)
+
+# Sources whose errors of one kind have an entry of their own in the error log; fewer in one so small that those of refusals,
+# whose texts are the longest, would take more than an eighth of it.
+MAX_SOURCES = 128
+LONG_ENTRY = 1_536
+FURTHER_ERRORS = (
+    f"{ErrorCode.GENERIC_ERROR.name}: further errors, whose texts do not fit in this log: the driver's log has them"
+)
 
 
 def error_code_of(error: BaseException) -> ErrorCode:
@@ -58,7 +67,13 @@ def check_unused(registration_id: int, registrations: Container[int]) -> None:
 
 
 class ErrorRecorder:
-    """Writes errors into the distinct error log, counts them and logs them."""
+    """Writes errors into the distinct error log, counts them and logs them.
+
+    The log is never emptied, so nobody outside may choose how many entries it has. What a peer sends is one entry for each kind of
+    error and source, however it varies ids, ports and texts (``record_peer``). What nothing expects is one entry for each place in
+    the code (``bug``). All other texts, which name channels, files and ids that clients choose, leave a quarter of the log
+    to those; what does not fit is counted in one entry.
+    """
 
     def __init__(
         self, log: DistinctErrorLog, clock: Clock, system_counters: SystemCounters, events: EventLog | None = None
@@ -68,6 +83,12 @@ class ErrorRecorder:
         self._system_counters = system_counters
         self._events = events
         self._limit = LogLimit(logger)
+        self._reserve = log.capacity // 4
+        self._most_sources = max(1, min(MAX_SOURCES, log.capacity // 8 // LONG_ENTRY))
+        self._prefixes = Prefixes()
+        # The entry of each place in the code that raised a bug, and of each kind of a peer's error and source.
+        self._bugs: dict[tuple[type, str, int], str] = {}
+        self._of_peers: dict[str, dict[str, str]] = {}
 
     def record(self, text: str, *, code: int = ErrorCode.GENERIC_ERROR, bug: BaseException | None = None) -> None:
         """One observation of an error; the same code and text again only raises its count.
@@ -75,13 +96,36 @@ class ErrorRecorder:
         ``bug`` is an error that no part expects: its first line in the log has the traceback, and the same error raised at
         the same place again is a repeat of it, whatever its text says.
         """
+        text = f"{ErrorCode(code).name}: {text}"
+        now_ms = self._clock.epoch_ms()
+        if bug is not None:
+            self._log.record(self._bugs.setdefault(kind_of(bug), text), now_ms=now_ms)
+            self._tell(logging.ERROR, kind_of(bug), text, bug)
+            return
+        if not self._log.record(text, now_ms=now_ms, reserve=self._reserve):
+            self._log.record(FURTHER_ERRORS, now_ms=now_ms)
+        self._tell(logging.WARNING, text, text)
+
+    def record_peer(self, kind: str, address: str, text: str, *, code: int = ErrorCode.GENERIC_ERROR) -> None:
+        """One observation of an error whose text a peer can choose or vary.
+
+        ``kind`` is one of a few, and ``address`` numeric. The entry has the text of the first error of that kind from that source,
+        an IPv4 address or an IPv6 /64; MAX_SOURCES of each kind have one, and all others share one.
+        """
+        text = f"{ErrorCode(code).name}: {text}"
+        entries, source = self._of_peers.setdefault(kind, {}), self._prefixes.of(address)
+        if source not in entries and len(entries) >= self._most_sources:
+            source = "any other source"
+        entry = entries.setdefault(source, f"{text} (the first of {source})")
+        self._log.record(entry, now_ms=self._clock.epoch_ms())
+        self._tell(logging.WARNING, (kind, source), text)
+
+    def _tell(self, level: int, kind: object, text: str, bug: BaseException | None = None) -> None:
         self._system_counters.increment(SystemCounter.ERRORS)
-        self._log.record(f"{ErrorCode(code).name}: {text}", now_ms=self._clock.epoch_ms())
         now_ns = self._clock.monotonic_ns()
-        level, kind = (logging.WARNING, (code, text)) if bug is None else (logging.ERROR, kind_of(bug))
-        self._limit.log(level, kind, f"{ErrorCode(code).name}: {text}", now_ns, error=bug)
+        self._limit.log(level, kind, text, now_ns, error=bug)
         if self._events is not None:
-            self._events.note("GENERIC_MESSAGE", f"{ErrorCode(code).name}: {text}", now_ns)
+            self._events.note("GENERIC_MESSAGE", text, now_ns)
 
     def warn(self, kind: str, text: str) -> None:
         """Logs what is no error but what an operator should know, ``kind`` at most once in an interval."""

@@ -128,6 +128,15 @@ class NetworkFault:
     text: str
 
 
+@record
+class PeerFault:
+    """Something for the error log that a peer did: one entry for each ``kind`` and source. ``source`` is packed."""
+
+    kind: str
+    source: bytes
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class AgentFailed:
     """An agent raised in its duty cycle, and goes on."""
@@ -149,6 +158,7 @@ Message = (
     | ImageReleased
     | ResolveAgain
     | NetworkFault
+    | PeerFault
     | AgentFailed
 )
 
@@ -157,6 +167,8 @@ class ConductorQueue(Protocol):
     """Where messages to the conductor go: a ``DriverConductorProxy``, or any queue that is appended to."""
 
     def append(self, item: Message, /) -> None: ...
+
+    def __len__(self) -> int: ...
 
 
 class DriverConductorProxy(AgentQueue[Message]):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron.driver.conductor.agent_messages import AgentMessageAdapter
 from mainstem.aeron.driver.errors import ErrorRecorder
 from mainstem.aeron.driver.messages import AgentFailed, DriverConductorProxy
+from mainstem.aeron.error_log import DistinctErrorLog, read_errors
 from mainstem.clock import NS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -20,9 +22,11 @@ class Stub:
         self.recorded = 0
         self.counted = 0
         self.now_ns = 0
+        self.capacity = 1 << 20
 
-    def record(self, text: str, *, now_ms: int) -> None:
+    def record(self, text: str, *, now_ms: int, reserve: int = 0) -> bool:
         self.recorded += 1
+        return True
 
     def increment(self, counter: object) -> None:
         self.counted += 1
@@ -57,7 +61,7 @@ def test_an_agent_that_fails_in_each_duty_cycle_is_one_traceback_and_a_count(cap
     stub: Any = Stub()
     stub.errors = ErrorRecorder(stub, stub, stub)
     queue = DriverConductorProxy()
-    adapter = AgentMessageAdapter(stub, queue, stub, stub, stub, stub)
+    adapter = AgentMessageAdapter(stub, queue, stub, stub, stub, stub, stub)
     for cycle in range(1000):
         stub.now_ns = cycle * NS_PER_SECOND // 1000
         try:
@@ -72,3 +76,35 @@ def test_an_agent_that_fails_in_each_duty_cycle_is_one_traceback_and_a_count(cap
     assert not last.exc_info
     assert last.getMessage().endswith("KeyError: 999 (999 more times in 1 s)")
     assert stub.recorded == stub.counted == 1000
+
+
+def test_a_bug_is_one_entry_of_the_error_log_whatever_its_text_says() -> None:
+    stub: Any = Stub()
+    memory = AtomicBuffer(bytearray(1 << 16))
+    recorder = ErrorRecorder(DistinctErrorLog(memory), stub, stub)
+    for number in range(1000):
+        try:
+            raise KeyError(f"session {number}")
+        except KeyError as error:
+            recorder.record(f"Setup failed: {error}", bug=error)
+    (entry,) = read_errors(memory)
+    assert "session 0" in entry.text
+    assert entry.observation_count == 1000
+
+
+def test_a_small_log_has_room_for_every_kind_of_error() -> None:
+    stub: Any = Stub()
+    memory = AtomicBuffer(bytearray(1 << 16))
+    recorder = ErrorRecorder(DistinctErrorLog(memory), stub, stub)
+    for number in range(1000):
+        recorder.record(f"channel {number}: {'x' * 500}")
+        for kind, length in (("refusal", 300), ("image", 60), ("options", 20)):
+            recorder.record_peer(kind, f"10.0.{number >> 8}.{number & 255}", f"{number:04}" * length)
+    try:
+        raise KeyError(1)
+    except KeyError as error:
+        recorder.record("Setup failed", bug=error)
+    texts = [entry.text for entry in read_errors(memory)]
+    assert texts[-1] == "GENERIC_ERROR: Setup failed"
+    assert sum("any other source" in text for text in texts) == 3
+    assert sum("further errors" in text for text in texts) == 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.driver import messages
 from mainstem.aeron.driver.errors import error_code_of
+from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import MainstemError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.channels import Channels
     from mainstem.aeron.driver.conductor.images import Images
     from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
+    from mainstem.aeron.driver.conductor.publication_errors import PublicationErrors
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.response_channels import ResponseChannels
     from mainstem.aeron.driver.messages import DriverConductorProxy
@@ -36,6 +38,7 @@ class AgentMessageAdapter:
         resources: Resources,
         to_conductor: DriverConductorProxy,
         network: NetworkPublications,
+        publication_errors: PublicationErrors,
         images: Images,
         channels: Channels,
         response_channels: ResponseChannels,
@@ -49,13 +52,14 @@ class AgentMessageAdapter:
             messages.ImageReleased: images.on_released,
             messages.PublicationReleased: network.on_released,
             messages.LossObserved: images.on_loss,
-            messages.PublicationError: network.on_error,
+            messages.PublicationError: publication_errors.on_error,
             messages.EndpointClosed: channels.on_closed,
             messages.DestinationClosed: channels.on_destination_closed,
             messages.ResolveAgain: self._on_resolve_again,
             messages.ResponseSetupReceived: response_channels.on_response_setup,
             messages.ResponseConnected: response_channels.on_connected,
             messages.NetworkFault: self._on_network_fault,
+            messages.PeerFault: self._on_peer_fault,
         }
 
     def poll(self, now_ns: int) -> int:
@@ -99,6 +103,9 @@ class AgentMessageAdapter:
 
     def _on_network_fault(self, message: messages.NetworkFault, now_ns: int) -> None:  # noqa: ARG002
         self._resources.errors.record(message.text)
+
+    def _on_peer_fault(self, message: messages.PeerFault, now_ns: int) -> None:  # noqa: ARG002
+        self._resources.errors.record_peer(message.kind, InetAddress.unpack(message.source).ip, message.text)
 
     def _on_agent_failed(self, message: messages.AgentFailed, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         error = message.error

@@ -20,6 +20,7 @@ class ClientProxy:
     def __init__(
         self, transmitter: BroadcastTransmitter, clock: Clock, instrument: Instrument, events: EventLog | None = None
     ) -> None:
+        self.capacity = transmitter.capacity
         self._transmitter = transmitter
         self._clock = clock
         self._instrument = instrument

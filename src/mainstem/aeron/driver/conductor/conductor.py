@@ -53,6 +53,7 @@ from mainstem.aeron.driver.conductor.image_links import ImageLinks
 from mainstem.aeron.driver.conductor.images import Images
 from mainstem.aeron.driver.conductor.ipc_publications import IpcPublications
 from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
+from mainstem.aeron.driver.conductor.publication_errors import PublicationErrors
 from mainstem.aeron.driver.conductor.publications import Publications
 from mainstem.aeron.driver.conductor.rejection import Rejections
 from mainstem.aeron.driver.conductor.response_channels import ResponseChannels
@@ -128,7 +129,13 @@ class DriverConductor:
             now_ns,
         )
         self._messages = AgentMessageAdapter(
-            resources, to_conductor, self.network, self.images, channels, self.response_channels
+            resources,
+            to_conductor,
+            self.network,
+            PublicationErrors(resources, self.network),
+            self.images,
+            channels,
+            self.response_channels,
         )
         self._free_limit = settings.driver_resource_free_limit
         self._timer_interval_ns = settings.timer_interval_ns

@@ -12,8 +12,10 @@ from mainstem.aeron.driver.conductor.publication_image import PublicationImage
 from mainstem.aeron.driver.conductor.receiver_factory import is_group, make_receiver_image
 from mainstem.aeron.driver.conductor.stream_counters import ReceiveCounters, StreamCounters
 from mainstem.aeron.driver.conductor.stream_registry import StreamRegistry
+from mainstem.aeron.driver.errors import error_code_of
+from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.logbuffer import LogParameters, LogType, position_bits, position_of
-from mainstem.errors import ConfigurationError
+from mainstem.errors import ConfigurationError, MainstemError
 
 if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.channels import Channels, ReceiveChannel
@@ -49,6 +51,12 @@ class Images(StreamRegistry[PublicationImage]):
             return
         try:
             image = self._create(channel, subscriptions[0], message, now_ns)
+        except (MainstemError, OSError, BufferError) as error:
+            resources.receiver.refuse_image(message.endpoint, message.stream_id, message.session_id)
+            kind, source = f"image: {type(error).__name__}", InetAddress.unpack(message.source)
+            text = f"no image was made for a SETUP from {source}: {error}"
+            resources.errors.record_peer(kind, source.ip, text, code=error_code_of(error))
+            return
         except BaseException:
             resources.receiver.refuse_image(message.endpoint, message.stream_id, message.session_id)
             raise

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from mainstem._core.driver.send_path import SendPath
-from mainstem.aeron.command.responses import ADDRESS_IPV4, ADDRESS_IPV6, OnPublicationError
 from mainstem.aeron.driver.conductor.life_cycle import StreamState
 from mainstem.aeron.driver.conductor.network_publication import NetworkPublication
 from mainstem.aeron.driver.conductor.publication import PublicationRegistry
 from mainstem.aeron.driver.conductor.sender_factory import make_sender_publication, runs_at_once
 from mainstem.aeron.driver.conductor.stream_counters import SendCounters
-from mainstem.aeron.driver.media.addresses import InetAddress
 
 if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.channels import Channels, SendChannel
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.session_ids import SessionIds
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
-    from mainstem.aeron.driver.messages import PublicationError, PublicationReleased
+    from mainstem.aeron.driver.messages import PublicationReleased
 
 
 class NetworkPublications(PublicationRegistry[NetworkPublication]):
@@ -117,33 +114,6 @@ class NetworkPublications(PublicationRegistry[NetworkPublication]):
             self._links.unlink_all(stream)
             self._leaving[stream.registration_id] = stream
             self._resources.sender.remove_publication(stream.sender_publication)
-
-    def on_error(self, message: PublicationError, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """A receiver refused a publication: its clients are notified, and the error log."""
-        publication = self.get(message.registration_id)
-        if publication is None:
-            return
-        source = InetAddress.unpack(message.source)
-        self._resources.clients.send(
-            OnPublicationError(
-                registration_id=publication.registration_id,
-                destination_registration_id=-1,
-                session_id=publication.session_id,
-                stream_id=publication.stream_id,
-                receiver_id=message.receiver_id,
-                group_tag=-1 if message.group_tag is None else message.group_tag,
-                address_type=ADDRESS_IPV6 if source.is_v6 else ADDRESS_IPV4,
-                source_port=source.port,
-                source_address=ip_address(source.ip).packed.ljust(16, b"\0"),
-                error_code=message.code,
-                message=message.text,
-            )
-        )
-        self._resources.errors.record(
-            f"receiver {message.receiver_id} at {source} refused session {publication.session_id} of stream "
-            f"{publication.stream_id} on {publication.channel}: {message.text}",
-            code=message.code,
-        )
 
     def on_released(self, message: PublicationReleased, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         """The sender released a publication: its log and counters can go, and its channel with the last one."""

@@ -56,7 +56,8 @@ class StreamRegistry(Generic[S]):
             try:
                 linked.append(self._links.link(subscription, stream, now_ns))
             except BufferError as error:
-                text = f"subscription {subscription.registration_id} was not linked to stream {stream.registration_id}"
+                # Without the ids of the stream, which a peer can vary.
+                text = f"subscription {subscription.registration_id} was not linked to a stream {stream.stream_id}"
                 self._resources.errors.record(f"{text}: {error}")
         return linked
 

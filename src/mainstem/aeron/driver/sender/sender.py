@@ -9,6 +9,7 @@ from mainstem._core.driver.send_cycle import SenderCycle
 from mainstem.aeron.driver.messages import (
     EndpointClosed,
     NetworkFault,
+    PeerFault,
     PublicationError,
     PublicationReleased,
     ResolveAgain,
@@ -79,7 +80,8 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
         elif kind == layout.EVENT_NEW_RECEIVER:
             options = StatusMessage.options_length(frame)
             if options not in (0, layout.SM_LENGTH_WITH_GROUP_TAG - layout.SM_LENGTH):
-                self._send(NetworkFault(text=f"status message with {options} bytes of options"))
+                text = f"status message with {options} bytes of options"
+                self._report(PeerFault(kind="options of a status message", source=source, text=text))
             if publication.on_receiver(StatusMessage.read(frame), now_ns) and publication.is_response:
                 self._send(ResponseConnected(registration_id=publication.registration_id))
         elif kind == layout.EVENT_SETUP_ELICITED:
@@ -102,7 +104,7 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
             self._on_error(publication, frames.ErrorFrame.read(frame), source, now_ns)
         elif kind == FrameType.RESPONSE_SETUP:
             session_id = frames.ResponseSetup.read(frame).response_session_id
-            self._send(
+            self._report(
                 ResponseSetupReceived(
                     registration_id=publication.registration_id, response_session_id=session_id, source=source
                 )
@@ -110,7 +112,7 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
 
     def _on_error(self, publication: SenderPublication, error: frames.ErrorFrame, source: bytes, now_ns: int) -> None:
         if publication.on_error(error, now_ns):
-            self._send(
+            self._report(
                 PublicationError(
                     registration_id=publication.registration_id,
                     receiver_id=error.receiver_id,
@@ -128,7 +130,8 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
         try:
             endpoint.destinations.on_status(source, StatusMessage.read(frame).receiver_id, now_ns)
         except OverflowError as error:
-            self._send(NetworkFault(text=f"{endpoint.channel.canonical_form}: {error}"))
+            text = f"{endpoint.channel.canonical_form}: {error}"
+            self._report(PeerFault(kind="too many destinations", source=source, text=text))
 
     def _check(self, now_ns: int, *, resolves: bool) -> None:
         """Checks once a second for silent destinations, peers that may have moved, and sockets that fail."""

@@ -1,0 +1,75 @@
+"""ERR frames: a receiver refuses a publication, and its clients are told (docs/protocols/aeron.md, 21).
+
+Every host that reaches a publication's socket can send ERR frames, with any text and any receiver id. The to-clients buffer is
+shared by all clients of the driver, and one that it laps is closed. So what ERR frames put there is limited: of one source
+for each publication, so that one peer's frames do not crowd out another's, and in all. What is not told is counted all the
+same (``ERROR_FRAMES_RECEIVED``), and so is the source's entry in the error log.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.admission import ALL_SOURCES, RateLimit
+from mainstem.aeron.command.responses import ADDRESS_IPV4, ADDRESS_IPV6, OnPublicationError
+from mainstem.aeron.driver.media.addresses import InetAddress
+from mainstem.clock import NS_PER_SECOND
+from mainstem.prefixes import Prefixes
+
+if TYPE_CHECKING:
+    from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
+    from mainstem.aeron.driver.conductor.resources import Resources
+    from mainstem.aeron.driver.messages import PublicationError
+
+# Of one source to one publication: a receiver's own refusal is one; the receivers of one host, and of a host that is a
+# gateway, are a few.
+SOURCE_BURST = 8
+SOURCE_RATE = 1.0
+# A response with the longest text of an ERR frame, in bytes.
+LONGEST_RESPONSE = 1_152
+
+
+class PublicationErrors:
+    """Handles what the sender reports of ERR frames."""
+
+    def __init__(self, resources: Resources, network: NetworkPublications) -> None:
+        self._resources = resources
+        self._network = network
+        self._prefixes = Prefixes()
+        self._of_source = RateLimit(SOURCE_RATE, SOURCE_BURST)
+        # A quarter of the buffer at once, and another quarter while a client that does not run is still taken for alive.
+        most = max(1, resources.clients.capacity // 4 // LONGEST_RESPONSE)
+        liveness_s = resources.settings.client_liveness_timeout_ns / NS_PER_SECOND
+        self._of_all = RateLimit(most / liveness_s, most)
+
+    def on_error(self, message: PublicationError, now_ns: int) -> None:
+        """A receiver refused a publication: its clients are notified, and the error log."""
+        publication = self._network.get(message.registration_id)
+        if publication is None:
+            return
+        source = InetAddress.unpack(message.source)
+        owner = (publication.registration_id, self._prefixes.of(source.ip))
+        if self._of_source.take(owner, now_ns) and self._of_all.take(ALL_SOURCES, now_ns):
+            self._resources.clients.send(
+                OnPublicationError(
+                    registration_id=publication.registration_id,
+                    destination_registration_id=-1,
+                    session_id=publication.session_id,
+                    stream_id=publication.stream_id,
+                    receiver_id=message.receiver_id,
+                    group_tag=-1 if message.group_tag is None else message.group_tag,
+                    address_type=ADDRESS_IPV6 if source.is_v6 else ADDRESS_IPV4,
+                    source_port=source.port,
+                    source_address=ip_address(source.ip).packed.ljust(16, b"\0"),
+                    error_code=message.code,
+                    message=message.text,
+                )
+            )
+        self._resources.errors.record_peer(
+            "refusal",
+            source.ip,
+            f"receiver {message.receiver_id} at {source} refused session {publication.session_id} of stream "
+            f"{publication.stream_id} on {publication.channel}: {message.text}",
+            code=message.code,
+        )
