@@ -43,8 +43,7 @@ LINGER = 10.0
 """Seconds that winding down waits for channels, and ending a server for its handlers."""
 
 DRAIN_TIME = 0.25
-"""Seconds that a client keeps its socket after its connection has ended, so that a close that was lost is sent
-again."""
+"""Seconds that a client keeps its socket after its connection has ended, while its close is sent again."""
 
 
 FLUSH_LIMIT = 10.0

@@ -161,7 +161,7 @@ class AioquicLink(Link):
         if not self.handshake_done:
             bidi_limit = min(bidi_limit or EARLY_STREAMS, EARLY_STREAMS)
             uni_limit = min(uni_limit or EARLY_STREAMS, EARLY_STREAMS)
-        rtt = quic._loss._rtt_smoothed
+        rtt = self.round_trip
         conn.transport_state(
             bidi_streams=bidi_limit - quic._local_next_stream_id_bidi // 4,
             uni_streams=uni_limit - quic._local_next_stream_id_uni // 4,
@@ -169,6 +169,17 @@ class AioquicLink(Link):
             max_datagram=self.max_datagram,
             rtt_ns=int(rtt * 1e9) if rtt else None,
         )
+
+    @property
+    def round_trip(self) -> float | None:
+        return self.quic._loss._rtt_smoothed or None
+
+    @property
+    def is_in_flight(self) -> bool:
+        quic = self.quic
+        if quic._loss.bytes_in_flight or quic._datagrams_pending:
+            return True
+        return any(not stream.sender.buffer_is_empty for stream in quic._streams.values())
 
     def check_watched(self, conn: AqueductConnection, now_ns: int) -> bool:
         quic, before = self.quic, len(self._watched)

@@ -21,6 +21,7 @@ from mainstem.aqueduct.events import (
     SendStream,
     WatchDelivery,
 )
+from mainstem.aqueduct.quic.farewell import Farewell
 from mainstem.aqueduct.quic.settings import CID_LENGTH
 from mainstem.errors import ConfigurationError, ConnectionLost, RemoteProtocolError
 
@@ -156,6 +157,8 @@ class Link:
         # Streams that the peer stopped, whose last commands may still come.
         self._stopped: set[int] = set()
         self._error: Exception | None = None
+        # From the moment that this side's close has gone out.
+        self._farewell: Farewell | None = None
         self._handlers = {
             "StreamReset": self._stream_reset,
             "StopSendingReceived": self._stop_sending,
@@ -172,18 +175,39 @@ class Link:
 
     def receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
         """UDP payloads that arrived from one address."""
+        if self.closing:
+            if self._farewell is not None:
+                self._farewell.received(len(datagrams))
+        else:
+            self._receive(datagrams, address, now)
+
+    def _receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
         for data in datagrams:
             self.quic.receive_datagram(data, address, now=now)
 
     def transmit(self, now: float) -> list[tuple[bytes, Address]]:
         """UDP payloads to send."""
-        return self.quic.datagrams_to_send(now=now)  # type: ignore[no-any-return]
+        if self._farewell is not None:
+            return self._farewell.take()
+        datagrams: list[tuple[bytes, Address]] = self.quic.datagrams_to_send(now=now)
+        if self.closing:
+            self._farewell = Farewell(datagrams, now, self.round_trip or 0.0)
+        return datagrams
 
     def timer(self) -> float | None:
+        if self.closing:
+            return None if self._farewell is None else self._farewell.due
         return self.quic.get_timer()  # type: ignore[no-any-return]
 
     def handle_timer(self, now: float) -> None:
-        self.quic.handle_timer(now=now)
+        if not self.closing:
+            self.quic.handle_timer(now=now)
+        elif self._farewell is not None:
+            self._farewell.handle_timer(now)
+            if self._farewell.is_over:
+                # A library's own closing period may be over already: qh3 counts it from the last packet.
+                self.quic.handle_timer(now=max(now, self.quic.get_timer() or now))
+                self.terminated = True
 
     def ping(self) -> None:
         """Keep the connection alive."""
@@ -196,6 +220,11 @@ class Link:
     @property
     def peer_certificate(self) -> bytes | None:
         """The peer's certificate in DER, None where it presented none."""
+        raise NotImplementedError
+
+    @property
+    def round_trip(self) -> float | None:
+        """The smoothed round-trip time in seconds, None before it was measured."""
         raise NotImplementedError
 
     def end_trace(self) -> None:

@@ -44,7 +44,7 @@ class Qh3Link(Link):
 
     library_errors = (*Link.library_errors, qh3_connection.QuicConnectionError)
 
-    def receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
+    def _receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
         self.quic.receive_many_datagrams(datagrams, address, now=now)
 
     def __init__(self, quic: Any, settings: QuicSettings, *, is_client: bool) -> None:
@@ -137,6 +137,11 @@ class Qh3Link(Link):
         return (quic._core.send_stream, quic._core.send_datagram) if quic.may_pass_by else super()._outlets()
 
     @property
+    def round_trip(self) -> float | None:
+        core = self.quic._core
+        return None if core is None else core.smoothed_rtt
+
+    @property
     def is_in_flight(self) -> bool:
         core = self.quic._core
         return core is not None and bool(core.bytes_in_flight or core.get_send_buffer_size(None))
@@ -151,7 +156,7 @@ class Qh3Link(Link):
             bidi_limit = min(bidi_limit or EARLY_STREAMS, EARLY_STREAMS)
             uni_limit = min(uni_limit or EARLY_STREAMS, EARLY_STREAMS)
         window = core.congestion_window - core.bytes_in_flight
-        rtt = core.smoothed_rtt
+        rtt = self.round_trip
         largest = self.max_datagram
         conn.transport_state(
             bidi_streams=bidi_limit - bidi_opened,

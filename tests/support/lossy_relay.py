@@ -1,0 +1,99 @@
+"""A UDP relay on loopback between one server and its clients, which loses datagrams by a seeded draw."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+Address = tuple[Any, ...]
+
+
+class LossyRelay:
+    """Each client address has a socket of its own towards the server; `rebind` gives it another, as a NAT does."""
+
+    def __init__(self, server_port: int, *, loss: float = 0.0, seed: int = 0) -> None:
+        self.loss = loss
+        self.lost = 0
+        self.port = 0
+        self._server = ("127.0.0.1", server_port)
+        self._random = random.Random(seed)
+        self._front: asyncio.DatagramTransport | None = None
+        self._behind: dict[Address, asyncio.DatagramTransport] = {}
+        self._opening: dict[Address, list[bytes]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._front, _ = await loop.create_datagram_endpoint(lambda: _Front(self), local_addr=("127.0.0.1", 0))
+        self.port = self._front.get_extra_info("sockname")[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for transport in (self._front, *self._behind.values()):
+            if transport is not None:
+                transport.close()
+
+    @property
+    def url(self) -> str:
+        return f"aqueduct://localhost:{self.port}"
+
+    async def rebind(self) -> None:
+        """Give every client another address at the server; what comes to the earlier ones is lost."""
+        for client, transport in list(self._behind.items()):
+            await self._open(client)
+            transport.close()
+
+    async def _open(self, client: Address) -> None:
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_datagram_endpoint(lambda: _Behind(self, client), remote_addr=self._server)
+        self._behind[client] = transport
+        for data in self._opening.pop(client, ()):
+            transport.sendto(data)
+
+    def from_client(self, data: bytes, client: Address) -> None:
+        if self._is_lost():
+            return
+        transport = self._behind.get(client)
+        if transport is not None:
+            transport.sendto(data)
+        elif client in self._opening:
+            self._opening[client].append(data)
+        else:
+            self._opening[client] = [data]
+            task = asyncio.get_running_loop().create_task(self._open(client))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def from_server(self, data: bytes, client: Address) -> None:
+        if not self._is_lost() and self._front is not None:
+            self._front.sendto(data, client)
+
+    def _is_lost(self) -> bool:
+        is_lost = self._random.random() < self.loss
+        self.lost += is_lost
+        return is_lost
+
+
+class _Front(asyncio.DatagramProtocol):
+    def __init__(self, relay: LossyRelay) -> None:
+        self._relay = relay
+
+    def datagram_received(self, data: bytes, addr: Address) -> None:
+        self._relay.from_client(data, addr)
+
+
+class _Behind(asyncio.DatagramProtocol):
+    def __init__(self, relay: LossyRelay, client: Address) -> None:
+        self._relay = relay
+        self._client = client
+
+    def datagram_received(self, data: bytes, addr: Address) -> None:
+        self._relay.from_server(data, self._client)

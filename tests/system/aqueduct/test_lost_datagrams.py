@@ -1,0 +1,157 @@
+"""The ends of connections whose last datagrams are lost, or late."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.lossy_relay import LossyRelay
+from tests.support.patience import soon
+
+from mainstem import aqueduct
+from mainstem.aqueduct.connection import AqueductConnection
+from mainstem.errors import ConnectionLost
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct import Connection
+    from mainstem.aqueduct.certificates import CertificateFiles
+
+pytestmark = pytest.mark.system
+
+BACKENDS = pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+OUTAGE_S = 0.15
+MESSAGES = [b"%d" % number for number in range(5)]
+CONNECTIONS = 60
+
+
+async def send_messages(connection: Connection) -> None:
+    async with connection:
+        for message in MESSAGES:
+            await connection.sender.send(message)
+
+
+@BACKENDS
+async def test_a_server_waits_until_its_client_has_the_last_acknowledgements(
+    certificates: CertificateFiles, backend: str
+) -> None:
+    received: list[bytes] = []
+
+    async def handler(connection: Connection) -> None:
+        received.extend([message async for message in connection.receiver])
+        # What the server sends from here on is lost for a while.
+        relay.loss = 1.0
+        asyncio.get_running_loop().call_later(OUTAGE_S, setattr, relay, "loss", 0.0)
+
+    async with (
+        await aqueduct.serve(
+            handler, certificate=certificates.certificate, key=certificates.key, backend=backend
+        ) as server,
+        LossyRelay(server.port) as relay,
+    ):
+        await soon(send_messages(await aqueduct.connect(relay.url, ca=certificates.ca, backend=backend)))
+        assert relay.lost
+    assert received == MESSAGES
+
+
+@BACKENDS
+@pytest.mark.parametrize("closes", ["client", "server"])
+async def test_an_orderly_close_arrives_although_its_first_packet_is_lost(
+    certificates: CertificateFiles, backend: str, closes: str
+) -> None:
+    ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    go = asyncio.Event()
+
+    async def wait_closed(connection: Connection) -> str:
+        try:
+            await connection.wait_closed()
+        except ConnectionLost as error:
+            return str(error)
+        return "in order"
+
+    def lose_for_a_while() -> None:
+        relay.loss = 1.0
+        asyncio.get_running_loop().call_later(0.03, setattr, relay, "loss", 0.0)
+
+    async def handler(connection: Connection) -> None:
+        await connection.receiver.receive()
+        if closes == "server":
+            await go.wait()
+            lose_for_a_while()
+            connection.close()
+        else:
+            try:
+                result = await wait_closed(connection)
+            except asyncio.CancelledError:
+                result = "in order"
+            ended.set_result(result)
+
+    # Nothing else that is sent tells the other side.
+    async with (
+        await aqueduct.serve(
+            handler, certificate=certificates.certificate, key=certificates.key, backend=backend, keep_alive=0
+        ) as server,
+        LossyRelay(server.port) as relay,
+    ):
+        connection = await aqueduct.connect(relay.url, ca=certificates.ca, backend=backend, keep_alive=0)
+        await connection.sender.send_acknowledged(b"tide")
+        go.set()
+        if closes == "client":
+            lose_for_a_while()
+            await connection.close()
+            assert await asyncio.wait_for(ended, 5) == "in order"
+        else:
+            assert await asyncio.wait_for(wait_closed(connection), 5) == "in order"
+            await connection.close()
+        assert relay.lost
+
+
+@pytest.mark.long
+@BACKENDS
+async def test_no_connection_over_a_lossy_path_is_lost_at_its_end(certificates: CertificateFiles, backend: str) -> None:
+    received: list[bytes] = []
+
+    async def handler(connection: Connection) -> None:
+        received.extend([message async for message in connection.receiver])
+
+    async def leave_in_order(server: aqueduct.Server, seed: int) -> None:
+        async with LossyRelay(server.port, loss=0.05, seed=seed) as relay:
+            await send_messages(
+                await aqueduct.connect(relay.url, ca=certificates.ca, backend=backend, timeout=30, keep_alive=0)
+            )
+
+    async with await aqueduct.serve(
+        handler, certificate=certificates.certificate, key=certificates.key, backend=backend
+    ) as server:
+        await soon(asyncio.gather(*(leave_in_order(server, seed) for seed in range(CONNECTIONS))))
+    assert len(received) == CONNECTIONS * len(MESSAGES)
+
+
+@BACKENDS
+async def test_a_client_learns_why_it_was_dropped_when_other_timers_are_due_at_once(
+    certificates: CertificateFiles, backend: str
+) -> None:
+    async def handler(connection: Connection) -> None:
+        await connection.wait_closed()
+
+    def silent(self: AqueductConnection, now_ns: int) -> None:
+        """Send nothing."""
+
+    async with await aqueduct.serve(
+        handler,
+        certificate=certificates.certificate,
+        key=certificates.key,
+        backend=backend,
+        hello_timeout=0.5,
+        keep_alive=0.5,
+    ) as server:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(AqueductConnection, "start", silent)
+            connection = await aqueduct.connect(server.url, ca=certificates.ca, backend=backend)
+        await asyncio.sleep(0.4)
+        # The loop is late: the time-out of the headers and the keep-alive's come in the same turn.
+        time.sleep(0.3)
+        with pytest.raises(ConnectionLost, match=r"no connection headers came within 0\.5 s"):
+            await asyncio.wait_for(connection.wait_closed(), 5)
+        await connection.close()
