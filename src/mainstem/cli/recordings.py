@@ -19,6 +19,7 @@ from mainstem.cli._table import Column, Table, console, print_table
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader, faults
+from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.opening import archives_to_read
 from mainstem.recording.shipping.compaction import MIN_ORPHAN_AGE_NS, compact, sweep_orphans
 from mainstem.recording.shipping.garbage import sweep
@@ -27,6 +28,7 @@ from mainstem.recording.shipping.manifest import ManifestChain
 from mainstem.recording.shipping.retention import before_committed, before_time, lowest, remove
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.verification import archive_faults
+from mainstem.recording.verify import Fault, directory_faults
 from mainstem.store import open_store
 
 if TYPE_CHECKING:
@@ -154,7 +156,8 @@ def verify(
             }
             rows.append(row)
             if not as_json:
-                text = f"recording {fault.recording_id} at {fault.position}: {fault.kind}: {fault.text}"
+                what = f"recording {fault.recording_id}" if fault.recording_id >= 0 else "the catalog"
+                text = f"{what} at {fault.position}: {fault.kind}: {fault.text}"
                 print(printable(text), flush=True)
     if as_json:
         print_json(rows)
@@ -345,14 +348,19 @@ def _archive_row(place: Archive) -> dict[str, Any]:
     return row
 
 
-def _faults(place: Archive, recording: int | None, frames: bool) -> Iterator[Any]:
+def _faults(place: Archive, recording: int | None, frames: bool) -> Iterator[Fault]:
     if isinstance(place, ShippedArchive):
         yield from archive_faults(place, recording_id=recording, frames=frames)
         return
+    if isinstance(place, DirectoryArchive) and place.directory is not None:
+        yield from (each for each in directory_faults(place.directory) if recording in (None, each.recording_id))
     for d in place.recordings():
         if recording in (None, d.recording_id):
-            with RecordingReader(place, d) as reader:
-                yield from faults(reader, reader.start_position, reader.end_position())
+            try:
+                with RecordingReader(place, d) as reader:
+                    yield from faults(reader, reader.start_position, reader.end_position())
+            except RecordingError as error:
+                yield Fault(d.recording_id, d.start_position, "missing", str(error))
 
 
 def _only(recording: int | None, limit: Limit) -> Limit:

@@ -21,7 +21,15 @@ from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, decode_catalog, read_catalog
 from mainstem.recording.fetching import FetchedSegment
-from mainstem.recording.positions import Positions, StoredPositions, open_positions, positions_name, recorded_position
+from mainstem.recording.positions import (
+    DamagedPositionsError,
+    Positions,
+    StoredPositions,
+    open_positions,
+    positions_name,
+    recorded_position,
+    without_positions,
+)
 from mainstem.recording.segments import SegmentMemory, segment_name, segments_among
 from mainstem.store.base import read_all
 from mainstem.store.threads import in_threads
@@ -263,6 +271,9 @@ class DirectoryArchive:
         try:
             stored = StoredPositions(self.store, positions_name(descriptor.recording_id), descriptor.recording_id)
         except FileNotFoundError:
+            return None
+        except DamagedPositionsError as error:
+            without_positions(error)
             return None
         return stored if stored.origin == descriptor.origin else None
 

@@ -4,10 +4,16 @@ A header of 32 bytes, then an entry for each recording, aligned; catalogs of the
 with the first entry at 1024. All integers are little-endian. Every change is atomic for readers and for a recorder that is
 killed meanwhile: a new entry appears with the last four bytes written, its length; a position or a state changes in one aligned
 store.
+
+After a loss of power each page of the file may be the old one or the new one. So a new entry does not cross a page where it fits
+into one: the entry before it becomes longer, up to the page's end. Where an entry must cross, and always in a durable catalog, its
+body is on the device before its length is written. An entry that cannot be read all the same (another program wrote it, or the
+device lost a page) is a ``CatalogFault``: reading goes on with the next entry that can be.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import struct
 from dataclasses import dataclass, field, replace
@@ -15,6 +21,7 @@ from io import BytesIO
 from typing import IO, TYPE_CHECKING
 
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
+from mainstem._internal.once import warn_once
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
 from mainstem.recording.disk import DISK, Disk
@@ -23,6 +30,8 @@ from mainstem.recording.life import StreamLife
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 CATALOG_FILE = "archive.catalog"
 CATALOG_VERSION = 3 << 16 | 1 << 8 | 0
@@ -49,6 +58,12 @@ MAX_CATALOG_LENGTH = 1 << 30
 MAX_ENTRY_LENGTH = 1 << 20  # three texts of addresses and channels
 USUAL_ENTRY_LENGTH = 16 << 10
 MAX_ALIGNMENT = 4096
+# What is on the device after a loss of power is so: each page is old or new.
+PAGE_LENGTH = 4096
+# Behind an entry that is broken so many bytes are searched for the next one, and so many places are looked at in one reading.
+MAX_SEARCH_LENGTH = 16 << 20
+MAX_CANDIDATES = 1_000
+SEARCH_LENGTH = 1 << 20
 # Positions and times are numbers of 64 bits in columns; a time of the catalog is in ms, and rows have it in ns.
 MAX_POSITION = (1 << 63) - 1 - (1 << 31)
 MAX_TIMESTAMP = ((1 << 63) - 1) // NS_PER_MS
@@ -200,8 +215,34 @@ class RecordingDescriptor:
                 raise RecordingError(f"recording {self.recording_id}: {name} time {time} is no time in ms since 1970")
 
 
+@dataclass(frozen=True, slots=True)
+class CatalogFault:
+    """An entry that cannot be read: ``length`` bytes at ``offset``. It costs this entry; the others are read."""
+
+    offset: int
+    length: int
+    text: str
+    is_end: bool = False
+    """Whether no entry was found behind it; there may be one further on than is searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    offset: int
+    length: int
+    state: int
+    body: bytes
+
+    @property
+    def id(self) -> int:
+        """The recording, -1 where the body is too short for one."""
+        return _ID.unpack_from(self.body, _ENTRY_ID)[0] if len(self.body) >= _ENTRY_ID + _ID.size else NULL
+
+
 def read_catalog(directory: Path, *, deleted: bool = False) -> list[RecordingDescriptor]:
     """Reads the catalog of a directory.
+
+    An entry that is damaged is left out, with a warning in the log; ``catalog_faults`` returns all of them.
 
     Args:
         directory: A directory of Mainstem's recorder or of Aeron Archive.
@@ -211,28 +252,36 @@ def read_catalog(directory: Path, *, deleted: bool = False) -> list[RecordingDes
         The descriptors in catalog order.
 
     Raises:
-        RecordingError: There is no catalog, or it is damaged.
+        RecordingError: There is no catalog, or its header is damaged.
 
     Example:
         ``[d.recording_id for d in read_catalog(Path("tides"))]``
     """
-    path = directory / CATALOG_FILE
     states = (STATE_VALID, STATE_DELETED) if deleted else (STATE_VALID,)
+    descriptors = []
+    for each in _read(directory, states):
+        if isinstance(each, CatalogFault):
+            warn_once(log, f"{directory / CATALOG_FILE}: {each.text}; the other recordings are read")
+        else:
+            descriptors.append(each)
+    return descriptors
+
+
+def catalog_faults(directory: Path) -> list[CatalogFault]:
+    """The entries of a directory's catalog that cannot be read. Raises RecordingError as ``read_catalog``."""
+    states = (STATE_VALID, STATE_DELETED)
+    return [each for each in _read(directory, states) if isinstance(each, CatalogFault)]
+
+
+def _read(directory: Path, states: tuple[int, ...]) -> list[RecordingDescriptor | CatalogFault]:
+    path = directory / CATALOG_FILE
     try:
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            descriptors = [
-                RecordingDescriptor.decode(file.read(length), offset)
-                for offset, length, state in _entries(file, str(path), size)
-                if state in states
-            ]
+            return list(_descriptors(file, str(path), os.fstat(file.fileno()).st_size, states))
     except FileNotFoundError as error:
         raise RecordingError(f"{directory} holds no recordings: there is no {CATALOG_FILE} in it") from error
     except OSError as error:
         raise RecordingError(f"{path}: {error.strerror}") from error
-    for descriptor in descriptors:
-        descriptor.check()
-    return descriptors
 
 
 def decode_catalog(
@@ -243,24 +292,47 @@ def decode_catalog(
     ``before`` is the catalog as it was, and ``known`` what it held, by ``entry_offset``: an entry with the same bytes is not
     decoded again, which of ten thousand entries takes a tenth of a second.
     """
-    descriptors, known = [], known or {}
-    for offset, length, state in _entries(BytesIO(data), name, len(data)):
-        if state != STATE_VALID:
-            continue
-        at = offset + ENTRY_HEADER_LENGTH
-        descriptor, body = known.get(offset), data[at : at + length]
-        if descriptor is None or before[at : at + length] != body:
-            descriptor = RecordingDescriptor.decode(body, offset)
-            descriptor.check()
-        descriptors.append(descriptor)
+    descriptors = []
+    for each in _descriptors(BytesIO(data), name, len(data), (STATE_VALID,), before, known or {}):
+        if isinstance(each, CatalogFault):
+            warn_once(log, f"{name}: {each.text}; the other recordings are read")
+        else:
+            descriptors.append(each)
     return descriptors
 
 
-def _entries(file: IO[bytes], name: str, size: int) -> Iterator[tuple[int, int, int]]:
-    """Yields offset, length and state of each entry; the file is at the entry's bytes then. They are read one by one.
+def _descriptors(
+    file: IO[bytes],
+    name: str,
+    size: int,
+    states: tuple[int, ...],
+    before: bytes = b"",
+    known: Mapping[int, RecordingDescriptor] | None = None,
+) -> Iterator[RecordingDescriptor | CatalogFault]:
+    for entry in _entries(file, name, size):
+        if isinstance(entry, CatalogFault):
+            yield entry
+        elif entry.state in states:
+            at = entry.offset + ENTRY_HEADER_LENGTH
+            descriptor = known.get(entry.offset) if known else None
+            if descriptor is not None and before[at : at + entry.length] == entry.body:
+                yield descriptor
+            else:
+                yield _decoded(entry)
 
-    Raises RecordingError for what is no catalog.
-    """
+
+def _decoded(entry: _Entry) -> RecordingDescriptor | CatalogFault:
+    try:
+        descriptor = RecordingDescriptor.decode(entry.body, entry.offset)
+        descriptor.check()
+    except RecordingError as error:
+        text = f"the entry at {entry.offset} is damaged: {error}"
+        return CatalogFault(entry.offset, ENTRY_HEADER_LENGTH + entry.length, text)
+    return descriptor
+
+
+def _first_entry(file: IO[bytes], name: str, size: int) -> tuple[int, int]:
+    """Where the first entry of a catalog is, and the alignment of entries. Raises RecordingError for what is no catalog."""
     if size < HEADER_LENGTH or size > MAX_CATALOG_LENGTH:
         raise RecordingError(f"{name} is no catalog: it has {size} bytes")
     version, _, _, alignment = _HEADER.unpack_from(file.read(HEADER_LENGTH))
@@ -270,19 +342,86 @@ def _entries(file: IO[bytes], name: str, size: int) -> Iterator[tuple[int, int, 
         )
     if alignment < 0 or alignment > MAX_ALIGNMENT or alignment & (alignment - 1):
         raise RecordingError(f"{name}: an alignment of {alignment} is no power of two up to {MAX_ALIGNMENT}")
-    grain = alignment or OLD_ALIGNMENT
-    offset = HEADER_LENGTH if alignment else OLD_ALIGNMENT
+    return (HEADER_LENGTH, alignment) if alignment else (OLD_ALIGNMENT, OLD_ALIGNMENT)
+
+
+def _entries(file: IO[bytes], name: str, size: int) -> Iterator[_Entry | CatalogFault]:
+    """Yields each entry, whatever is in its body, and what is no entry. They are read one by one.
+
+    Raises RecordingError for what is no catalog.
+    """
+    offset, grain = _first_entry(file, name, size)
+    candidates = MAX_CANDIDATES
     while offset + ENTRY_HEADER_LENGTH <= size:
         file.seek(offset)
         length, state, _ = _ENTRY_HEADER.unpack_from(file.read(ENTRY_HEADER_LENGTH).ljust(ENTRY_HEADER_LENGTH, b"\0"))
-        if length <= 0:
+        wrong = _wrong_length(offset, length, size)
+        if length and not wrong:
+            yield _Entry(offset, length, state, file.read(length))
+            offset += _aligned(length, grain)
+            continue
+        following, looked_at = _next_entry(file, offset, size, grain, candidates)
+        candidates -= looked_at
+        if following < 0:
+            if wrong:
+                yield CatalogFault(offset, size - offset, wrong, is_end=True)
             return
-        if offset + ENTRY_HEADER_LENGTH + length > size:
-            raise RecordingError(f"{name}: the entry at {offset} reaches over the end of the file")
-        if length > MAX_ENTRY_LENGTH:
-            raise RecordingError(f"{name}: the entry at {offset} has {length} bytes, more than {MAX_ENTRY_LENGTH}")
-        yield offset, length, state
-        offset += (ENTRY_HEADER_LENGTH + length + grain - 1) // grain * grain
+        text = wrong or f"an entry is missing at {offset}"
+        yield CatalogFault(offset, following - offset, f"{text}; the next one is at {following}")
+        offset = following
+
+
+def _aligned(length: int, grain: int) -> int:
+    """What an entry with a body of so many bytes takes."""
+    return (ENTRY_HEADER_LENGTH + length + grain - 1) // grain * grain
+
+
+def _wrong_length(offset: int, length: int, size: int) -> str:
+    """Why an entry cannot have this length; empty where it can, or where there is none."""
+    if length < 0:
+        return f"the entry at {offset} has a length of {length}"
+    if offset + ENTRY_HEADER_LENGTH + length > size:
+        return f"the entry at {offset} reaches over the end of the file"
+    if length > MAX_ENTRY_LENGTH:
+        return f"the entry at {offset} has {length} bytes, more than {MAX_ENTRY_LENGTH}"
+    return ""
+
+
+def _next_entry(file: IO[bytes], offset: int, size: int, grain: int, candidates: int) -> tuple[int, int]:
+    """The next place behind ``offset`` that holds an entry, -1 for none, and how many places were looked at closely."""
+    looked_at = 0
+    end = min(size, offset + MAX_SEARCH_LENGTH)
+    for begin in range(offset + grain, end, SEARCH_LENGTH):
+        file.seek(begin)
+        data = file.read(min(SEARCH_LENGTH, end - begin))
+        # Behind the last entry there is usually nothing at all.
+        first = len(data) - len(data.lstrip(b"\0"))
+        for at in range(first // grain * grain, len(data) - ENTRY_HEADER_LENGTH + 1, grain):
+            length, state, _ = _ENTRY_HEADER.unpack_from(data, at)
+            if length <= 0 or state not in (STATE_VALID, STATE_DELETED):
+                continue
+            if (ENTRY_HEADER_LENGTH + length) % grain or _wrong_length(begin + at, length, size):
+                continue
+            if looked_at == candidates:
+                return -1, looked_at
+            looked_at += 1
+            file.seek(begin + at + ENTRY_HEADER_LENGTH)
+            if isinstance(_decoded(_Entry(begin + at, length, state, file.read(length))), RecordingDescriptor):
+                return begin + at, looked_at
+    return -1, looked_at
+
+
+def _crosses_a_page(offset: int, length: int) -> bool:
+    return offset // PAGE_LENGTH != (offset + length - 1) // PAGE_LENGTH
+
+
+def _place(last: int, end: int, whole: int, grain: int) -> int:
+    """Where an entry of ``whole`` bytes begins: at ``end``, or in the next page, up to which the one at ``last`` becomes longer."""
+    if last < 0 or not _crosses_a_page(end, whole):
+        return end
+    place = end + _aligned(PAGE_LENGTH - end % PAGE_LENGTH - ENTRY_HEADER_LENGTH, grain)
+    is_possible = not _crosses_a_page(place, whole) and place - last - ENTRY_HEADER_LENGTH <= MAX_ENTRY_LENGTH
+    return place if is_possible else end
 
 
 class Catalog:
@@ -297,7 +436,7 @@ class Catalog:
         self._disk = disk
         self._fd = -1
         # Determined by one walk, and again by another where an addition failed.
-        self._next: tuple[int, int] | None = None
+        self._next: tuple[int, int, int] | None = None
         self._path = directory / CATALOG_FILE
         header = _HEADER.pack(CATALOG_VERSION, HEADER_LENGTH, 0, ALIGNMENT)
         self._fd = disk.open_whole(self._path, header.ljust(HEADER_LENGTH, b"\0"), durable=durable)
@@ -321,53 +460,73 @@ class Catalog:
         length, _, _ = _ENTRY_HEADER.unpack(os.pread(self._fd, _ENTRY_HEADER.size, offset))
         return RecordingDescriptor.decode(os.pread(self._fd, length, offset + ENTRY_HEADER_LENGTH), offset)
 
+    def mend(self) -> None:
+        """Makes an invalid entry of what cannot be read: an Aeron Archive goes from entry to entry by their lengths."""
+        for fault in catalog_faults(self.directory):
+            log.warning("%s: %s; the recording of that entry is left out from now on", self._path, fault.text)
+            for offset in range(fault.offset, 0 if fault.is_end else fault.offset + fault.length, MAX_ENTRY_LENGTH):
+                length = min(MAX_ENTRY_LENGTH, fault.offset + fault.length - offset) - ENTRY_HEADER_LENGTH
+                header = _ENTRY_HEADER.pack(length, STATE_INVALID, 0).ljust(ENTRY_HEADER_LENGTH, b"\0")
+                self._disk.write(self._fd, header + _ID.pack(NULL).rjust(_ENTRY_ID + _ID.size, b"\0"), offset)
+                self._settle()
+
     def add(self, descriptor: RecordingDescriptor, *, min_id: int = 0) -> RecordingDescriptor:
         """Appends a recording under the next free id, at least ``min_id``, and returns it with that id."""
         (alignment,) = _LENGTH.unpack(os.pread(self._fd, _LENGTH.size, _ALIGNMENT_OFFSET))
         grain = alignment or OLD_ALIGNMENT
-        next_id, end = self.find_place()
+        next_id, last, end = self.find_place()
         self._next = None
         next_id = max(next_id, min_id)
-        added = replace(descriptor, recording_id=next_id, entry_offset=end)
-        added.check()
-        body = added.encode()
-        whole = (ENTRY_HEADER_LENGTH + len(body) + grain - 1) // grain * grain
+        body = replace(descriptor, recording_id=next_id).encode()
+        whole = _aligned(len(body), grain)
         if alignment == 0 and whole > OLD_ALIGNMENT:
             raise RecordingError(f"recording {next_id}: its channel is too long for a catalog of the older form")
-        self._make_room(end + whole)
-        length = whole - ENTRY_HEADER_LENGTH
-        entry = _ENTRY_HEADER.pack(0, STATE_VALID, 0).ljust(ENTRY_HEADER_LENGTH, b"\0") + body
+        place = _place(last, end, whole, grain)
+        added = replace(descriptor, recording_id=next_id, entry_offset=place)
+        added.check()
+        self._make_room(place + whole)
         disk = self._disk
-        disk.write(self._fd, entry.ljust(whole, b"\0"), end)
+        if place > end:
+            # Before anything is behind it: readers go from entry to entry by their lengths.
+            disk.write(self._fd, _LENGTH.pack(place - last - ENTRY_HEADER_LENGTH), last)
+        header = _ENTRY_HEADER.pack(0, STATE_VALID, 0).ljust(ENTRY_HEADER_LENGTH, b"\0")
+        disk.write(self._fd, (header + body).ljust(whole, b"\0"), place)
         disk.write(self._fd, _ID.pack(next_id + 1), _NEXT_ID_OFFSET)
-        disk.write(self._fd, _LENGTH.pack(length), end)
+        if self._durable or _crosses_a_page(place, whole):
+            self.sync()
+        disk.write(self._fd, _LENGTH.pack(whole - ENTRY_HEADER_LENGTH), place)
         self._settle()
-        self._next = next_id + 1, end + whole
+        self._next = next_id + 1, place, place + whole
         return added
 
     @property
     def is_full(self) -> bool:
         """Whether there is no room for another entry."""
-        return self.find_place()[1] + USUAL_ENTRY_LENGTH > MAX_CATALOG_LENGTH
+        return self.find_place()[2] + USUAL_ENTRY_LENGTH > MAX_CATALOG_LENGTH
 
-    def find_place(self) -> tuple[int, int]:
-        """The next id, and where the next entry begins; what lies behind that is zero then. The first call walks the catalog."""
+    def find_place(self) -> tuple[int, int, int]:
+        """The next id, where the last entry begins (-1: there is none), and where the next one does; zeros lie behind that then.
+
+        The first call walks the catalog.
+        """
         if self._next is not None:
             return self._next
         _, _, next_id, alignment = _HEADER.unpack(os.pread(self._fd, _HEADER.size, 0))
         grain, end = alignment or OLD_ALIGNMENT, HEADER_LENGTH if alignment else OLD_ALIGNMENT
+        last = -1
         with self._path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            for offset, length, _ in _entries(file, str(self._path), size):
-                if length >= _ENTRY_ID + _ID.size:
-                    (taken,) = _ID.unpack_from(file.read(_ENTRY_ID + _ID.size), _ENTRY_ID)
-                    next_id = max(next_id, taken + 1)
-                end = offset + (ENTRY_HEADER_LENGTH + length + grain - 1) // grain * grain
+            for entry in _entries(file, str(self._path), size):
+                if isinstance(entry, CatalogFault):
+                    last, end = -1, entry.offset + (0 if entry.is_end else entry.length)
+                else:
+                    last, end = entry.offset, entry.offset + _aligned(entry.length, grain)
+                    next_id = max(next_id, entry.id + 1)
         # A program that was killed while it added an entry leaves bytes there.
         rest = os.pread(self._fd, size - end, end) if end < size else b""
         if rest.count(0) < len(rest):
             self._disk.write(self._fd, bytes(len(rest)), end)
-        self._next = next_id, end
+        self._next = next_id, last, end
         return self._next
 
     def _make_room(self, needed: int) -> None:

@@ -10,6 +10,7 @@ Every entry is there before the recorded position moves past it, so each reading
 
 from __future__ import annotations
 
+import logging
 import os
 import struct
 from bisect import bisect_left
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem._core.memory.buffer import AtomicBuffer
+from mainstem._internal.once import warn_once
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION
 from mainstem.recording.disk import DISK, Disk
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.store.base import Store
+
+log = logging.getLogger(__name__)
 
 MAGIC = b"MSPOSN02"
 HEADER_LENGTH = 64
@@ -51,6 +55,10 @@ MAX_BLOCKS = 32
 # Magic, recording id, recorded position and its time; the origin of the recording, and the life that is recorded now.
 _HEADER = struct.Struct("<8sqqq2q2q")
 _ENTRY = struct.Struct("<3qIi")
+
+
+class DamagedPositionsError(RecordingError):
+    """A file of positions that is none: a loss of power leaves zeros. Its recording is read by its frames."""
 
 
 def positions_name(recording_id: int) -> str:
@@ -79,7 +87,8 @@ class IndexEntry:
 class PositionsWriter:
     """The recorder's side. Opening cuts entries past ``position``, and creates the file where it is missing.
 
-    ``origin`` is that of the recording's descriptor, ``life`` what is recorded now.
+    ``origin`` is that of the recording's descriptor, ``life`` what is recorded now. ``is_new`` is for a recording that begins at
+    ``position``: a file of that name is then one that a recording has left whose entry in the catalog was lost.
     """
 
     def __init__(
@@ -90,6 +99,7 @@ class PositionsWriter:
         *,
         origin: StreamLife = NO_LIFE,
         life: StreamLife = NO_LIFE,
+        is_new: bool = False,
         durable: bool = False,
         disk: Disk = DISK,
     ) -> None:
@@ -98,7 +108,7 @@ class PositionsWriter:
         self._disk = disk
         self._fd = disk.open_whole(path, header, durable=durable)
         written = max(os.fstat(self._fd).st_size - HEADER_LENGTH, 0) // ENTRY_LENGTH
-        retained = _entries_until(written, lambda index: _entry(self._fd, index), position)
+        retained = 0 if is_new else _entries_until(written, lambda index: _entry(self._fd, index), position)
         disk.write(self._fd, header, 0)
         self._end = HEADER_LENGTH + retained * ENTRY_LENGTH
         disk.resize(self._fd, self._end)
@@ -142,6 +152,46 @@ class PositionsWriter:
             self._map.close()
             self._disk.close(self._fd)
             self._fd = -1
+
+
+class PositionsRepair:
+    """A recorder's look at a file of positions after a loss of power. The file's header holds; any entry may be missing."""
+
+    def __init__(self, directory: Path, recording_id: int, disk: Disk = DISK) -> None:
+        self._disk = disk
+        self._fd = disk.open(positions_file(directory, recording_id))
+
+    def entry(self, number: int) -> IndexEntry:
+        """One of the entries that ``sound`` has counted."""
+        entry = _entry(self._fd, number)
+        assert entry is not None, "it has been read before"
+        return entry
+
+    def sound(self, start: int, limit: int) -> tuple[int, int]:
+        """How many entries follow one another from position ``start`` to ``limit``, and the time of the last of them in ns."""
+        count, before = 0, (start - 1, 0, 0)
+        while block := os.pread(self._fd, BLOCK_LENGTH, HEADER_LENGTH + count * ENTRY_LENGTH):
+            block = block[: len(block) // ENTRY_LENGTH * ENTRY_LENGTH]
+            for position, time_ns, messages, _, _ in _ENTRY.iter_unpack(block):
+                is_next = before[0] < position <= limit and time_ns >= before[1] and messages >= before[2]
+                if not is_next or position % FRAME_ALIGNMENT:
+                    return count, before[1]
+                count, before = count + 1, (position, time_ns, messages)
+            if not block:
+                break
+        return count, before[1]
+
+    def cut(self, position: int, entries: int) -> None:
+        """Keeps so many entries, and stores the recorded position."""
+        length = HEADER_LENGTH + entries * ENTRY_LENGTH
+        if os.fstat(self._fd).st_size > length:
+            self._disk.resize(self._fd, length)
+        self._disk.write(self._fd, struct.pack("<q", position), RECORDED_POSITION_OFFSET)
+        self._disk.sync(self._fd)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._disk.close(self._fd)
 
 
 class Positions:
@@ -276,7 +326,7 @@ class PositionsReader(Positions):
         size = os.fstat(self._fd).st_size
         if size < HEADER_LENGTH:
             self._file.close()
-            raise RecordingError(f"{path} has only {size} bytes")
+            raise DamagedPositionsError(f"{path} has only {size} bytes")
         self._map = mmap(self._fd, HEADER_LENGTH, access=ACCESS_READ)
         # One aligned load of eight bytes: struct would put them together from parts.
         self._words = memoryview(self._map).cast("q")
@@ -284,7 +334,7 @@ class PositionsReader(Positions):
         self.origin, _ = _lives(*self._words[4:8])
         if magic != MAGIC or stored_id != recording_id:
             self.close()
-            raise RecordingError(f"{path} is not the positions of recording {recording_id}")
+            raise DamagedPositionsError(f"{path} is not the positions of recording {recording_id}")
 
     @property
     def recorded_position(self) -> int:
@@ -319,18 +369,44 @@ class PositionsReader(Positions):
 
 
 def open_positions(directory: Path, descriptor: RecordingDescriptor) -> PositionsReader | None:
-    """The positions of a recording on this machine; None where it has none, or an archive extended it."""
+    """The positions of a recording on this machine; None where it has none, they are damaged, or an archive extended it."""
     if not positions_file(directory, descriptor.recording_id).exists():
         return None
-    positions = PositionsReader(directory, descriptor.recording_id)
-    if positions.origin == descriptor.origin:
-        return positions
+    try:
+        positions = PositionsReader(directory, descriptor.recording_id)
+        if positions.recorded_position >= 0 and positions.origin == descriptor.origin:
+            return positions
+    except DamagedPositionsError as error:
+        without_positions(error)
+        return None
     positions.close()
     return None
 
 
+def without_positions(error: DamagedPositionsError) -> None:
+    """Says, once, that a recording is read without its positions."""
+    warn_once(log, f"{error}: the recording is read by its frames, without times and checksums")
+
+
+def damage_of(directory: Path, recording_id: int) -> str:
+    """What is wrong with the positions of a recording on this machine; empty where nothing is, or where it has none."""
+    try:
+        recorded = PositionsReader(directory, recording_id)
+        try:
+            assert recorded.recorded_position >= 0
+        finally:
+            recorded.close()
+    except DamagedPositionsError as error:
+        return str(error)
+    except RecordingError:
+        return ""
+    return ""
+
+
 def recorded_position(directory: Path, recording_id: int, *, origin: StreamLife | None = None) -> int | None:
-    """The recorded position of a recording on this machine, without a reader; None where it has none, or one of another origin.
+    """The recorded position of a recording on this machine, without a reader.
+
+    None where it has none, where it is damaged, or where it is of another origin.
 
     Read twice until it is the same: a plain read does not promise eight bytes at once.
     """
@@ -347,12 +423,16 @@ def recorded_position(directory: Path, recording_id: int, *, origin: StreamLife 
             header, again = os.pread(fd, HEADER_LENGTH, 0), header
     finally:
         os.close(fd)
-    if len(header) < HEADER_LENGTH:
-        raise RecordingError(f"{path} has only {len(header)} bytes")
-    magic, stored_id, position, _, *lives = _HEADER.unpack(header)
-    if magic != MAGIC or stored_id != recording_id:
-        raise RecordingError(f"{path} is not the positions of recording {recording_id}")
-    return _checked(str(path), position) if origin in (None, _lives(*lives)[0]) else None
+    try:
+        if len(header) < HEADER_LENGTH:
+            raise DamagedPositionsError(f"{path} has only {len(header)} bytes")
+        magic, stored_id, position, _, *lives = _HEADER.unpack(header)
+        if magic != MAGIC or stored_id != recording_id:
+            raise DamagedPositionsError(f"{path} is not the positions of recording {recording_id}")
+        return _checked(str(path), position) if origin in (None, _lives(*lives)[0]) else None
+    except DamagedPositionsError as error:
+        without_positions(error)
+        return None
 
 
 def _lives(*words: int) -> tuple[StreamLife, StreamLife]:
@@ -379,11 +459,11 @@ class StoredPositions(Positions):
         """Reads the header anew. Raises FileNotFoundError, or RecordingError for what is no positions file."""
         first = self._store.read(self._file, 0, BLOCK_LENGTH)
         if len(first) < HEADER_LENGTH:
-            raise RecordingError(f"{self._name} has only {len(first)} bytes")
+            raise DamagedPositionsError(f"{self._name} has only {len(first)} bytes")
         magic, stored_id, recorded, _, *lives = _HEADER.unpack_from(first)
         self.origin, self._life = _lives(*lives)
         if magic != MAGIC or stored_id != self._recording_id:
-            raise RecordingError(f"{self._name} is not the positions of recording {self._recording_id}")
+            raise DamagedPositionsError(f"{self._name} is not the positions of recording {self._recording_id}")
         self._recorded = _checked(self._name, recorded)
         self._size = len(first) if len(first) < BLOCK_LENGTH else self._store.size(self._file)
         # A block that was not full has more entries now.
@@ -427,7 +507,7 @@ class StoredPositions(Positions):
 
 def _checked(name: str, position: int) -> int:
     if not 0 <= position <= MAX_POSITION or position % FRAME_ALIGNMENT:
-        raise RecordingError(f"{name}: the recorded position {position} is no frame boundary")
+        raise DamagedPositionsError(f"{name}: the recorded position {position} is no frame boundary")
     return position
 
 

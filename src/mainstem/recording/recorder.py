@@ -40,7 +40,7 @@ How nothing is lost or doubled over the recorder's own death:
   same life, and its recording is extended. Another image of the network continues a recording only exactly where that ends, from
   the same source, and if the publisher had not ended the stream: a driver makes a new image of a stream that it met again.
   Another image over IPC or of a spy is another publication. Everything else begins a new recording.
-* After the machine itself went down, the end of each recording is determined by a walk of its frames: what is torn is cut.
+* After the machine itself went down, the end of each recording is determined anew (``recording.recovery``): what is torn is cut.
   Recovery runs when the recorder opens, before the first run is written; readers see the recorded position go back then, and
   only then.
 """
@@ -49,6 +49,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import os
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -60,13 +61,12 @@ from mainstem.clock import SYSTEM_CLOCK, Clock
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor
 from mainstem.recording.disk import DISK, Disk
-from mainstem.recording.ends import find_end
 from mainstem.recording.image_recording import ImageRecording
 from mainstem.recording.known_recordings import KnownRecordings
 from mainstem.recording.life import NO_LIFE, StreamLife
 from mainstem.recording.mark_file import ArchiveMark
-from mainstem.recording.positions import open_positions
 from mainstem.recording.reader import Progress, RecordingReader
+from mainstem.recording.recovery import recover
 from mainstem.recording.segments import all_segment_bases
 from mainstem.recording.start_limits import MAX_NEW_RECORDINGS, StartLimits
 from mainstem.recording.writer import RecordingWriter
@@ -112,7 +112,8 @@ class Recorder:
     """Records into one directory, as its only recorder. Run ``do_work`` often; ``close`` ends the recordings.
 
     Opening it recovers: a recording that was not ended, because its recorder was killed or the machine went down, is
-    ended at its recorded position, or earlier where its frames end earlier.
+    ended at its recorded position, or earlier where its frames end earlier. After a loss of power those that were ended shortly
+    before are checked as well. A recording that cannot be recovered is logged, and hinders no other.
 
     Args:
         directory: Is created where it is missing, with the mode 0750 less the umask. Files in it have its mode, without x,
@@ -184,32 +185,21 @@ class Recorder:
     # -- recovery ----------------------------------------------------------------------------------------------------
 
     def _recover(self) -> None:
-        descriptors = self._catalog.recordings()
-        for descriptor in descriptors:
-            if descriptor.stop_position == NULL:
-                end = self._recovered_end(descriptor)
-                self._catalog.stop(descriptor, end, self._clock.epoch_ms())
+        descriptors = recover(self._catalog, self._disk, self._clock, lost_power=self._has_lost_power())
+        self._note_boot()
         self._known = KnownRecordings(self.directory, self._catalog, descriptors)
         # Segments without an entry are of a recording whose entry was lost: they stay.
         self._segments = all_segment_bases(self.directory)
         self._min_id = max(self._segments, default=-1) + 1
 
-    def _recovered_end(self, descriptor: RecordingDescriptor) -> int:
-        positions = open_positions(self.directory, descriptor)
-        if positions is None:
-            return find_end(self.directory, descriptor).suspect
-        recorded = positions.recorded_position
-        positions.close()
-        end = find_end(self.directory, descriptor, limit=recorded)
-        if end.position < recorded:
-            log.warning(
-                "recording %d was recorded up to %d, but its frames end at %d (%s): it is cut there",
-                descriptor.recording_id,
-                recorded,
-                end.position,
-                end.reason,
-            )
-        return end.position
+    def _has_lost_power(self) -> bool:
+        """Whether the machine has started since a recorder wrote here: only that loses what was written."""
+        boot = self._disk.boot()
+        return not boot or os.pread(self._lock, len(boot) + 1, 0) != boot
+
+    def _note_boot(self) -> None:
+        self._disk.resize(self._lock, 0)
+        self._disk.write(self._lock, self._disk.boot(), 0)
 
     # -- recordings --------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,13 @@ from mainstem.errors import RecordingError
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, NULL, decode_catalog
 from mainstem.recording.fetching import FetchedSegment
-from mainstem.recording.positions import Positions, StoredPositions, positions_name
+from mainstem.recording.positions import (
+    DamagedPositionsError,
+    Positions,
+    StoredPositions,
+    positions_name,
+    without_positions,
+)
 from mainstem.recording.segments import first_segment_base, segment_name
 
 if TYPE_CHECKING:
@@ -130,6 +136,9 @@ class ServedArchive(DirectoryArchive):
         try:
             return StoredPositions(pinned, name, descriptor.recording_id)
         except FileNotFoundError:
+            return None
+        except DamagedPositionsError as error:
+            without_positions(error)
             return None
 
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from mainstem._core.layout import WALK_AT_END, WALK_AT_LIMIT, WALK_CORRUPT, WALK_TORN
 from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
-from mainstem.recording.catalog import NULL
+from mainstem.recording.catalog import NULL, catalog_faults, read_catalog
 from mainstem.recording.ends import find_end
+from mainstem.recording.positions import damage_of
 from mainstem.recording.replay import REASONS
-from mainstem.recording.segments import segment_base
+from mainstem.recording.segments import all_segment_bases, segment_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from mainstem.recording.reader import RecordingReader
 
@@ -26,8 +28,9 @@ class Fault:
     """What is wrong with a recording, and the position up to which it can be trusted.
 
     ``kind`` is ``unwritten`` (zeros where frames should be), ``torn`` (a frame is cut off), ``corrupt`` (a header that cannot
-    be), ``checksum`` (bytes changed after they were recorded; exact to an entry of the index) or ``missing`` (no file, or a
-    short one).
+    be), ``checksum`` (bytes changed after they were recorded; exact to an entry of the index), ``missing`` (no file, or a
+    short one), ``index`` (a file of positions that is none) or ``catalog`` (an entry that cannot be read, ``recording_id`` -1 and
+    ``position`` in the catalog, or a recording with segments and without an entry).
     """
 
     recording_id: int
@@ -60,6 +63,34 @@ def faults(reader: RecordingReader, start: int, end: int, *, checksums: bool = T
         position = reader.boundary_after(fault.position, end)
     if checksums:
         yield from _changed(reader, start, end)
+
+
+def directory_faults(directory: Path) -> Iterator[Fault]:
+    """Finds what is wrong with a directory on this machine beside the recordings that it can be read as.
+
+    Args:
+        directory: A directory of Mainstem's recorder or of Aeron Archive.
+
+    Yields:
+        Entries of the catalog that cannot be read, recordings that have no entry, files of positions that are none.
+
+    Raises:
+        RecordingError: There is no catalog, or its header is damaged.
+
+    Example:
+        ``list(directory_faults(Path("tides")))``
+    """
+    for fault in catalog_faults(directory):
+        yield Fault(NULL, fault.offset, "catalog", fault.text)
+    descriptors = read_catalog(directory, deleted=True)
+    known = {each.recording_id for each in descriptors}
+    for recording_id, bases in sorted(all_segment_bases(directory).items()):
+        if recording_id not in known:
+            text = f"the catalog does not have this recording, of which {len(bases)} segments are here"
+            yield Fault(recording_id, min(bases), "catalog", text)
+    for each in descriptors:
+        if text := damage_of(directory, each.recording_id):
+            yield Fault(each.recording_id, each.start_position, "index", text)
 
 
 def _first_broken(reader: RecordingReader, start: int, end: int) -> Fault | None:

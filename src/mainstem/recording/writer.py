@@ -53,6 +53,7 @@ class RecordingWriter:
             position,
             origin=descriptor.origin,
             life=life,
+            is_new=position == descriptor.start_position,
             durable=durable,
             disk=disk,
         )

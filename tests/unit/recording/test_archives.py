@@ -283,7 +283,8 @@ def test_what_cannot_be_opened_leaves_nothing_open(tmp_path: Path, counted: list
         open_recordings(tmp_path / "none")
     assert not counted
     # The first recording is open when the second one fails.
-    (tmp_path / "rec" / "1.mainstem-positions").write_bytes(b"x")
+    (tmp_path / "rec" / "1.mainstem-positions").unlink()
+    (tmp_path / "rec" / "1.mainstem-positions").mkdir()
     with pytest.raises(RecordingError):
         open_recordings(tmp_path / "rec")
     assert not counted

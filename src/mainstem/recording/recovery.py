@@ -1,0 +1,197 @@
+"""What a recorder does before it records: it ends the recordings that were not ended, and finds what a loss of power has cost.
+
+A program that was killed has lost nothing that it wrote: the kernel has it, and each recording ends at its recorded position.
+Where the machine itself went down, any page that was not on the device yet may be missing, however far the recorded position has
+come, and of recordings that were stopped too. The recorder notes in its lock file under which start of the machine it wrote. Under
+another one, each recording that was active, or stopped within ``SETTLED_NS`` of the last change, is checked, and ends where it is
+not proven any more:
+
+1. as far as the index goes, by its checksums, from the entry on that was ``SETTLED_NS`` old when the last one was written;
+2. behind it by a walk of the frames, in which a page that holds nothing but zeros was lost, unless it is padding.
+
+What lies behind that end is not deleted until the recording goes on. A file of positions that is damaged is deleted: without it a
+recording is read by its frames. What cannot be recovered is logged, and stays as it is; the other recordings are recovered.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from mainstem._core.layout import FRAME_ALIGNMENT, TYPE_DATA, WALK_AT_LIMIT
+from mainstem._core.log.columns import FrameWalk
+from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem.errors import RecordingError
+from mainstem.recording.catalog import NULL, PAGE_LENGTH
+from mainstem.recording.ends import find_end
+from mainstem.recording.life import OF_ARCHIVE
+from mainstem.recording.positions import PositionsRepair, damage_of, open_positions, positions_file
+from mainstem.recording.segments import SegmentMemory, checksum, segment_base, segment_name, segments_of
+
+if TYPE_CHECKING:
+    from mmap import mmap
+    from pathlib import Path
+
+    from mainstem.clock import Clock
+    from mainstem.recording.catalog import Catalog, RecordingDescriptor
+    from mainstem.recording.disk import Disk
+
+log = logging.getLogger(__name__)
+
+# Kernels write what has changed after half a minute; a device that is busy takes longer.
+SETTLED_NS = 600 * NS_PER_SECOND
+
+
+def recover(catalog: Catalog, disk: Disk, clock: Clock, *, lost_power: bool) -> list[RecordingDescriptor]:
+    """Recovers every recording of a directory.
+
+    Args:
+        catalog: Its catalog.
+        disk: What files are written through.
+        clock: The time at which recordings end.
+        lost_power: Whether the machine may have gone down since the directory was written.
+
+    Returns:
+        The recordings as they are then.
+
+    Raises:
+        RecordingError: The catalog cannot be read.
+        OSError: The disk refuses.
+
+    Example:
+        ``recover(catalog, disk, clock, lost_power=True)``
+    """
+    catalog.mend()
+    descriptors = catalog.recordings()
+    latest_ms = max((max(each.start_timestamp, each.stop_timestamp) for each in descriptors), default=0)
+    since_ms = min(latest_ms, clock.epoch_ms()) - SETTLED_NS // NS_PER_MS
+    recovered = []
+    for descriptor in descriptors:
+        recovered.append(descriptor)
+        is_active = descriptor.stop_position == NULL
+        if is_active or (lost_power and descriptor.stop_timestamp >= since_ms):
+            try:
+                end = _recovered_end(catalog.directory, descriptor, disk, lost_power=lost_power)
+            except RecordingError as error:
+                log.error("recording %d cannot be recovered, and stays as it is: %s", descriptor.recording_id, error)
+            else:
+                if end != descriptor.stop_position:
+                    stopped_ms = clock.epoch_ms() if is_active else descriptor.stop_timestamp
+                    recovered[-1] = catalog.stop(descriptor, end, stopped_ms)
+    return recovered
+
+
+def _recovered_end(directory: Path, descriptor: RecordingDescriptor, disk: Disk, *, lost_power: bool) -> int:
+    stop, recording_id = descriptor.stop_position, descriptor.recording_id
+    if damage := damage_of(directory, recording_id):
+        log.warning("%s: it is deleted, and recording %d is read by its frames", damage, recording_id)
+        disk.delete(positions_file(directory, recording_id))
+    positions = open_positions(directory, descriptor)
+    if positions is None:
+        if lost_power and descriptor.origin != OF_ARCHIVE:
+            return proven_end(directory, descriptor, descriptor.start_position, stop if stop != NULL else None)
+        return find_end(directory, descriptor).suspect if stop == NULL else stop
+    with closing(positions):
+        recorded = positions.recorded_position
+    limit = recorded if stop == NULL else stop
+    if lost_power:
+        end, entries = _checked_end(directory, descriptor, limit)
+        PositionsRepair(directory, recording_id, disk).cut(end, entries)
+        reason = "lost with the machine"
+    else:
+        found = find_end(directory, descriptor, limit=limit)
+        end, reason = found.position, found.reason
+    if end < limit:
+        log.warning(
+            "recording %d was recorded up to %d, but its frames end at %d (%s): it is cut there",
+            recording_id,
+            limit,
+            end,
+            reason,
+        )
+    return end
+
+
+def _checked_end(directory: Path, descriptor: RecordingDescriptor, limit: int) -> tuple[int, int]:
+    """How far a recording is proven, up to ``limit``, and how many entries of its index hold."""
+    with closing(PositionsRepair(directory, descriptor.recording_id)) as index:
+        count, latest_ns = index.sound(descriptor.start_position, limit)
+        first = bisect_left(range(count), latest_ns - SETTLED_NS, key=lambda number: index.entry(number).time_ns)
+        at = index.entry(first - 1).position if first else descriptor.start_position
+        # What retention has deleted had been written long before.
+        there = next(iter(segments_of(directory, descriptor)), descriptor.start_position)
+        for number in range(first, count):
+            entry = index.entry(number)
+            if at >= there and not _is_as_recorded(directory, descriptor, at, entry.position, entry.checksum):
+                end = proven_end(directory, descriptor, at, entry.position)
+                return (end if end < entry.position else at), number
+            at = entry.position
+    return proven_end(directory, descriptor, max(at, min(there, limit)), limit), count
+
+
+def _is_as_recorded(directory: Path, descriptor: RecordingDescriptor, start: int, end: int, expected: int) -> bool:
+    try:
+        return checksum(directory, descriptor, start, end) == expected
+    except RecordingError:
+        return False
+
+
+def proven_end(directory: Path, descriptor: RecordingDescriptor, start: int, limit: int | None) -> int:
+    """How far whole frames go on from ``start``, of which no page is missing.
+
+    Args:
+        directory: The directory of the recording.
+        descriptor: The recording.
+        start: A frame boundary.
+        limit: The position to stop at; None for none.
+
+    Returns:
+        A frame boundary.
+
+    Example:
+        ``proven_end(directory, descriptor, descriptor.start_position, None)``
+    """
+    position, length = start, descriptor.segment_file_length
+    while limit is None or position < limit:
+        base = segment_base(descriptor, position)
+        path = directory / segment_name(descriptor.recording_id, base)
+        try:
+            segment = SegmentMemory(path, base)
+        except RecordingError:
+            return position
+        with closing(segment):
+            stop = min(segment.length, length if limit is None else limit - base)
+            begin = position - base
+            if begin >= stop:
+                return position
+            walk = FrameWalk()
+            walk.term_mask = descriptor.term_buffer_length - 1
+            stopped = walk.run(segment.memory, begin, stop)
+            end = walk.offset
+            lost = _lost_from(segment.memory, begin, end)
+        if lost < end:
+            return base + lost
+        position = base + end
+        if stopped != WALK_AT_LIMIT or stop < length:
+            return position
+    return position
+
+
+def _lost_from(memory: mmap | bytes, begin: int, end: int) -> int:
+    """Where the first frame begins of which a page is missing; ``end`` where none is."""
+    walk, boundary, at = FrameWalk(), begin, begin
+    while at < end:
+        page_end = min((at // PAGE_LENGTH + 1) * PAGE_LENGTH, end)
+        if memory[at:page_end].strip(b"\0"):
+            at = page_end
+            continue
+        walk.run(memory, boundary, at)
+        boundary = walk.offset
+        if int.from_bytes(memory[boundary + 6 : boundary + 8], "little") == TYPE_DATA:
+            return boundary
+        # Of padding there is only the header.
+        padded = int.from_bytes(memory[boundary : boundary + 4], "little")
+        at = boundary + (padded + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
+    return end
