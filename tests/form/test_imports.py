@@ -88,6 +88,7 @@ DOORS: dict[str, set[str]] = {
     "mux/engine.py": {"asyncio"},
     "mux/async_stream.py": {"asyncio"},
     "mux/jmux/aio_client.py": {"asyncio", "random"},
+    "mux/jmux/aio_pool.py": {"asyncio"},
     "mux/jmux/aio_server.py": {"asyncio"},
     "mux/arrivals.py": {"asyncio", "socket"},
     "mux/sockets.py": {"asyncio"},

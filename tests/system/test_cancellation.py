@@ -487,11 +487,11 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
     assert max(executed.values()) == 1, "nothing was executed twice"
     # While the connections live: no session is left on either side, and every id is free.
     # A server remembers an id's last session, until the id is used again.
-    await until(lambda: not any(engine.sans_io.busy or engine.sans_io.sessions for engine in client._engines))
+    await until(lambda: not any(engine.sans_io.busy or engine.sans_io.sessions for engine in client._pool.engines))
     await until(
         lambda: all(is_over(session) for end in listener.connections for session in end.sans_io.sessions.values())
     )
-    engines |= set(client._engines) | set(listener.connections)
+    engines |= set(client._pool.engines) | set(listener.connections)
     closing = [
         lambda: cancel("Client.close", client.close),
         lambda: cancel("Client.__aexit__", lambda: client.__aexit__(None, None, None)),
@@ -506,7 +506,7 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
     for step in steps:
         await step()
     await asyncio.gather(*watchers)
-    assert not client._waiters
+    assert not client._pool.waiters
     assert not listener.connections
     return [lambda engine=engine: engine_leftovers(engine) for engine in engines]  # type: ignore[misc]
 

@@ -49,7 +49,7 @@ async def test_cancelling_the_user_of_a_stream_leaves_nothing_behind() -> None:
         assert not client.sans_io.streams, turns
         assert not server.sans_io.streams, turns
         assert not server.tasks, turns
-        for engine in jmux_client._engines:
+        for engine in jmux_client._pool.engines:
             assert not engine.sans_io.busy, turns
         for other in endpoint.servers:
             assert not other.tasks, turns

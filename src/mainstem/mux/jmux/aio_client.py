@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections import deque
 from typing import TYPE_CHECKING
 
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.endpoint_stats import Traffic
-from mainstem.errors import ClosedError, ConnectionLost, MainstemError, TimedOut
+from mainstem.errors import ConnectionLost, MainstemError, TimedOut
 from mainstem.mux.engine import engine_stats
-from mainstem.mux.jmux import events
-from mainstem.mux.jmux.aio import JmuxEngine, SessionStream
+from mainstem.mux.jmux.aio import SessionStream
+from mainstem.mux.jmux.aio_pool import RETRY_FIRST_S, RETRY_MAX_S, ClientEngine, Pool
 from mainstem.mux.jmux.client import ClientConnection
 from mainstem.mux.jmux.state import Acknowledgment, Delivery, Half
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Endpoint
 
 if TYPE_CHECKING:
     import ssl as ssl_module
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
     from typing import Any
 
     from mainstem.clock import Clock
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 
 # Connections of one client: 128 requests in flight on each.
 MAX_CONNECTIONS = 8
-# Seconds between attempts of a call: doubled each time up to the maximum, and multiplied by a random number in 0.5..1.
-RETRY_FIRST_S = 0.05
-RETRY_MAX_S = 1.0
 
 
 class ClientSession(SessionStream):
@@ -193,47 +189,6 @@ class Request:
         self._session.leave(in_order=kind is None)
 
 
-class ClientEngine(JmuxEngine):
-    """One connection of a client. ``on_free`` is called when a session id becomes free, ``on_lost`` at the end."""
-
-    sans_io: ClientConnection
-
-    def __init__(
-        self,
-        settings: Settings | None,
-        clock: Clock,
-        *,
-        on_free: Callable[[], None],
-        on_lost: Callable[[ClientEngine], None],
-    ) -> None:
-        super().__init__(ClientConnection(settings, now_ns=clock.monotonic_ns()), clock)
-        self._on_free = on_free
-        self._on_lost = on_lost
-        self._header_or_end = self._loop.create_future()
-        self._handlers[events.ConnectionEstablished] = lambda _: self._settle()
-
-    async def established(self) -> None:
-        """Waits for the server's header. Raises what ended the connection before it came."""
-        await asyncio.shield(self._header_or_end)
-        if isinstance(self.failure, ConnectionLost):
-            raise ConnectionLost(str(self.failure), delivery="none") from self.failure
-        if self.failure is not None:
-            raise self.failure
-
-    def _settle(self) -> None:
-        if not self._header_or_end.done():
-            self._header_or_end.set_result(None)
-
-    def _on_session_ended(self, event: events.SessionEnded) -> None:
-        super()._on_session_ended(event)
-        self._on_free()
-
-    def _on_over(self, error: MainstemError) -> None:
-        super()._on_over(error)
-        self._settle()
-        self._on_lost(self)
-
-
 class _SafeToRetry(Exception):
     """An attempt failed, and the server has processed nothing of it."""
 
@@ -259,21 +214,26 @@ class Client:
         entropy: random.Random | None = None,
     ) -> None:
         self._entropy = entropy or random.SystemRandom()
-        self._endpoint = endpoint
-        self._settings = settings
-        self._max = max_connections
-        self._timeout = timeout
-        self._clock = clock
-        self._engines: list[ClientEngine] = []
         self._traffic = Traffic()
-        self._connecting = asyncio.Lock()
-        self._waiters: deque[asyncio.Future[None]] = deque()
-        self.closed = False
+        self._pool = Pool(
+            endpoint,
+            settings=settings,
+            max_connections=max_connections,
+            timeout=timeout,
+            clock=clock,
+            entropy=self._entropy,
+            traffic=self._traffic,
+        )
 
     @property
     def connections(self) -> int:
         """Connections that are open now."""
-        return len(self._engines)
+        return len(self._pool.engines)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._pool.closed
 
     def stats(self) -> EndpointStats:
         """Returns what the client has now and what it has counted; may be called in any thread.
@@ -285,7 +245,7 @@ class Client:
             >>> client.stats().streams_opened
             128
         """
-        engines = tuple(self._engines)
+        engines = tuple(self._pool.engines)
         protocol = ClientConnection.PROTOCOL
         return engine_stats(engines, self._traffic, protocol=protocol, role="client", is_over=self.closed)
 
@@ -305,37 +265,22 @@ class Client:
         return Request(self)
 
     async def open_session(self) -> ClientSession:
-        """Opens a session, connecting or waiting when all ids are busy.
+        """Opens a session. While all are busy it waits for a free one, or for another connection.
 
         Returns:
             The session, which the caller must end (:meth:`ClientSession.leave`).
 
         Raises:
             ClosedError: The client is closed.
-            ConnectionLost: The server cannot be reached.
-            TimedOut: Connecting took too long.
+            ConnectionLost: There is no connection, and the server cannot be reached.
+            TimedOut: There is no connection, and connecting took too long.
 
         Example:
             >>> session = await client.open_session()
         """
-        while True:
-            if self.closed:
-                raise ClosedError("the client is closed")
-            for engine in self._engines:
-                if engine.sans_io.can_open:
-                    self._traffic.streams_opened += 1
-                    return ClientSession(engine, engine.sans_io.open_session())
-            if len(self._engines) < self._max:
-                await self.add_connection()
-                continue
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                if not waiter.cancelled():
-                    self._on_free()  # the free session is for the next task
-                raise
+        engine = await self._pool.free()
+        self._traffic.streams_opened += 1
+        return ClientSession(engine, engine.sans_io.open_session())
 
     async def call(self, data: bytes, *, attempts: int = 2, timeout: float | None = None) -> bytes:
         """Sends a whole request and waits for the whole response.
@@ -400,68 +345,25 @@ class Client:
             raise
 
     async def add_connection(self) -> None:
-        """Connects once more, unless a session is free meanwhile or the limit of connections is reached.
+        """Connects once more, unless a session is free or the limit of connections is reached.
 
         Raises:
+            ClosedError: The client is closed.
             ConnectionLost: The server cannot be reached.
             TimedOut: Connecting took too long.
 
         Example:
             >>> await client.add_connection()
         """
-        async with self._connecting:
-            if self.closed or any(engine.sans_io.can_open for engine in self._engines):
-                return
-            if len(self._engines) >= self._max:
-                return
-            engine = ClientEngine(self._settings, self._clock, on_free=self._on_free, on_lost=self._on_lost)
-            engine.count_into(self._traffic)
-            deadline = asyncio.timeout(self._timeout)
-            try:
-                async with deadline:
-                    await self._endpoint.connect(engine, self._timeout)
-                    await engine.established()
-            except BaseException as error:
-                if isinstance(error, Exception):
-                    self._traffic.connections_unreached += 1
-                engine.end(abort=True)
-                if isinstance(error, TimeoutError) and deadline.expired():
-                    text = f"{self._endpoint} did not send its connection header within {self._timeout:g} s"
-                    raise TimedOut(text, timeout=self._timeout) from None
-                raise
-            self._engines.append(engine)
-
-    def _on_free(self) -> None:
-        """A session id is free: one waiting task may have it."""
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
-
-    def _on_lost(self, engine: ClientEngine) -> None:
-        """A connection is over: every waiting task tries again."""
-        if engine in self._engines:
-            self._engines.remove(engine)
-        waiters, self._waiters = self._waiters, deque()
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        await self._pool.add()
 
     async def close(self) -> None:
-        """Ends every connection; requests that are not complete fail. Twice is fine.
+        """Ends every connection, one that is being opened too; requests that are not complete fail. Twice is fine.
 
         Example:
             >>> await client.close()
         """
-        self.closed = True
-        engines = list(self._engines)
-        for engine in engines:
-            engine.end()
-        for engine in engines:
-            with contextlib.suppress(MainstemError):
-                await engine.wait_ended()
-        self._on_free()
+        await self._pool.close()
 
     async def __aenter__(self) -> Client:
         return self
@@ -508,5 +410,9 @@ async def connect(
     """
     endpoint = Endpoint(host, port, path, ssl, server_hostname)
     client = Client(endpoint, settings=settings, max_connections=max_connections, timeout=timeout)
-    await client.add_connection()
+    try:
+        await client.add_connection()
+    except BaseException:
+        await client.close()
+        raise
     return client
