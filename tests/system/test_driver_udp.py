@@ -46,6 +46,16 @@ def test_hundreds_of_idle_streams_on_two_sockets_all_connect(mode: str, port: in
         wait_for(lambda: all(each.is_connected for each in (*publications, *subscriptions)))
 
 
+def test_an_mtu_above_half_a_term_is_received(port: int) -> None:
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port}"
+    with MediaDriver.launch(threads=True, threading_mode="SHARED") as driver, Aeron.connect(driver.directory) as aeron:
+        subscription = aeron.add_subscription(channel, 1001)
+        publication = aeron.add_publication(f"{channel}|term-length=64k|mtu=40000", 1001)
+        wait_for(lambda: publication.is_connected and subscription.is_connected)
+        assert publication.offer(b"across") > 0
+        wait_for(lambda: subscription.poll_bytes() == [b"across"])
+
+
 def test_carries_messages_when_the_caller_drives(port: int) -> None:
     with (
         MediaDriver.launch(threading_mode="INVOKER", **SMALL) as driver,

@@ -760,7 +760,7 @@ class SendPath:
         # A known receiver that does not count is a candidate again where the limit follows the minimum.
         if row < 0 or (self.tracks_minimum and not self.table.counts[row]):
             self.report(EVENT_NEW_RECEIVER, transport, now_ns)
-        else:
+        if row >= 0:
             self.follow_receiver(row, position + window, transport.source_key(), now_ns)
         return True
 
@@ -773,8 +773,9 @@ class SendPath:
         self.has_initial_connection = True
         if self.limit_frozen:
             return
+        # Where no receiver counts, the group is empty, and any receiver lets the sender go on.
         if self.tracks_minimum:
-            edge = self.table.lowest_edge(self.sender_limit)
+            edge = self.table.lowest_edge(edge)
         if edge > self.sender_limit:
             self.set_sender_limit(edge)
 

@@ -71,7 +71,7 @@ class Images(StreamRegistry[PublicationImage]):
         window_length = min(params.receiver_window_length, message.term_length // 2)
         if channel.receive_buffer_length:  # the system may give a socket less than the channel asked for
             window_length = min(window_length, channel.receive_buffer_length)
-        self._check(channel, message, window_length)
+        self._check(channel, message, params.receiver_window_length)
         position = position_of(
             message.active_term_id, message.term_offset, message.initial_term_id, position_bits(message.term_length)
         )
@@ -155,10 +155,10 @@ class Images(StreamRegistry[PublicationImage]):
     def _check(self, channel: ReceiveChannel, message: CreateImage, window_length: int) -> None:
         """The sender's frames must fit the window and the socket's buffer. Raises ConfigurationError.
 
-        See docs/protocols/aeron.md, 15.1.
+        The window is the one that is configured: that of a short term may be below the MTU. See docs/protocols/aeron.md, 15.1.
         """
         buffer = channel.receive_buffer_length
-        if message.mtu > window_length or (buffer and max(message.mtu, window_length) > buffer):
+        if message.mtu > window_length or (buffer and message.mtu > buffer):
             raise ConfigurationError(
                 f"session {message.session_id} of stream {message.stream_id} at {channel.canonical_form}: mtu "
                 f"{message.mtu}, receiver window {window_length} and socket receive buffer {buffer} must rise in this order"
