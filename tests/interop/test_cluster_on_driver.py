@@ -45,8 +45,10 @@ class Node:
         lines.extend(line.rstrip() for line in self._process.stdout)
 
     def wait_for(self, line: str) -> None:
-        wait_for(lambda: line in self.lines or self._process.poll() is not None)
-        assert line in self.lines, self.lines
+        try:
+            wait_for(lambda: line in self.lines or self._process.poll() is not None, progress=lambda: len(self.lines))
+        finally:
+            assert line in self.lines, self.lines
 
     def kill(self) -> None:
         self._process.kill()

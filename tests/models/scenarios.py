@@ -397,7 +397,7 @@ class Cleaning(LogScenario):
     publication writes where the first of them was."""
 
     functions = (
-        ("driver.ipc_path", "IpcPath.move_limit"),
+        ("driver.ipc_path", "IpcPath.work"),
         ("log.term", "clean_bytes"),
         ("driver.positions", "PositionSet.lowest"),
         ("log.append", "ConcurrentAppender.next_offset"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,6 +54,20 @@ def test_the_first_offer_of_a_connected_publication_is_accepted(client: mainstem
             wait_for(lambda: publication.is_connected)
             assert publication.offer(b"first") > 0
             wait_for(lambda: subscription.poll_bytes() == [b"first"])
+
+
+def test_an_ipc_publication_is_connected_before_its_subscribers_learn_of_it(client: mainstem.Aeron) -> None:
+    for stream_id in range(STREAMS):
+        with client.add_publication("aeron:ipc", stream_id) as publication:
+            connected: list[bool] = []
+
+            def note(_: mainstem.Image, publication: mainstem.Publication, connected: list[bool]) -> None:
+                connected.append(publication.is_connected)
+
+            on_image = partial(note, publication=publication, connected=connected)
+            with client.add_subscription("aeron:ipc", stream_id, on_available_image=on_image):
+                wait_for(partial(bool, connected))
+            assert connected == [True]
 
 
 @pytest.mark.parametrize("kind", ["ipc", "udp"])

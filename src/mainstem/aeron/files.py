@@ -53,6 +53,10 @@ class Files(Protocol):
         """Returns how many bytes of the file have taken their space."""
         ...
 
+    def allocate(self, path: str, offset: int, length: int) -> None:
+        """Has the file system set blocks aside for a part of a file. Raises StorageSpaceError where there are too few."""
+        ...
+
     def map(self, path: str) -> AtomicBuffer:
         """Maps a whole existing file, shared with every process that maps it."""
         ...
@@ -127,13 +131,26 @@ class MappedFiles:
             return self._map(descriptor, populate=prefault and not sparse_length)
         except OSError as error:
             os.unlink(path)
-            if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-                available = self.free_space(os.path.dirname(path))
-                message = f"{path} needs {length} bytes, and {available} are free"
-                raise StorageSpaceError(message, needed=length, available=available) from None
+            self._raise_without_space(error, path, length)
             raise
         finally:
             os.close(descriptor)
+
+    def allocate(self, path: str, offset: int, length: int) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.posix_fallocate(descriptor, offset, length)
+        except OSError as error:
+            self._raise_without_space(error, path, length)
+            raise
+        finally:
+            os.close(descriptor)
+
+    def _raise_without_space(self, error: OSError, path: str, length: int) -> None:
+        if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            available = self.free_space(os.path.dirname(path))
+            message = f"{path} needs {length} bytes, and {available} are free"
+            raise StorageSpaceError(message, needed=length, available=available) from None
 
     def allocated_length(self, path: str) -> int:
         return os.stat(path).st_blocks * BLOCK_LENGTH
@@ -229,6 +246,9 @@ class MemoryFiles:
             raise StorageSpaceError(message, needed=length, available=available)
         self._files[path] = bytearray(length)
         return AtomicBuffer(self._files[path])
+
+    def allocate(self, path: str, offset: int, length: int) -> None:
+        """Memory is memory."""
 
     def allocated_length(self, path: str) -> int:
         return self.size(path)

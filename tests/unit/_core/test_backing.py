@@ -18,12 +18,14 @@ LOG_LENGTH = 3 * TERM_LENGTH
 AHEAD = 8 * MIB
 
 
-def new_backing(monkeypatch: pytest.MonkeyPatch, results: list[int], *, margin: int = 0, ahead: int = AHEAD) -> Any:
+def new_backing(
+    monkeypatch: pytest.MonkeyPatch, results: list[int], *, margin: int = 0, ahead: int = AHEAD, start: int = 0
+) -> Any:
     """One whose steps end as ``results`` says, and well after those."""
     module = uncompiled.load("driver.backing")
     monkeypatch.setattr(module, "back_pages", lambda *_: results.pop(0) if results else 0)
     log = uncompiled.load("memory.buffer").AtomicBuffer(bytearray(LOG_LENGTH))
-    return module.Backing(log, TERM_LENGTH, 0, margin, ahead)
+    return module.Backing(log, TERM_LENGTH, start, margin, ahead)
 
 
 def steps(backing: Any, produced: int, goal: int = LOG_LENGTH) -> int:
@@ -38,14 +40,29 @@ def steps(backing: Any, produced: int, goal: int = LOG_LENGTH) -> int:
     return count
 
 
-def test_a_publication_is_open_when_it_has_the_blocks_of_its_first_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    backing = new_backing(monkeypatch, [], margin=2 * MIB)
-    assert backing.missing == 10 * MIB + 4 * KIB
-    limits = []
-    while not backing.is_open:
-        limits.append(backing.limit(AHEAD, 0, 0))
-    assert limits[-1] == AHEAD
-    assert backing.missing == 0
+def test_a_stream_begins_with_the_blocks_of_its_first_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    for start in (0, 4128, 2 * TERM_LENGTH, LOG_LENGTH + 3 * TERM_LENGTH - MIB):
+        backing = new_backing(monkeypatch, [], margin=2 * MIB, start=start)
+        assert backing.limit(LOG_LENGTH + start, start, 0) <= start, "nothing has its blocks"
+        ranges = backing.first_ranges()
+        assert backing.begin()
+        assert backing.limit(start + AHEAD, start, 0) == start + AHEAD
+        assert ranges[0][0] == (start - start % 4096) % LOG_LENGTH
+        assert all(offset + length <= LOG_LENGTH for offset, length in ranges)
+        assert AHEAD + 2 * MIB < sum(length for _, length in ranges) <= AHEAD + 2 * MIB + 12 * KIB
+
+
+def test_a_short_log_has_all_of_its_blocks_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    backing = new_backing(monkeypatch, [], ahead=2 * LOG_LENGTH, start=4128)
+    assert backing.first_ranges() == [(4096, LOG_LENGTH - 4096), (0, 4096)]
+    assert backing.begin()
+    assert backing.is_complete
+
+
+def test_a_kernel_that_takes_no_blocks_ahead_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    backing = new_backing(monkeypatch, [22])
+    assert not backing.begin()
+    assert backing.limit(AHEAD, 0, 0) == AHEAD
 
 
 def test_a_publication_gets_more_blocks_when_an_eighth_of_what_was_ahead_is_used_up(
@@ -69,18 +86,10 @@ def test_a_publication_gets_more_blocks_when_an_eighth_of_what_was_ahead_is_used
     assert backing.is_complete
 
 
-def test_a_publication_is_open_as_soon_as_its_limit_is_where_it_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    for goal in (STEP, 4 * KIB, AHEAD, LOG_LENGTH):
-        backing = new_backing(monkeypatch, [], ahead=goal)
-        while backing.limit(goal, 0, 0) < goal:
-            assert not backing.is_open
-        assert backing.is_open, goal
-
-
-def test_a_publication_without_any_space_is_open_and_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_that_a_full_file_system_refuses_hold_a_stream_back(monkeypatch: pytest.MonkeyPatch) -> None:
     backing = new_backing(monkeypatch, [28])
     assert backing.limit(AHEAD, 0, 0) < 0
-    assert (backing.is_open, backing.is_held) == (True, True)
+    assert backing.is_held
 
 
 def test_a_refill_that_a_full_file_system_ends_goes_on_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:

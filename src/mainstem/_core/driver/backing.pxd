@@ -13,7 +13,6 @@ cdef class Backing:
     cdef readonly long long ahead
     cdef readonly long long position
     cdef readonly bint is_held
-    cdef readonly bint is_open
     cdef bint is_refilling
     cdef long long retry_ns
     cdef long long missed

@@ -11,12 +11,12 @@ Only the first lap through the log needs that: a page that has its block keeps i
 there is, and nothing is held back any more.
 
 How far ahead. ``margin`` is what may be touched beyond a limit: a message is checked where it begins, so one of the
-greatest length may lie behind it, and a reader loads the length word behind the last frame. A publication takes the
-blocks of its first ``ahead`` bytes before it is connected (``is_open``), so that its publishers have them when they are
-told that they may begin. Beyond margin and limit a stream that has written little is given little, so that a sparse log
-stays one: most streams are small. A publication gets more when a part of that is used up, and then all of it, a step a
-cycle: each step is work, after which the driver's thread spins and yields before it sleeps again, and so takes a core
-from the programs that spin on it.
+greatest length may lie behind it, and a reader loads the length word behind the last frame. A publication has the blocks
+of its first ``ahead`` bytes before its client learns of it, so that it can write as soon as it is connected. Beyond
+margin and limit a stream that has written little is given little, so that a sparse log stays one: most streams are
+small. A publication gets more when a part of that is used up, and then all of it, a step a cycle: each step is work,
+after which the driver's thread spins and yields before it sleeps again, and so takes a core from the programs that spin
+on it.
 
 Who writes what: the thread that runs the stream's path calls ``take``; ``is_held`` and ``position`` may be read by any.
 
@@ -58,7 +58,6 @@ class Backing:
     ahead: readonly[cython.longlong]
     position: readonly[cython.longlong]
     is_held: readonly[cython.bint]
-    is_open: readonly[cython.bint]
     is_refilling: cython.bint
     retry_ns: cython.longlong
     missed: cython.longlong
@@ -80,7 +79,6 @@ class Backing:
         self.ahead = ahead
         self.position = self.first
         self.is_held = False
-        self.is_open = False
         self.is_refilling = True
         self.retry_ns = 0
         self.missed = 0
@@ -89,11 +87,6 @@ class Backing:
     def is_complete(self) -> bool:
         """Whether every page has its block, or none can be taken ahead."""
         return self.position == NEVER_NS
-
-    @property
-    def missing(self) -> int:
-        """How many bytes of the first ``ahead``, and of the margin behind them, lack their blocks."""
-        return max(0, min(self.first + self.length, self.first + self.ahead + self.margin) - self.position)
 
     def take(self, goal: cython.longlong, now_ns: cython.longlong) -> cython.bint:
         """Takes the next step of the blocks up to ``goal`` and the margin; whether there was one and it was taken."""
@@ -125,21 +118,27 @@ class Backing:
         ahead: cython.longlong = max(self.ahead, min(produced - self.first, MOST_AHEAD))
         target: cython.longlong = min(goal, produced + ahead)
         if self.position == NEVER_NS:
-            self.is_open = True
             return goal
         if self.is_refilling or self.position - self.margin < target - ahead // REFILL_PARTS:
             self.is_refilling = self.take(target, now_ns) or self.is_held
-        # In the call that takes the last block: a path whose limit is where it should be does not call again. A publication
-        # without any space is connected, and held back.
-        if self.is_held or self.position - self.margin >= target:
-            self.is_open = True
         return min(goal, self.position - self.margin)
 
-    def back_up(self, goal: cython.longlong) -> bool:
-        """Takes the blocks up to ``goal`` and the margin, all of them; false where the file system has no room."""
-        while self.take(goal, 0):
-            pass
-        return not self.is_held
+    def first_ranges(self) -> list[tuple[int, int]]:
+        """Offset and length of each part of the log that its first ``ahead`` bytes and the margin behind them may touch."""
+        pages = (self.ahead + self.margin) // PAGE_LENGTH + 2
+        length = min(self.length, pages * PAGE_LENGTH)
+        offset = self.first % self.length
+        parts = [(offset, min(length, self.length - offset)), (0, offset + length - self.length)]
+        return [part for part in parts if part[1] > 0]
+
+    def begin(self) -> bool:
+        """Notes that the first ranges have their blocks. False where the kernel cannot take more of them ahead."""
+        self.take(self.first - self.margin + PAGE_LENGTH, 0)
+        if self.position != NEVER_NS:
+            end = self.first + sum(length for _, length in self.first_ranges())
+            self.position = NEVER_NS if end >= self.first + self.length else end
+            return True
+        return False
 
     def admits(self, end: cython.longlong) -> cython.bint:
         """Whether data up to ``end`` may be written; what may not is dropped, comes again, and then has its blocks."""

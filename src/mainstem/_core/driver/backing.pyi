@@ -8,13 +8,11 @@ class Backing:
     ahead: int
     position: int
     is_held: bool
-    is_open: bool
     def __init__(self, log: AtomicBuffer, term_length: int, start: int, margin: int, ahead: int) -> None: ...
     @property
     def is_complete(self) -> bool:
         """Whether every page has its block, or none can be taken ahead."""
-    @property
-    def missing(self) -> int:
-        """How many bytes of the first ``ahead``, and of the margin behind them, lack their blocks."""
-    def back_up(self, goal: int) -> bool:
-        """Takes the blocks up to ``goal`` and the margin, all of them; false where the file system has no room."""
+    def first_ranges(self) -> list[tuple[int, int]]:
+        """Offset and length of each part of the log that its first ``ahead`` bytes and the margin behind them may touch."""
+    def begin(self) -> bool:
+        """Notes that the first ranges have their blocks. False where the kernel cannot take more of them ahead."""

@@ -22,7 +22,6 @@ cdef class IpcPath:
     cdef public int key
     cdef public bint draining
     cdef bint is_connected
-    cdef bint has_readers
     cdef AtomicBuffer counters
     cdef unsigned char *base
     cdef unsigned char *cells
@@ -35,9 +34,7 @@ cdef class IpcPath:
     cdef long long populated_position
     cdef bint is_populating
 
-    cdef void set_connected(self, bint connected) noexcept nogil
     cdef int work(self, long long now_ns) noexcept nogil
-    cdef int move_limit(self, long long now_ns) noexcept nogil
     cdef bint populate_ahead(self, long long produced) noexcept nogil
 
 

@@ -73,7 +73,6 @@ class IpcPath:
     key: public[cython.int]
     draining: public[cython.bint]
     is_connected: cython.bint
-    has_readers: cython.bint
     counters: AtomicBuffer
     base: cython.p_uchar
     cells: cython.p_uchar
@@ -122,24 +121,21 @@ class IpcPath:
         self.is_populating = False
         self.draining = False
         self.is_connected = False
-        self.has_readers = False
         self.key = 0
         self.backing = None
 
     @property
     def connected(self) -> bool:
-        """Whether producers are told that someone reads; once it is set they are, as soon as they can write."""
+        """Whether producers are told that someone reads."""
         return bool(self.is_connected)
 
     @connected.setter
     def connected(self, value: cython.bint) -> None:
-        self.has_readers = bool(value)
-        if not value:
-            self.set_connected(False)
-
-    def set_connected(self, connected: cython.bint) -> cython.void:
-        self.is_connected = connected
-        st32(self.base, self.meta + LOG_IS_CONNECTED_OFFSET, 1 if connected else 0)
+        self.is_connected = bool(value)
+        # Behind the limit: producers who see that they are connected can write.
+        if value:
+            self.work(0)
+        st32(self.base, self.meta + LOG_IS_CONNECTED_OFFSET, 1 if value else 0)
 
     def producer_position(self) -> int:
         """Where the producers are, from the tail."""
@@ -154,13 +150,6 @@ class IpcPath:
 
     def work(self, now_ns: cython.longlong) -> cython.int:
         """One duty cycle; whether the limit moved or pages were mapped."""
-        result: cython.int = self.move_limit(now_ns)
-        # Behind the limit: producers who see that they are connected can write.
-        if self.has_readers and not self.is_connected and (self.backing is None or self.backing.is_open):
-            self.set_connected(True)
-        return result
-
-    def move_limit(self, now_ns: cython.longlong) -> cython.int:
         backed: cython.longlong
         before: cython.longlong
         consumed: cython.longlong

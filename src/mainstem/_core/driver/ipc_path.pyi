@@ -34,7 +34,7 @@ class IpcPath:
     ) -> None: ...
     @property
     def connected(self) -> bool:
-        """Whether producers are told that someone reads; once it is set they are, as soon as they can write."""
+        """Whether producers are told that someone reads."""
     @connected.setter
     def connected(self, value: bool) -> None: ...
     def producer_position(self) -> int:

@@ -556,7 +556,7 @@ class SendPath:
         if self.backing is not None:
             before = self.backing.position
             limit = self.backing.limit(limit, produced, now_ns)
-            self.has_taken_blocks = self.backing.position != before or not self.backing.is_open
+            self.has_taken_blocks = self.backing.position != before
         # It only rises while connected: a spy that joins behind must not take back what producers were allowed.
         if limit > self.publisher_limit:
             # A whole term behind the consumers, so that NAKs for what was sent lately find it in the log.
@@ -569,8 +569,7 @@ class SendPath:
                 self.publisher_limit = limit
                 st64(self.cells, self.limit_at, limit)
         # Behind the limit: producers who see that they are connected can write.
-        if self.backing is None or self.backing.is_open:
-            self.set_connected(True)
+        self.set_connected(True)
 
     def follow_spies(self) -> cython.void:
         """With spies alone the sender's position is theirs, and nothing is sent (docs/protocols/aeron.md, 19.5)."""

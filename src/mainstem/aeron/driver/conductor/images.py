@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 # How long no image is made again of a session whose subscription has rejoin=false: for good.
 FOR_EVER_NS = 1 << 62
-# Bytes of an image whose blocks are taken before its first datagram; the rest of a longer window follows in steps.
-MOST_TAKEN_AT_ONCE = 1 << 20
 
 
 class Images(StreamRegistry[PublicationImage]):
@@ -100,7 +98,6 @@ class Images(StreamRegistry[PublicationImage]):
                 position,
                 margin=0,
                 ahead=window_length,
-                at_once=min(window_length, MOST_TAKEN_AT_ONCE),
             )
             receiver_image = make_receiver_image(
                 resources, path, channel, params, message, stream=memory.counters, counters=counters, now_ns=now_ns

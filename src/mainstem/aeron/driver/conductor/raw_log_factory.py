@@ -11,13 +11,13 @@ block, unless there is certain to be one:
 - The terms of a sparse log take their blocks as they are written: the paths take them before anyone may touch them
   (``_core/driver/backing.py``). Where that fails the stream is held back: its publishers see back pressure, its senders a closed
   window, and it goes on when there is space.
-- What a sparse log needs to begin is reserved for it until it has taken that. A new log is made only where the free space covers
-  its own length and all reservations. Where the kernel cannot take blocks ahead, a log's reservation is its whole length.
+- A sparse log has what it needs to begin before its client learns of it. A new log is made only where the free space covers its
+  own length. Where the kernel cannot take blocks ahead, the whole length of each log is reserved for it besides.
 
 Without storage checks nothing is reserved, and nothing is held back.
 
-``_reserved`` is the sum of the reservations as they were made, an upper bound: what each log has taken since is computed only where
-the free space does not cover that.
+``_reserved`` is the sum of the reservations as they were made, an upper bound: what each log has taken since is read from the file
+system only where the free space does not cover that.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.system_counter import SystemCounters
 
 
-# A publication takes no more than this part of the free space before it is connected: others need room to begin, too.
+# A new log takes no more than this part of the free space: others need room to begin, too.
 SHARE_OF_FREE_SPACE = 4
 # And no less than this, with its margin.
 LEAST_AHEAD = 128 * 1024
@@ -90,36 +90,29 @@ class RawLogFactory:
         self._system_counters.increment(SystemCounter.BYTES_CURRENTLY_MAPPED, length)
         return LogBuffers.create(buffer, parameters), path
 
-    def back(
-        self, log: LogBuffers, path: str, start: int, *, margin: int, ahead: int, at_once: int = 0
-    ) -> Backing | None:
+    def back(self, log: LogBuffers, path: str, start: int, *, margin: int, ahead: int) -> Backing | None:
         """What takes the blocks of a sparse log ahead of its writers; None for a log that has all of them, or is not checked.
 
-        ``ahead`` bytes from the position ``start`` are reserved, or as many as a share of the free space has room for. The blocks
-        for ``at_once`` bytes, and for the page at ``start``, are taken now: a reader waits there before anything is written.
-        Raises StorageSpaceError where there is no room for them.
+        ``ahead`` bytes from the position ``start``, or as many as a share of the free space has room for, have their blocks when
+        this returns. Raises StorageSpaceError where there is no room for them.
         """
         if not self._check_storage or not self._files.is_sparse or path not in self._reservations:
             return None
         self._release(path)
         share = (self._files.free_space(self._directory) - self._reserved) // SHARE_OF_FREE_SPACE
         backing = Backing(log.buffer, log.term_length, start, margin, min(ahead, max(LEAST_AHEAD, share - margin)))
-        if not backing.back_up(start + at_once if at_once else start + self._files.page_size - backing.margin):
-            available = self._files.free_space(self._directory)
-            raise StorageSpaceError(
-                f"{path}: no space for the first page", needed=self._files.page_size, available=available
-            )
-        self._backings[path] = backing
-        self._reserve(path, log.buffer.capacity if backing.is_complete else backing.missing)
+        for offset, length in backing.first_ranges():
+            self._files.allocate(path, offset, length)
+        if backing.begin():
+            self._backings[path] = backing
+        else:
+            self._reserve(path, log.buffer.capacity)
         return backing
 
     def held_back(self) -> list[str]:
         """The paths of logs that are held back for want of space since the last call."""
-        for path, backing in list(self._backings.items()):
-            if backing.is_complete:
-                del self._backings[path]
-            elif not backing.missing:
-                self._release(path)
+        for path in [path for path, backing in self._backings.items() if backing.is_complete]:
+            del self._backings[path]
         before, self._held = self._held, {path for path, backing in self._backings.items() if backing.is_held}
         return sorted(self._held - before)
 
@@ -178,9 +171,6 @@ class RawLogFactory:
         self._reserved -= self._reservations.pop(path, 0)
 
     def _reserved_for(self, path: str) -> int:
-        backing = self._backings.get(path)
-        if backing is not None and not backing.is_complete:
-            return backing.missing
         length = self._reservations[path]
         try:
             return max(0, length - self._files.allocated_length(path))
