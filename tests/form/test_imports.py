@@ -70,6 +70,7 @@ DOORS: dict[str, set[str]] = {
     "recording/persistent/aio.py": {"asyncio"},
     "recording/persistent/subscription.py": {"time"},
     "recording/shipping/patient_store.py": {"threading"},
+    "recording/shipping/piece_reader.py": {"threading"},
     "recording/shipping/status.py": {"threading"},
     "spark/java.py": {"subprocess"},
     "spark/jvm.py": {"signal", "time"},

@@ -188,7 +188,7 @@ def check_integrity(store: MemoryStore, archive_id: str) -> None:
         for entry in RecordingPages(store, archive_id).all(manifest).values():
             at = None
             for piece in between(entry.tree, 0, 1 << 62, pages):
-                assert len(store.files[f"{archive_id}/{piece.name}"]) == piece.octets, piece
+                assert len(store.files[f"{archive_id}/{piece.name}"]) == piece.size, piece
                 assert at is None or piece.start == at, (piece, at)
                 at = piece.end
             assert at is None or at == entry.end

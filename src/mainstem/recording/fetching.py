@@ -17,6 +17,7 @@ that iterates touches the memory.
 from __future__ import annotations
 
 import mmap as maps
+from bisect import bisect_right
 from collections import deque
 from contextlib import suppress
 from mmap import MADV_DONTNEED, MAP_ANONYMOUS, MAP_PRIVATE, PAGESIZE, mmap
@@ -28,7 +29,7 @@ from mainstem.errors import RecordingError
 from mainstem.store.threads import AHEAD, fetching
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
 # The latency of a request is paid once for so many bytes; a look-up of a few frames fetches no more than the first of them.
@@ -67,16 +68,28 @@ def _keep(ring: mmap) -> bool:
     return True
 
 
+class DamagedRangeError(RecordingError):
+    """Bytes of a range are not what was written; ``before`` are those in front of them, which are."""
+
+    def __init__(self, message: str, *, before: bytes = b"") -> None:
+        super().__init__(message)
+        self.before = before
+
+
 class FetchedSegment:
-    """One segment of ``length`` bytes, read by ``fetch(start, end)``, which returns less only where the file ends."""
+    """One segment of ``length`` bytes, read by ``fetch(start, end)``, which returns less only where the file ends.
+
+    No range goes over one of ``cuts``, which are in ascending order. What lies before a damaged range is readable.
+    """
 
     def __init__(
         self,
         name: str,
         length: int,
-        fetch: Callable[[int, int], bytes],
+        fetch: Callable[[int, int], bytes | memoryview],
         *,
         term_mask: int,
+        cuts: Sequence[int] = (),
         fetch_into: Callable[[int, memoryview], int] | None = None,
     ) -> None:
         self.name, self.length = name, length
@@ -87,12 +100,16 @@ class FetchedSegment:
         self._fetch = fetch
         self._fetch_into = fetch_into
         self._term_mask = term_mask
-        self._running: set[Future[bytes]] = set()
+        self._cuts = cuts
+        self._running: set[Future[bytes | memoryview]] = set()
 
     def _ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         size = FIRST_RANGE_BYTES
         while start < end:
             stop = min(start + size, end, (start // self._ring + 1) * self._ring)
+            cut = bisect_right(self._cuts, start)
+            if cut < len(self._cuts):
+                stop = min(stop, self._cuts[cut])
             yield start, stop
             start, size = stop, RANGE_BYTES
 
@@ -100,7 +117,7 @@ class FetchedSegment:
         """As ``ArchiveSegment.place``."""
         return offset % self._ring
 
-    def _fetch_range(self, start: int, end: int) -> bytes:
+    def _fetch_range(self, start: int, end: int) -> bytes | memoryview:
         try:
             data = self._fetch(start, end)
         except FileNotFoundError as error:
@@ -109,7 +126,7 @@ class FetchedSegment:
             raise RecordingError(f"{self.name} ends at {start + len(data)} bytes, before {end}")
         return data
 
-    def _load(self, memory: mmap, start: int, end: int) -> bytes:
+    def _load(self, memory: mmap, start: int, end: int) -> bytes | memoryview:
         """Fetches a range to its place, and returns nothing; or returns what is yet to be copied there."""
         if self._fetch_into is None:
             return self._fetch_range(start, end)
@@ -128,21 +145,23 @@ class FetchedSegment:
         memory = self.memory
         if not isinstance(memory, mmap) or start >= end:
             return
-        waiting: deque[tuple[int, int, Future[bytes]]] = deque()
+        waiting: deque[tuple[int, int, Future[bytes | memoryview]]] = deque()
         ranges = self._ranges(start, end)
         begin = forgotten = start
         try:
             # The first range alone: many readers want no more than a few frames.
             first = next(ranges)
-            self._copy(memory, first[0], self._load(memory, *first))
-            there, following = first[1], next(ranges, None)
+            there, damage = self._take(memory, *first, lambda: self._load(memory, *first))
+            following = next(ranges, None)
             while True:
-                is_cut = there >= end or there % self._ring == 0
+                is_cut = damage is None and (there >= end or there % self._ring == 0)
                 limit = there if is_cut else self._boundary(memory, begin, there)
                 if limit > begin:
                     forgotten = self._forget(memory, forgotten, begin)
                     yield begin, limit
                     begin = limit
+                if damage is not None:
+                    raise damage
                 if there >= end:
                     return
                 while following is not None and len(waiting) < AHEAD and following[1] <= begin + self._ring:
@@ -150,14 +169,25 @@ class FetchedSegment:
                     self._running.add(future)
                     waiting.append((*following, future))
                     following = next(ranges, None)
-                at, there, future = waiting.popleft()
-                self._copy(memory, at, future.result())
+                at, stop, future = waiting.popleft()
+                there, damage = self._take(memory, at, stop, future.result)
                 self._running.discard(future)
         finally:
             for _, _, future in waiting:
                 future.cancel()
 
-    def _copy(self, memory: mmap, start: int, data: bytes) -> None:
+    def _take(
+        self, memory: mmap, start: int, end: int, result: Callable[[], bytes | memoryview]
+    ) -> tuple[int, DamagedRangeError | None]:
+        """Copies a range to its place; up to where it is whole then, and why not to its end."""
+        try:
+            self._copy(memory, start, result())
+        except DamagedRangeError as error:
+            self._copy(memory, start, error.before)
+            return start + len(error.before), error
+        return end, None
+
+    def _copy(self, memory: mmap, start: int, data: bytes | memoryview) -> None:
         """To its place; nothing where the store has written it there."""
         if data:
             at = self.place(start)
@@ -174,7 +204,7 @@ class FetchedSegment:
 
     def read(self, start: int, end: int) -> bytes:
         """As ``ArchiveSegment.read``."""
-        return self._fetch_range(start, end)
+        return bytes(self._fetch_range(start, end))
 
     def _forget(self, memory: mmap, start: int, end: int) -> int:
         """Gives the pages of ``start`` to the last whole one before ``end`` back to the kernel; returns where it stopped."""

@@ -10,6 +10,7 @@ from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, catalog_faults, read_catalog
 from mainstem.recording.ends import find_end
+from mainstem.recording.fetching import DamagedRangeError
 from mainstem.recording.positions import damage_of
 from mainstem.recording.replay import REASONS
 from mainstem.recording.segments import all_segment_bases, segment_base
@@ -107,7 +108,8 @@ def _first_broken(reader: RecordingReader, start: int, end: int) -> Fault | None
                 text = f"{run.path} at offset {offset}: {REASONS[stopped]}, although {end} was recorded"
                 return Fault(recording_id, position, _KINDS[stopped], text)
     except RecordingError as error:
-        return Fault(recording_id, position, "missing", str(error))
+        kind = "checksum" if isinstance(error, DamagedRangeError) else "missing"
+        return Fault(recording_id, position, kind, str(error))
     return None
 
 

@@ -17,11 +17,12 @@ from zlib import crc32
 from mainstem.clock import NS_PER_SECOND
 from mainstem.errors import RecordingError
 from mainstem.recording.segments import segment_base
+from mainstem.recording.shipping.block_sums import BlockSums
 from mainstem.recording.shipping.garbage import DEFAULT_GRACE_NS, garbage_names, listed
 from mainstem.recording.shipping.layout import piece_name
 from mainstem.recording.shipping.manifest import Manifest, ManifestChain, RecordingPages, ShippedRecording
 from mainstem.recording.shipping.page_tree import Pages, between, spliced
-from mainstem.recording.shipping.pieces import Piece
+from mainstem.recording.shipping.pieces import UNKNOWN, Piece
 from mainstem.recording.shipping.verified_put import RANGE_LENGTH, put_verified
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _groups(entry: ShippedRecording, pages: Pages) -> Iterator[list[Piece]]:
 def _merged(store: Store, archive_id: str, recording_id: int, pieces: Sequence[Piece]) -> Piece:
     """Puts one object with what the pieces have, and returns its piece."""
     first, last = pieces[0], pieces[-1]
-    checksum, index = 0, b""
+    checksum, index, sums = 0, b"", BlockSums()
     with tempfile.NamedTemporaryFile(prefix="mainstem-compact-") as file:
         for piece in pieces:
             sum_of_piece = 0
@@ -121,24 +122,29 @@ def _merged(store: Store, archive_id: str, recording_id: int, pieces: Sequence[P
                 of_frames = data[: max(piece.length - start, 0)]
                 index += data[len(of_frames) :]
                 checksum = crc32(of_frames, checksum)
+                sums.add(of_frames)
                 file.write(of_frames)
             if sum_of_piece != piece.crc32:
                 raise RecordingError(f"{store.url}: {archive_id}/{piece.name} is damaged: its checksum differs")
-        file.write(index)
+        sums.add(index)
+        table = sums.table()
+        checksum = crc32(index, checksum)
+        file.write(index + table)
         file.flush()
         merged = Piece(
             start=first.start,
             end=last.end,
             name=piece_name(recording_id, first.start, last.end),
-            crc32=crc32(index, checksum),
+            crc32=checksum,
             first_entry=first.first_entry,
             entries=sum(piece.entries for piece in pieces),
             before=first.before,
             messages=sum(piece.messages for piece in pieces),
             first_ns=first.first_ns,
             last_ns=last.last_ns,
+            checksums=crc32(table) if table else UNKNOWN,
         )
-        put_verified(store, f"{archive_id}/{merged.name}", Path(file.name), merged.crc32)
+        put_verified(store, f"{archive_id}/{merged.name}", Path(file.name), crc32(table, checksum))
     return merged
 
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from mainstem.store import Store
 
 FORMAT = "mainstem-archive"
-VERSION = 1
+VERSION = 2  # 1: pieces without tables of checksums
 # Older manifests are deleted. Readers keep what they read, so a few are enough for those that are between listing and reading.
 RETAINED_MANIFESTS = 32
 # An entry has about 1 kB: 256 kB a page. Of 10,000 recordings a reader reads 40 pages, once.

@@ -1,19 +1,20 @@
 """A piece: the frames ``[start, end)`` of a recording in one immutable object, with the index entries that lie in it.
 
 The object is the bytes of the segment file, and behind them the entries of the index, 32 bytes each, as they are in
-``<recordingId>.mainstem-positions`` (docs/protocols/recordings.md, 8.2). One object, one checksum, one upload; its frames can
-be mapped, and its index is one range at its end. A piece never crosses a segment.
+``<recordingId>.mainstem-positions``, and the checksums of both by blocks (docs/protocols/recordings.md, 8.2). One object, one
+upload; its index is one range at its end. A piece never crosses a segment.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION
 from mainstem.recording.positions import ENTRY_LENGTH
+from mainstem.recording.shipping.block_sums import table_length
 from mainstem.recording.shipping.layout import checked_name
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ class Piece:
 
     ``before`` is the number of messages that end at or before ``start``, ``messages`` how many end in the piece,
     ``first_entry`` how many shipped index entries lie before ``start``, ``entries`` how many in the piece. What it holds was
-    recorded at ``first_ns`` or later and at ``last_ns`` or earlier (epoch; ``UNKNOWN`` without an index).
+    recorded at ``first_ns`` or later and at ``last_ns`` or earlier (epoch; ``UNKNOWN`` without an index). ``crc32`` is that of
+    frames and index, ``checksums`` that of the table of checksums; ``UNKNOWN`` where there is none.
     """
 
     start: int
@@ -45,6 +47,7 @@ class Piece:
     messages: int
     first_ns: int
     last_ns: int
+    checksums: int = UNKNOWN
 
     @property
     def length(self) -> int:
@@ -53,8 +56,13 @@ class Piece:
 
     @property
     def octets(self) -> int:
-        """Bytes of the object: the frames and the index behind them."""
+        """Bytes of the frames and of the index behind them."""
         return self.length + self.entries * ENTRY_LENGTH
+
+    @property
+    def size(self) -> int:
+        """Bytes of the object: the table of checksums is behind the index."""
+        return self.octets + (0 if self.checksums == UNKNOWN else table_length(self.octets))
 
     @property
     def count(self) -> int:
@@ -104,13 +112,15 @@ def checked_row(row: object, kind: type) -> Sequence[Any]:
     Raises RecordingError.
     """
     names = [field.name for field in fields(kind)]
-    if not isinstance(row, list) or len(row) != len(names):
+    # Fields with a default were added: rows of earlier releases end before them.
+    least = sum(field.default is MISSING for field in fields(kind))
+    if not isinstance(row, list) or not least <= len(row) <= len(names):
         raise RecordingError(f"a row of {len(names)} values is expected, not {str(row)[:100]!r}")
-    for name, value in zip(names, row, strict=True):
+    for name, value in zip(names, row, strict=False):
         if name == "name":
             checked_name(value)
         elif name in ("start", "end"):
             check_position(value, name)
         else:
-            checked_int(value, name, minimum=UNKNOWN if name.endswith("_ns") else 0)
+            checked_int(value, name, minimum=UNKNOWN if name.endswith(("_ns", "checksums")) else 0)
     return row

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK, Clock
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL
-from mainstem.recording.fetching import FetchedSegment
+from mainstem.recording.fetching import DamagedRangeError, FetchedSegment
 from mainstem.recording.positions import ENTRY_LENGTH, IndexEntry, Positions
-from mainstem.recording.segments import SegmentMemory, segment_base
+from mainstem.recording.segments import segment_base
 from mainstem.recording.shipping.manifest import Manifest, ManifestChain, RecordingPages, archive_ids
 from mainstem.recording.shipping.page_tree import PageRef, Pages, between, last_where
+from mainstem.recording.shipping.piece_reader import MappedPiece, PieceReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,6 +53,7 @@ class ShippedArchive:
         self._clock = clock
         self._chain = ManifestChain(store, archive_id)
         self.pages = Pages(store, archive_id)
+        self.piece_reader = PieceReader(store, archive_id)
         self._recording_pages = RecordingPages(store, archive_id)
         self._manifest: Manifest | None = None
         self._shipped: dict[int, ShippedRecording] = {}
@@ -119,14 +121,16 @@ class ShippedArchive:
         pieces = list(between(entry.tree, base, base + descriptor.segment_file_length, self.pages))
         if not pieces:
             raise RecordingError(f"segment {base} of recording {descriptor.recording_id} is missing in {self.url}")
+        mask = descriptor.term_buffer_length - 1
         if len(pieces) == 1 and pieces[0].start == base:
             path = self.store.local_path(f"{self._archive_id}/{pieces[0].name}")
             if path is not None:
-                return SegmentMemory(path, base)
+                return MappedPiece(path, pieces[0], self.piece_reader, term_mask=mask)
         name = f"{self.url}/{descriptor.recording_id}/{base}"
-        mask = descriptor.term_buffer_length - 1
-        fetch = _Fetch(self.store, self._archive_id, name, pieces, base)
-        return FetchedSegment(name, pieces[-1].end - base, fetch, term_mask=mask)
+        fetch = _Fetch(self.piece_reader, name, pieces, base)
+        # A range that ends with its piece is checked by reading nothing else.
+        cuts = [piece.end - base for piece in pieces]
+        return FetchedSegment(name, pieces[-1].end - base, fetch, term_mask=mask, cuts=cuts)
 
     def positions(self, descriptor: RecordingDescriptor) -> Positions | None:
         """As ``Archive.positions``; None where the recording had no index when it was shipped."""
@@ -202,25 +206,25 @@ class SegmentLengths(Mapping[int, int]):
 class _Fetch:
     """Bytes of a segment by their offsets, from the pieces that it consists of."""
 
-    def __init__(self, store: Store, archive_id: str, name: str, pieces: list[Piece], base: int) -> None:
-        self._store, self._archive_id, self._name = store, archive_id, name
+    def __init__(self, reader: PieceReader, name: str, pieces: list[Piece], base: int) -> None:
+        self._reader, self._name = reader, name
         self._pieces, self._base = pieces, base
         self._ends = [piece.end for piece in pieces]
 
-    def __call__(self, start: int, end: int) -> bytes:
+    def __call__(self, start: int, end: int) -> bytes | memoryview:
         position, stop = self._base + start, self._base + end
-        parts = []
+        parts: list[memoryview] = []
         while position < stop:
             number = bisect_left(self._ends, position + 1)
             piece = self._pieces[number] if number < len(self._pieces) else None
             if piece is None or piece.start > position:
                 raise RecordingError(f"{self._name}: position {position} was deleted before it was shipped")
             until = min(stop, piece.end)
-            name = f"{self._archive_id}/{piece.name}"
-            data = self._store.read(name, position - piece.start, until - piece.start)
-            if len(data) != until - position:
-                raise RecordingError(f"{self._store.url}: {name} ends {until - position - len(data)} bytes too early")
-            parts.append(data)
+            try:
+                parts.append(self._reader.read(piece, position - piece.start, until - piece.start))
+            except DamagedRangeError as error:
+                error.before = b"".join((*parts, error.before))
+                raise
             position = until
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -280,7 +284,7 @@ class ShippedPositions(Positions):
         if block is None:
             name = f"{self._archive.archive_id}/{piece.name}"
             try:
-                block = bytes(self._archive.store.read(name, piece.length, piece.octets))
+                block = bytes(self._archive.piece_reader.read(piece, piece.length, piece.octets))
             except FileNotFoundError:
                 raise RecordingError(f"{self._archive.store.url}: {name} is missing") from None
             self._blocks[piece.name] = block

@@ -40,6 +40,7 @@ from mainstem.clock import NS_PER_SECOND
 from mainstem.errors import RecordingError
 from mainstem.recording.segments import segment_base, segment_name
 from mainstem.recording.shipping.archive_identity import ShipperLock, identity_of
+from mainstem.recording.shipping.block_sums import BlockSums
 from mainstem.recording.shipping.garbage import DEFAULT_GRACE_NS, sweep, tidied
 from mainstem.recording.shipping.journal import Journal
 from mainstem.recording.shipping.layout import nonce, piece_name
@@ -63,7 +64,7 @@ from mainstem.recording.shipping.manifest import (
 )
 from mainstem.recording.shipping.page_tree import FANOUT, Pages, appended, between
 from mainstem.recording.shipping.patient_store import Call
-from mainstem.recording.shipping.pieces import Piece
+from mainstem.recording.shipping.pieces import UNKNOWN, Piece
 from mainstem.recording.shipping.status import RecordingLag, ShippingCounts, ShippingStatus
 from mainstem.recording.shipping.verified_put import put_verified
 
@@ -413,7 +414,10 @@ class ArchiveShipper:
         except RecordingError as error:
             self._block(descriptor.recording_id, error)
             return None
-        checksum, whole = crc32(data), f"{self.identity.id}/{name}"
+        checksum, whole, sums = crc32(data), f"{self.identity.id}/{name}", BlockSums()
+        sums.add(data)
+        table = sums.table()
+        data += table
         if self.options.verify:
             self.counts.add(bytes_verified=put_verified(self._store, whole, data))
         else:
@@ -430,6 +434,7 @@ class ArchiveShipper:
             messages=piece.messages,
             first_ns=piece.first_ns,
             last_ns=piece.last_ns,
+            checksums=crc32(table) if table else UNKNOWN,
         )
 
     # -- commits -----------------------------------------------------------------------------------------------------

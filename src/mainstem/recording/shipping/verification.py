@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 from mainstem.errors import RecordingError
 from mainstem.recording.reader import RecordingReader
+from mainstem.recording.shipping.block_sums import BLOCK, BlockSums, sums_of
 from mainstem.recording.shipping.page_tree import between
 from mainstem.recording.shipping.verified_put import RANGE_LENGTH
 from mainstem.recording.verify import Fault, faults
@@ -49,8 +51,7 @@ def archive_faults(
                     text = f"positions {at} to {piece.start} of {archive.url} were deleted before they were shipped"
                     yield Fault(key, at, "missing", text)
                 at = piece.end
-                if (fault := _fault_of(archive, key, piece)) is not None:
-                    yield fault
+                yield from _faults_of(archive, key, piece)
         except RecordingError as error:
             yield Fault(key, at, "missing", str(error))
             continue
@@ -61,18 +62,43 @@ def archive_faults(
                 yield from faults(reader, reader.start_position, reader.end_position())
 
 
-def _fault_of(archive: ShippedArchive, recording_id: int, piece: Piece) -> Fault | None:
+def _faults_of(archive: ShippedArchive, recording_id: int, piece: Piece) -> Iterator[Fault]:
+    """The faults of one object; of one with a table of checksums exact to a block."""
     name = f"{archive.archive_id}/{piece.name}"
     checksum = position = 0
+    found, table = BlockSums(), bytearray()
     try:
-        while position < piece.octets:
-            data = archive.store.read(name, position, min(position + RANGE_LENGTH, piece.octets))
+        while position < piece.size:
+            data = archive.store.read(name, position, min(position + RANGE_LENGTH, piece.size))
             if not data:
-                return Fault(recording_id, piece.start, "missing", f"{name} ends at {position} of {piece.octets} bytes")
-            checksum = crc32(data, checksum)
+                text = f"{name} ends at {position} of {piece.size} bytes"
+                yield Fault(recording_id, piece.start, "missing", text)
+                return
+            content = data[: max(piece.octets - position, 0)]
+            checksum = crc32(content, checksum)
+            found.add(content)
+            table += data[len(content) :]
             position += len(data)
     except FileNotFoundError:
-        return Fault(recording_id, piece.start, "missing", f"{name} is missing")
-    if checksum != piece.crc32:
-        return Fault(recording_id, piece.start, "checksum", f"{name} is not what was shipped: its checksum differs")
-    return None
+        yield Fault(recording_id, piece.start, "missing", f"{name} is missing")
+        return
+    if table and crc32(table) != piece.checksums:
+        text = f"{name} cannot be checked in parts: the checksum of its table of checksums differs"
+        yield Fault(recording_id, piece.start, "checksum", text)
+        table.clear()
+    if checksum == piece.crc32:
+        return
+    if not table:
+        text = f"{name} is not what was shipped: its checksum differs"
+        yield Fault(recording_id, piece.start, "checksum", text)
+    for start, end in _changed(sums_of(bytes(table)), sums_of(found.table())):
+        damage = archive.piece_reader.damage(piece, start, min(end, piece.octets))
+        yield Fault(recording_id, piece.start + start if start < piece.length else piece.start, "checksum", str(damage))
+
+
+def _changed(expected: tuple[int, ...], found: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """The ranges of blocks that differ."""
+    numbers = [number for number, (a, b) in enumerate(zip(expected, found, strict=False)) if a != b]
+    for _, group in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in group]
+        yield members[0] * BLOCK, (members[-1] + 1) * BLOCK

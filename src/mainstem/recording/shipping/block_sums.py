@@ -1,0 +1,53 @@
+"""Checksums of an object block by block, so that a reader of a range of it can tell whether that range is what was shipped.
+
+They are a table behind what they are of: the CRC-32 of each 64 KiB, little-endian. The manifest, or a page, has the CRC-32 of the
+table. An object of one block has none: its own CRC-32, which the manifest has as well, is enough.
+"""
+
+from __future__ import annotations
+
+import struct
+from zlib import crc32
+
+# As fine as the index of a recording: what is changed costs a reader that goes on so much, and a table a 16,000th of its object.
+BLOCK = 64 << 10
+SUM_LENGTH = 4
+
+_SUM = struct.Struct("<I")
+
+
+def table_length(octets: int) -> int:
+    """Bytes of the table of an object of so many."""
+    return -(-octets // BLOCK) * SUM_LENGTH if octets > BLOCK else 0
+
+
+def sums_of(table: bytes) -> tuple[int, ...]:
+    """The checksums in a table."""
+    return struct.unpack(f"<{len(table) // SUM_LENGTH}I", table)
+
+
+class BlockSums:
+    """Makes the table of an object from its bytes, which come in parts of any length."""
+
+    def __init__(self) -> None:
+        self._table = bytearray()
+        self._length = self._sum = 0
+
+    def add(self, data: bytes) -> None:
+        """Adds the next bytes."""
+        at = 0
+        with memoryview(data) as view:
+            while at < len(data):
+                taken = min(BLOCK - self._length % BLOCK, len(data) - at)
+                self._sum = crc32(view[at : at + taken], self._sum)
+                self._length += taken
+                at += taken
+                if self._length % BLOCK == 0:
+                    self._table += _SUM.pack(self._sum)
+                    self._sum = 0
+
+    def table(self) -> bytes:
+        """The table of what was added; empty for a single block."""
+        if self._length <= BLOCK:
+            return b""
+        return bytes(self._table) + (_SUM.pack(self._sum) if self._length % BLOCK else b"")

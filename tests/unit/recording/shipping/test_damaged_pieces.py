@@ -1,0 +1,248 @@
+"""What was shipped is read as it was shipped or is an error: whatever byte of an object changes, and whoever reads it."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.shipping import TERM, ManualClock, MemoryStore, Station, payloads, shipped, shipper
+
+from mainstem.errors import RecordingError
+from mainstem.recording import RecordingReader, SkippedRange, batches, messages
+from mainstem.recording.archive import DirectoryArchive
+from mainstem.recording.fetching import DamagedRangeError
+from mainstem.recording.shipping import piece_reader, pieces
+from mainstem.recording.shipping.block_sums import BLOCK, BlockSums, sums_of, table_length
+from mainstem.recording.shipping.compaction import compact
+from mainstem.recording.shipping.page_tree import between
+from mainstem.recording.shipping.piece_reader import MappedPiece, PieceReader
+from mainstem.recording.shipping.pieces import UNKNOWN, Piece
+from mainstem.recording.shipping.shipped_archive import ShippedArchive
+from mainstem.recording.shipping.verification import archive_faults
+from mainstem.recording.tailed import TailedArchive
+from mainstem.store.local import LocalStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mainstem.store import Store
+
+SEGMENT = 8 * TERM
+
+
+class Shipped:
+    """A recording of two segments, and what was shipped of it."""
+
+    def __init__(self, path: Path, store: Store, *, piece_length: int = 300_000, compacted: bool = False) -> None:
+        self.clock, self.store, self.directory = ManualClock(), store, path / "dir"
+        station = Station(self.directory, self.clock, segment_length=SEGMENT)
+        station.send(payloads(600))
+        station.stop()
+        self.sent = station.sent
+        ship = shipper(self.directory, store, self.clock, piece_length=piece_length)
+        ship.drain()
+        ship.close()
+        self.archive_id = ship.identity.id
+        if compacted:
+            compact(store, self.archive_id, self.clock.epoch_ns)
+
+    @property
+    def archive(self) -> ShippedArchive:
+        return ShippedArchive(self.store, self.archive_id)
+
+    def pieces(self) -> list[Piece]:
+        archive = self.archive
+        entry = archive.entry(0)
+        return list(between(entry.tree, entry.start, entry.end, archive.pages))
+
+    def name(self, piece: Piece) -> str:
+        return f"{self.archive_id}/{piece.name}"
+
+    def read(self, *, strict: bool = True, skipped: list[SkippedRange] | None = None) -> list[bytes]:
+        (descriptor,) = (archive := self.archive).recordings()
+        with RecordingReader(archive, descriptor) as reader:
+            found = []
+            on_skip = None if skipped is None else skipped.append
+            for columns, rows in batches(reader, 0, reader.end_position(), strict=strict, on_skip=on_skip):
+                payload, lengths = bytes(columns["payload"]), memoryview(columns["payload_offsets"]).cast("i")
+                found += [payload[lengths[i] : lengths[i + 1]] for i in range(rows)]
+            return found
+
+
+@pytest.fixture(params=["pieces", "compacted", "local", "local and compacted"])
+def some(request: pytest.FixtureRequest, tmp_path: Path) -> Shipped:
+    store: Any = MemoryStore() if "local" not in request.param else LocalStore(tmp_path / "store")
+    return Shipped(tmp_path, store, compacted="compacted" in request.param)
+
+
+def changed(store: Store, name: str, at: int) -> bytes:
+    """Changes a byte of an object, and returns what it was."""
+    data = store.read(name, 0, store.size(name))
+    store.put(name, data[:at] + bytes([data[at] ^ 0x11]) + data[at + 1 :])
+    return data
+
+
+def read_all_of(some: Shipped) -> None:
+    """Reads all messages, which are those that were sent as far as they come, and every part of the index."""
+    (descriptor,) = (archive := some.archive).recordings()
+    with RecordingReader(archive, descriptor) as reader:
+        for number, (_, payload) in enumerate(messages(reader, 0, reader.end_position())):
+            assert payload == some.sent[number]
+        assert number + 1 == len(some.sent)
+        for piece in some.pieces():
+            reader.recorded_time_ns(piece.end - 32)
+
+
+def test_a_changed_byte_is_an_error_and_never_data(some: Shipped) -> None:
+    read_all_of(some)
+    rng = random.Random(7)
+    for piece in some.pieces():
+        assert piece.checksums != UNKNOWN
+        for at in [rng.randrange(piece.size) for _ in range(6)] + [0, piece.length, piece.octets - 1, piece.size - 1]:
+            before = changed(some.store, some.name(piece), at)
+            with pytest.raises(RecordingError, match="is damaged: the checksum of"):
+                read_all_of(some)
+            some.store.put(some.name(piece), before)
+    read_all_of(some)
+
+
+def test_everything_around_a_damaged_block_is_read(some: Shipped) -> None:
+    piece = max(some.pieces(), key=lambda each: each.length)
+    changed(some.store, some.name(piece), 2 * BLOCK + 100)
+    with pytest.raises(DamagedRangeError, match=f"positions {piece.start + 2 * BLOCK} to {piece.start + 3 * BLOCK}"):
+        some.read()
+    skipped: list[SkippedRange] = []
+    found = some.read(strict=False, skipped=skipped)
+    lost = [payload for payload in some.sent if payload not in set(found)]
+    assert set(found) <= set(some.sent)
+    # The block, and what of the index's intervals lies around it.
+    assert 0 < sum(map(len, lost)) < 4 * BLOCK
+    assert skipped[0].start <= piece.start + 2 * BLOCK + 100 < skipped[-1].end
+    assert "is damaged" in skipped[0].reason
+
+
+def test_verify_names_the_positions_that_changed(some: Shipped) -> None:
+    piece, *_ = some.pieces()
+    for at in (BLOCK, 2 * BLOCK + 5, 4 * BLOCK - 1):
+        changed(some.store, some.name(piece), at)
+    faults = list(archive_faults(some.archive))
+    assert [(fault.kind, fault.position) for fault in faults] == [("checksum", piece.start + BLOCK)]
+    assert f"positions {piece.start + BLOCK} to {piece.start + 4 * BLOCK}" in faults[0].text
+    assert {fault.kind for fault in archive_faults(some.archive, frames=True)} == {"checksum"}
+
+
+def test_verify_finds_a_damaged_table_and_a_damaged_index(some: Shipped) -> None:
+    first, second, *_ = some.pieces()
+    changed(some.store, some.name(first), first.size - 1)
+    changed(some.store, some.name(second), second.length)
+    faults = list(archive_faults(some.archive))
+    assert [fault.kind for fault in faults] == ["checksum", "checksum"]
+    assert faults[0].position == first.start
+    assert second.start <= faults[1].position < second.end
+    assert "its table of checksums" in faults[0].text
+
+
+def test_a_damaged_range_is_read_from_where_it_was_recorded(tmp_path: Path) -> None:
+    some = Shipped(tmp_path, MemoryStore())
+    for piece in some.pieces():
+        changed(some.store, some.name(piece), 100)
+    archive = TailedArchive(some.archive, DirectoryArchive(LocalStore(some.directory)))
+    (descriptor,) = archive.recordings()
+    with RecordingReader(archive, descriptor) as reader:
+        assert [payload for _, payload in messages(reader, 0, reader.end_position())] == some.sent
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_what_earlier_releases_shipped_is_read_and_checked_where_it_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compacted: bool
+) -> None:
+    monkeypatch.setattr(BlockSums, "table", lambda _: b"")
+    monkeypatch.setattr(Piece, "row", lambda self: [getattr(self, name) for name in Piece.__slots__[:10]])
+    for store in (MemoryStore(), LocalStore(tmp_path / "store")):
+        some = Shipped(tmp_path / type(store).__name__, store, piece_length=200_000, compacted=compacted)
+        assert {piece.checksums for piece in some.pieces()} == {UNKNOWN}
+        assert some.read() == some.sent
+        piece = some.pieces()[-1]
+        changed(store, some.name(piece), 40)
+        if isinstance(store, LocalStore) or not compacted:
+            # Of a long piece a part cannot be checked, but a mapped one is read as a whole.
+            with pytest.raises(RecordingError, match="is damaged"):
+                some.read()
+        assert [fault.kind for fault in archive_faults(some.archive)] == ["checksum"]
+
+
+def test_a_range_costs_its_blocks_and_the_table_of_its_piece_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(piece_reader, "NEAR_BYTES", 0)
+    some = Shipped(tmp_path, store := MemoryStore())
+    piece = max(some.pieces(), key=lambda each: each.length)
+    reader = PieceReader(store, some.archive_id)
+    content = store.files[some.name(piece)]
+    store.operations.clear()
+    store.read_bytes = 0
+    assert reader.read(piece, BLOCK + 10, BLOCK + 20) == content[BLOCK + 10 : BLOCK + 20]
+    assert store.read_bytes == BLOCK + table_length(piece.octets)
+    assert reader.read(piece, 10, 20) == content[10:20]
+    assert store.read_bytes == 2 * BLOCK + table_length(piece.octets)
+    assert len(store.operations) == 3
+    monkeypatch.undo()
+    # Near its end the table comes with the range.
+    other = PieceReader(store, some.archive_id)
+    store.operations.clear()
+    assert other.read(piece, 10, piece.octets) == content[10 : piece.octets]
+    assert len(store.operations) == 1
+
+
+def test_ranges_end_where_pieces_do(tmp_path: Path) -> None:
+    some = Shipped(tmp_path, store := MemoryStore(), piece_length=100_000)
+    store.operations.clear()
+    assert shipped(store) == some.sent
+    reads = [name for operation, name in store.operations if operation == "read" and name.endswith(".seg")]
+    # One request for each piece, and one for the index of the last.
+    assert len(reads) <= len(some.pieces()) + 3
+
+
+def test_a_mapped_piece_is_checked_once(tmp_path: Path) -> None:
+    some = Shipped(tmp_path, LocalStore(tmp_path / "store"), compacted=True)
+    archive = some.archive
+    (descriptor,) = archive.recordings()
+    segment = archive.segment(descriptor, 0)
+    assert isinstance(segment, MappedPiece)
+    assert list(segment.pieces(0, SEGMENT)) == [(0, SEGMENT)]
+    path = some.store.local_path(some.name(some.pieces()[0]))
+    assert path is not None
+    with path.open("r+b") as file:
+        file.write(b"\xff")
+    assert list(segment.pieces(0, SEGMENT)) == [(0, SEGMENT)]
+    segment.close()
+    with path.open("r+b") as file:
+        file.truncate(1000)
+    with pytest.raises(RecordingError, match="too early"):
+        archive.segment(descriptor, 0)
+
+
+@pytest.mark.parametrize("length", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 3 * BLOCK + 7])
+def test_a_table_is_the_same_however_its_bytes_come(length: int) -> None:
+    data = random.Random(length).randbytes(length)
+    whole, parts = BlockSums(), BlockSums()
+    whole.add(data)
+    rng = random.Random(1)
+    at = 0
+    while at < length:
+        step = rng.randrange(1, 50_000)
+        parts.add(data[at : at + step])
+        at += step
+    assert whole.table() == parts.table()
+    assert len(whole.table()) == table_length(length)
+    assert len(sums_of(whole.table())) == (-(-length // BLOCK) if length > BLOCK else 0)
+
+
+def test_rows_of_earlier_releases_have_no_checksums() -> None:
+    row = [0, 1024, "0/0-1.seg", 5, 0, 1, 0, 9, -1, -1]
+    assert pieces.Piece.of(row).checksums == UNKNOWN
+    assert pieces.Piece.of([*row, 77]).row() == [*row, 77]
+    for wrong in (row[:9], [*row, 77, 78], [*row, -2], [*row, "x"]):
+        with pytest.raises(RecordingError):
+            pieces.Piece.of(wrong)
