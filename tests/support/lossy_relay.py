@@ -13,9 +13,13 @@ Address = tuple[Any, ...]
 
 
 class LossyRelay:
-    """Each client address has a socket of its own towards the server; `rebind` gives it another, as a NAT does."""
+    """Each client address has a socket of its own towards the server; `rebind` gives it another, as a NAT does.
 
-    def __init__(self, server_port: int, *, loss: float = 0.0, seed: int = 0) -> None:
+    The server sees clients at the address ``source``.
+    """
+
+    def __init__(self, server_port: int, *, loss: float = 0.0, seed: int = 0, source: str = "127.0.0.1") -> None:
+        self._source = source
         self.loss = loss
         self.lost = 0
         self.port = 0
@@ -53,7 +57,9 @@ class LossyRelay:
 
     async def _open(self, client: Address) -> None:
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_datagram_endpoint(lambda: _Behind(self, client), remote_addr=self._server)
+        transport, _ = await loop.create_datagram_endpoint(
+            lambda: _Behind(self, client), local_addr=(self._source, 0), remote_addr=self._server
+        )
         self._behind[client] = transport
         for data in self._opening.pop(client, ()):
             transport.sendto(data)

@@ -30,6 +30,9 @@ HANDLER_FAILED = 4
 HELLO_TIMED_OUT = 5
 """QUIC application close code: the peer's connection headers did not come in time."""
 
+NO_PLACE = 6
+"""QUIC application close code: the server has no place for the connection, before its application has had anything of it."""
+
 _MAX_UINT_BYTES = 10
 
 

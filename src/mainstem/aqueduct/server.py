@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.tasks import start_task
+from mainstem.aqueduct.admission import Admission
 from mainstem.aqueduct.aio import LINGER, LONG_HEADER, Connection, Endpoint, HeaderSource
-from mainstem.aqueduct.codec import HANDLER_FAILED, PROTOCOL_ERROR, SERIALISATION_ERROR, Headers, as_headers
+from mainstem.aqueduct.arrivals import Arrivals
+from mainstem.aqueduct.codec import HANDLER_FAILED, NO_PLACE, PROTOCOL_ERROR, SERIALISATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.connection import AqueductConnection
 from mainstem.aqueduct.connection_state import Counts
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
@@ -22,9 +24,10 @@ from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.aqueduct.session import Session, logger
 from mainstem.aqueduct.stats import add_counts, session_stats
 from mainstem.endpoint_stats import Traffic
-from mainstem.errors import ChannelError, ClosedError, LocalProtocolError, RemoteProtocolError
+from mainstem.errors import ChannelError, ClosedError, ConnectionLost, LocalProtocolError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 from mainstem.log_limit import kind_of
+from mainstem.prefixes import Prefixes
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.quic.link import Address, Link, PacketHeader, ServerContext
@@ -33,6 +36,14 @@ if TYPE_CHECKING:
 
 
 Handler = Callable[[Connection], Awaitable[None]]
+
+
+_PREFIXES = Prefixes()
+
+
+def _owner(address: Address) -> str:
+    """What shares the limit for one address."""
+    return _PREFIXES.of(str(address[0]).partition("%")[0])
 
 
 def _is_of_peer(error: BaseException) -> bool:
@@ -65,7 +76,6 @@ class Server(Endpoint):
         instrument: Instrument,
     ) -> None:
         super().__init__(udp)
-        self._context = context
         self._handler = handler
         self._headers = headers
         self._serializers = serializers
@@ -73,9 +83,18 @@ class Server(Endpoint):
         self._settings = settings
         self._hold_early = hold_early
         self._instrument = instrument
+        self._context = context
+        self._admission: Admission[Session] = Admission(
+            max_connections=settings.max_connections,
+            max_connections_per_address=settings.max_connections_per_address,
+            drop=self._drop_silent,
+        )
+        self._arrivals = Arrivals(context, self._admission, always_retry=settings.retry)
         self._by_cid: dict[bytes, Session] = {}
         self._sessions: dict[Session, set[bytes]] = {}
         self._tasks: dict[asyncio.Task[None], Connection] = {}
+        # Those whose handlers run.
+        self._handled: set[Session] = set()
         self._closing = False
         self._closed = False
         self._traffic = Traffic()
@@ -94,7 +113,7 @@ class Server(Endpoint):
 
     @property
     def connections(self) -> int:
-        """Connections that are open, or not quite closed."""
+        """Connections that are open, in their handshake, or not quite closed."""
         return len(self._sessions)
 
     def stats(self) -> AqueductStats:
@@ -132,31 +151,52 @@ class Server(Endpoint):
         session = self._by_cid.get(header.destination_cid)
         if session is not None:
             return session
-        negotiation = self._context.negotiate(header)
-        if negotiation is not None:
-            self.udp.send([(negotiation, address)])
-        elif header.is_initial and len(data) >= 1200 and not self._closing:
-            return self._new_session(header, address)
+        if not self._closing:
+            self._arrive(data, header, address)
         return None
 
-    def _new_session(self, header: PacketHeader, address: Address) -> Session | None:
-        if (occupied := self._occupied()) >= self._settings.max_connections:
-            self._traffic.connections_refused += 1
-            text = f"a handshake from {address[0]}:{address[1]} is ignored: {occupied} connections"
-            self._warnings.log(logging.WARNING, "connection limit", text, self._now_ns)
-            return None
-        link = self._context.accept(header, address, asyncio.get_running_loop().time())
-        if isinstance(link, bytes):
-            # A Retry.
-            self.udp.send([(link, address)])
-            return None
-        return None if link is None else self._start_session(link, header, address)
+    def _arrive(self, data: bytes, header: PacketHeader, address: Address) -> None:
+        """Take a packet that is for none of the connections."""
+        now = self._loop.time()
+        if header.is_initial and not self._admission.has_room(_owner(address)):
+            self._refuse(address)
+            return
+        response = self._arrivals.response(data, header, address, now)
+        if response is not None:
+            self.udp.send([(response, address)])
+            return
+        begun = self._arrivals.begin(data, header, address, now)
+        if begun is not None:
+            link, is_proven = begun
+            session = self._start_session(link, header, address, len(data))
+            if is_proven:
+                self._take_place(session)
+            else:
+                self._admission.enter_unproven(session)
+            # The packet is in the link already.
+            session.datagrams_received([], address)
+            self.served(session)
 
-    def _occupied(self) -> int:
-        """Places that are taken: connections, and handlers that still run after their connection ended."""
-        return len(self._sessions.keys() | {connection._session for connection in self._tasks.values()})
+    def _refuse(self, address: Address) -> None:
+        self._traffic.connections_refused += 1
+        text = f"a handshake from {address[0]}:{address[1]} is ignored: {self._admission.taken} connections"
+        self._warnings.log(logging.WARNING, "connection limit", text, self._now_ns)
 
-    def _start_session(self, link: Link, header: PacketHeader, address: Address) -> Session:
+    def _take_place(self, session: Session) -> bool:
+        """Give the connection of a client that has proven its address a place, or end it."""
+        if self._admission.enter(session, _owner(session.address)):
+            return True
+        self._traffic.connections_refused += 1
+        session.fail(ConnectionLost("the server has no place for the connection", delivery="none"), code=NO_PLACE)
+        return False
+
+    def _drop_silent(self, session: Session) -> None:
+        """End a connection whose headers have not come: another client needs its place."""
+        if not session.conn.is_ended:
+            error = ConnectionLost("no connection headers had come, and the place was needed", delivery="none")
+            session.fail(error, code=NO_PLACE)
+
+    def _start_session(self, link: Link, header: PacketHeader, address: Address, received: int) -> Session:
         conn = AqueductConnection(
             is_client=False,
             limits=self._limits,
@@ -165,11 +205,13 @@ class Server(Endpoint):
             early_data=self._hold_early,
         )
         session = Session(conn, link, self.udp, address, serializer=self._serializers[0])
+        self._traffic.bytes_received += received
         session.traffic = self._traffic
         session.warnings = self._warnings
         session.on_headers = lambda headers: self._accept(session, headers)
         session.on_over = lambda: self._forget(session)
         session.ended.add_done_callback(lambda _: self._log_violation(session))
+        session.established.add_done_callback(lambda _: session.is_open and self._take_place(session))
         session.expect_hello(self._settings.hello_timeout)
         cids = {header.destination_cid, bytes(link.quic.host_cid)}
         self._sessions[session] = cids
@@ -207,6 +249,9 @@ class Server(Endpoint):
             self._warnings.log(logging.WARNING, error.rule, text, session.now_ns)
 
     def _accept(self, session: Session, headers: Headers) -> None:
+        if not self._take_place(session):
+            return
+        self._admission.heard(session)
         serializer = choose(self._serializers, headers)
         if serializer is None:
             session.fail(
@@ -221,7 +266,8 @@ class Server(Endpoint):
         session.wake()
         task = start_task(self._run(session, connection), session.loop)
         self._tasks[task] = connection
-        task.add_done_callback(lambda task: self._tasks.pop(task))
+        self._handled.add(session)
+        task.add_done_callback(self._handler_ended)
         session.ended.add_done_callback(lambda _: self._cancel_handler(session, connection, task))
 
     def _cancel_handler(self, session: Session, connection: Connection, task: asyncio.Task[None]) -> None:
@@ -266,6 +312,14 @@ class Server(Endpoint):
             add_counts(self._ended_counts, session.conn.counts)
         for cid in self._sessions.pop(session, ()):
             self._by_cid.pop(cid, None)
+        if session not in self._handled:
+            self._admission.leave(session)
+
+    def _handler_ended(self, task: asyncio.Task[None]) -> None:
+        session = self._tasks.pop(task)._session
+        self._handled.discard(session)
+        if session not in self._sessions:
+            self._admission.leave(session)
 
     async def shut_down(self, timeout: float = LINGER) -> None:
         """Accept no more connections, wait until the handlers have returned, and close the server.

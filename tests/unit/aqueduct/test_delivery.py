@@ -11,7 +11,7 @@ from memory_link import MemoryLink, join, turns
 from tests.support.patience import soon
 
 from mainstem.aqueduct import Limits, Message, Mode, channel
-from mainstem.aqueduct.codec import HELLO_TIMED_OUT, SERIALISATION_ERROR
+from mainstem.aqueduct.codec import HELLO_TIMED_OUT, NO_PLACE, SERIALISATION_ERROR
 from mainstem.aqueduct.events import Tally
 from mainstem.aqueduct.quic.link import REFUSALS
 from mainstem.errors import ConnectionLost
@@ -115,7 +115,7 @@ SITUATIONS: dict[str, Callable[[World], Awaitable[None]]] = {
     "all left, none is acknowledged": all_left,
     "all left, some are acknowledged": some_acknowledged,
     "all are acknowledged: they may have waited in the peer's queue": acknowledged,
-    "the peer refused the connection (codes 3 and 5)": refused,
+    "the peer refused the connection (codes 3, 5 and 6)": refused,
 }
 
 
@@ -187,4 +187,4 @@ def test_a_tally_in_words() -> None:
     assert Tally(left=2).delivery == Tally(left=2, acknowledged=2).delivery == "unknown"
     assert Tally(left=2, acknowledged=1).delivery == Tally(left=2, waiting=1).delivery == "partial"
     assert Tally(1, 1, 0) + Tally(2, 0, 1) == Tally(3, 1, 1)
-    assert REFUSALS == (SERIALISATION_ERROR, HELLO_TIMED_OUT)
+    assert REFUSALS == (SERIALISATION_ERROR, HELLO_TIMED_OUT, NO_PLACE)

@@ -6,7 +6,6 @@ read plus a fixed credit, and nothing for a stream, or a connection, that is hel
 
 from __future__ import annotations
 
-from os import urandom
 from typing import TYPE_CHECKING, Any
 
 from aioquic.buffer import Buffer
@@ -20,7 +19,6 @@ from aioquic.quic.packet import (
     encode_quic_version_negotiation,
     pull_quic_header,
 )
-from aioquic.quic.retry import QuicRetryTokenHandler
 from aioquic.tls import AlertBadCertificate, AlertHandshakeFailure, CipherSuite, SessionTicket, verify_certificate
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import ExtendedKeyUsage, ExtensionNotFound
@@ -29,7 +27,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from mainstem.aqueduct.quic.link import (
     DATAGRAM_BACKLOG,
     EARLY_STREAMS,
-    Address,
     Link,
     PacketHeader,
     configure,
@@ -175,6 +172,10 @@ class AioquicLink(Link):
         return self.quic._loss._rtt_smoothed or None
 
     @property
+    def has_begun(self) -> bool:
+        return any(len(space.ack_queue) for space in self.quic._spaces.values())
+
+    @property
     def is_in_flight(self) -> bool:
         quic = self.quic
         if quic._loss.bytes_in_flight or quic._datagrams_pending:
@@ -202,7 +203,6 @@ class _Context:
         self._class = _Connection if settings.client_ca is None else _MutualConnection
         self._configuration = QuicConfiguration(is_client=False)
         configure(self._configuration, settings, QuicFileLogger)
-        self._retry = QuicRetryTokenHandler() if settings.retry else None
 
     def parse(self, data: bytes) -> PacketHeader | None:
         try:
@@ -226,43 +226,22 @@ class _Context:
             source_cid=header.destination_cid, destination_cid=header.source_cid, supported_versions=versions
         )
 
-    def _original(self, header: PacketHeader, address: Address, now: float) -> bytes | None:
-        """The connection id that a client began with, from a valid Retry token."""
-        if self._retry is None or not header.token:
-            return None
-        try:
-            return self._retry.validate_token(  # type: ignore[no-any-return]
-                address=address, destination_cid=header.destination_cid, token=header.token, now=now
-            )
-        except ValueError:
-            return None
+    def retry(self, header: PacketHeader, retried: bytes, token: bytes) -> bytes:
+        return encode_quic_retry(  # type: ignore[no-any-return]
+            version=header.version,
+            source_cid=retried,
+            destination_cid=header.source_cid,
+            original_destination_cid=header.destination_cid,
+            retry_token=token,
+        )
 
-    def accept(self, header: PacketHeader, address: Address, now: float) -> Link | bytes | None:
-        original, retried = header.destination_cid, None
-        if self._retry is not None:
-            # A token that this server did not make, or too long ago, is as good as none.
-            known = self._original(header, address, now)
-            if known is None:
-                fresh = urandom(8)
-                return encode_quic_retry(  # type: ignore[no-any-return]
-                    version=header.version,
-                    source_cid=fresh,
-                    destination_cid=header.source_cid,
-                    original_destination_cid=header.destination_cid,
-                    retry_token=self._retry.create_token(
-                        address=address,
-                        original_destination_connection_id=header.destination_cid,
-                        retry_source_connection_id=fresh,
-                        now=now,
-                    ),
-                )
-            original, retried = known, header.destination_cid
+    def accept(self, header: PacketHeader, original: bytes | None = None) -> Link:
         tickets = self._tickets
         quic = self._class(
             settings=self._settings,
             configuration=self._configuration,
-            original_destination_connection_id=original,
-            retry_source_connection_id=retried,
+            original_destination_connection_id=header.destination_cid if original is None else original,
+            retry_source_connection_id=None if original is None else header.destination_cid,
             session_ticket_fetcher=None if tickets is None else tickets.fetcher(_make_ticket),
             session_ticket_handler=None if tickets is None else tickets.keep,
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mainstem.aqueduct.codec import EXPLICIT_CLOSE, HELLO_TIMED_OUT, PROTOCOL_ERROR, SERIALISATION_ERROR
+from mainstem.aqueduct.codec import EXPLICIT_CLOSE, HELLO_TIMED_OUT, NO_PLACE, PROTOCOL_ERROR, SERIALISATION_ERROR
 from mainstem.aqueduct.events import (
     CloseConnection,
     HoldConnection,
@@ -54,7 +54,7 @@ PEERS_COMPLAINT = "peer's complaint"
 SUCCESS_CODES = (0, EXPLICIT_CLOSE)
 """Close codes that are no error."""
 
-REFUSALS = (SERIALISATION_ERROR, HELLO_TIMED_OUT)
+REFUSALS = (SERIALISATION_ERROR, HELLO_TIMED_OUT, NO_PLACE)
 """Close codes by which a peer ends a connection before its application has had anything of it."""
 
 
@@ -95,8 +95,12 @@ class ServerContext(Protocol):
         """A version negotiation packet, where the version is not spoken here."""
         ...
 
-    def accept(self, header: PacketHeader, address: Address, now: float) -> Link | bytes | None:
-        """A connection for a first packet; or a packet to respond with, and no connection yet; or nothing."""
+    def retry(self, header: PacketHeader, retried: bytes, token: bytes) -> bytes:
+        """A Retry packet: the client is to begin again with a token, for another connection id."""
+        ...
+
+    def accept(self, header: PacketHeader, original: bytes | None = None) -> Link:
+        """A connection for a first packet; ``original`` is the connection id before a Retry, None where none was sent."""
         ...
 
 
@@ -191,7 +195,9 @@ class Link:
             return self._farewell.take()
         datagrams: list[tuple[bytes, Address]] = self.quic.datagrams_to_send(now=now)
         if self.closing:
-            self._farewell = Farewell(datagrams, now, self.round_trip or 0.0)
+            # An address that has proven nothing gets it once.
+            is_proven = self.is_client or self.handshake_done
+            self._farewell = Farewell(datagrams if is_proven else [], now, self.round_trip or 0.0)
         return datagrams
 
     def timer(self) -> float | None:
@@ -226,6 +232,18 @@ class Link:
     def round_trip(self) -> float | None:
         """The smoothed round-trip time in seconds, None before it was measured."""
         raise NotImplementedError
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a packet has come that the peer encrypted for this connection."""
+        raise NotImplementedError
+
+    def discard(self) -> None:
+        """Forget a connection that has not begun: there is no qlog file of it."""
+        trace = self.quic._quic_logger
+        if trace is not None:
+            self.quic._quic_logger = None
+            self.quic.configuration.quic_logger._traces.remove(trace)
 
     def end_trace(self) -> None:
         """Write the qlog file, where one is kept and the library has not done so."""

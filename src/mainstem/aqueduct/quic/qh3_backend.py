@@ -7,7 +7,6 @@ sent is delivered once every packet up to then has been acknowledged and none wa
 from __future__ import annotations
 
 import logging
-from os import urandom
 from typing import TYPE_CHECKING, Any
 
 from qh3 import _hazmat
@@ -15,7 +14,6 @@ from qh3.quic import connection as qh3_connection
 from qh3.quic.configuration import QuicConfiguration
 from qh3.quic.logger import QuicFileLogger
 from qh3.quic.packet import QuicPacketType, encode_quic_retry, encode_quic_version_negotiation
-from qh3.quic.retry import QuicRetryTokenHandler
 
 from mainstem.aqueduct.quic.link import DATAGRAM_BACKLOG, EARLY_STREAMS, Address, Link, PacketHeader, configure
 from mainstem.aqueduct.quic.qh3_connection import with_stream_limits
@@ -142,6 +140,11 @@ class Qh3Link(Link):
         return None if core is None else core.smoothed_rtt
 
     @property
+    def has_begun(self) -> bool:
+        core = self.quic._core
+        return core is not None and bool(core.received_authenticated_packet)
+
+    @property
     def is_in_flight(self) -> bool:
         core = self.quic._core
         return core is not None and bool(core.bytes_in_flight or core.get_send_buffer_size(None))
@@ -200,7 +203,6 @@ class _Context:
         self._configuration = QuicConfiguration(is_client=False)
         configure(self._configuration, settings, QuicFileLogger)
         self._class = with_stream_limits(settings.max_streams)
-        self._retry = QuicRetryTokenHandler() if settings.retry else None
 
     def parse(self, data: bytes) -> PacketHeader | None:
         try:
@@ -225,35 +227,21 @@ class _Context:
             source_cid=header.destination_cid, destination_cid=header.source_cid, supported_versions=versions
         )
 
-    def _original(self, header: PacketHeader, address: Address) -> tuple[bytes, bytes] | None:
-        """The connection ids of a client's beginning and of the Retry, from a valid Retry token."""
-        if self._retry is None or not header.token:
-            return None
-        try:
-            return self._retry.validate_token(address, header.token)  # type: ignore[no-any-return]
-        except ValueError:
-            return None
+    def retry(self, header: PacketHeader, retried: bytes, token: bytes) -> bytes:
+        return encode_quic_retry(  # type: ignore[no-any-return]
+            version=header.version,
+            source_cid=retried,
+            destination_cid=header.source_cid,
+            original_destination_cid=header.destination_cid,
+            retry_token=token,
+        )
 
-    def accept(self, header: PacketHeader, address: Address, now: float) -> Link | bytes | None:  # noqa: ARG002
-        original, retried = header.destination_cid, None
-        if self._retry is not None:
-            # A token that this server did not make, or too long ago, is as good as none.
-            known = self._original(header, address)
-            if known is None:
-                fresh = urandom(8)
-                return encode_quic_retry(  # type: ignore[no-any-return]
-                    version=header.version,
-                    source_cid=fresh,
-                    destination_cid=header.source_cid,
-                    original_destination_cid=header.destination_cid,
-                    retry_token=self._retry.create_token(address, header.destination_cid, fresh),
-                )
-            original, retried = known
+    def accept(self, header: PacketHeader, original: bytes | None = None) -> Link:
         tickets = self._tickets
         quic = self._class(
             configuration=self._configuration,
-            original_destination_connection_id=original,
-            retry_source_connection_id=retried,
+            original_destination_connection_id=header.destination_cid if original is None else original,
+            retry_source_connection_id=None if original is None else header.destination_cid,
             session_ticket_fetcher=None if tickets is None else tickets.fetcher(_ticket_class()),
             session_ticket_handler=None if tickets is None else tickets.keep,
         )

@@ -80,10 +80,14 @@ class QuicSettings:
 
     max_connections: int = 1024
     """Connections that a server holds at once; handshakes beyond it are ignored. A handler that still runs after its
-    connection ended counts as one."""
+    connection ended counts as one. Up to 64 handshakes of clients that have not proven their address come on top."""
+
+    max_connections_per_address: int = 256
+    """Of these, connections from one IPv4 address or IPv6 /64 network."""
 
     retry: bool = False
-    """Whether a server responds to first packets with a Retry, so that clients prove their address first."""
+    """Whether a server responds to every first packet with a Retry, so that clients prove their address first. Without it a
+    server does so while many handshakes are under way."""
 
     qlog_directory: str | Path | None = None
     """Where the library writes a qlog file for each connection."""
@@ -96,5 +100,5 @@ class QuicSettings:
         check_seconds({"drain_timeout": self.drain_timeout, "keep_alive": self.keep_alive}, may_be_zero=True)
         least, most = DATAGRAM_SIZES
         check_whole({"max_datagram_size": self.max_datagram_size}, least=least, most=most)
-        bounds = ("stream_window", "connection_window", "max_streams", "max_connections")
+        bounds = ("stream_window", "connection_window", "max_streams", "max_connections", "max_connections_per_address")
         check_whole({name: getattr(self, name) for name in bounds}, least=1)

@@ -71,7 +71,7 @@ class Pair:
                 if self.server is None:
                     header = context.parse(data)
                     assert header is not None
-                    self.server = context.accept(header, CLIENT, self.now)
+                    self.server = context.accept(header)
                 self.server.receive([data], CLIENT, self.now)
             self.client.receive([data for data, _ in self.server.transmit(self.now)], SERVER, self.now)
             self.deliver()

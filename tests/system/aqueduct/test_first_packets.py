@@ -1,0 +1,178 @@
+"""Who can keep others out of a server: not those who send forged first packets, nor those who say nothing after TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.lossy_relay import LossyRelay
+from tests.support.patience import soon, until
+
+from mainstem import aqueduct
+from mainstem.aqueduct.admission import MAX_UNPROVEN
+from mainstem.aqueduct.connection import AqueductConnection
+from mainstem.aqueduct.quic import load_backend
+from mainstem.aqueduct.quic.settings import QuicSettings
+from mainstem.errors import ConnectionLost, TimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mainstem.aqueduct import Connection, Server
+    from mainstem.aqueduct.certificates import CertificateFiles
+
+pytestmark = pytest.mark.system
+
+BACKENDS = pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+PLACES = 64
+CONNECT_S = 5.0
+
+
+async def echo(connection: Connection) -> None:
+    async for message in connection.receiver:
+        assert message == b"tide"
+    await connection.wait_closed()
+
+
+async def serving(certificates: CertificateFiles, backend: str, **options: Any) -> Server:
+    return await aqueduct.serve(
+        echo, certificate=certificates.certificate, key=certificates.key, backend=backend, **options
+    )
+
+
+async def use(url: str, certificates: CertificateFiles, backend: str) -> None:
+    """Connect, and have a message acknowledged."""
+    async with await aqueduct.connect(url, ca=certificates.ca, backend=backend, timeout=CONNECT_S) as connection:
+        await soon(connection.sender.send_acknowledged(b"tide"))
+
+
+def garbage() -> bytes:
+    """An Initial packet that is none inside."""
+    ids = b"\x08" + os.urandom(8) + b"\x08" + os.urandom(8)
+    return b"\xc3\x00\x00\x00\x01" + ids + b"\x00\x44\x96" + os.urandom(1174)
+
+
+def hello(backend: str) -> list[bytes]:
+    """The first packets of a client that goes no further."""
+    link = load_backend(backend).client(
+        QuicSettings(verify=False), server_name="localhost", sessions=None, origin="localhost"
+    )
+    link.connect(("127.0.0.1", 4433), 0.0)
+    return [data for data, _ in link.transmit(0.0)]
+
+
+def sources(count: int) -> Iterator[socket.socket]:
+    """Sockets, each of another address."""
+    for number in range(count):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as source:
+            source.bind((f"127.{1 + number % 7}.{number // 250}.{1 + number % 250}", 0))
+            yield source
+
+
+@BACKENDS
+async def test_packets_that_cannot_be_decrypted_keep_nothing(certificates: CertificateFiles, backend: str) -> None:
+    async with await serving(certificates, backend, max_connections=PLACES) as server:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as attacker:
+            for _ in range(2 * PLACES):
+                attacker.sendto(garbage(), ("127.0.0.1", server.port))
+        await use(server.url, certificates, backend)
+        assert server.connections <= 1
+
+
+@BACKENDS
+async def test_handshakes_from_forged_addresses_keep_no_client_out(
+    certificates: CertificateFiles, backend: str
+) -> None:
+    async with await serving(certificates, backend, max_connections=PLACES) as server:
+        for source in sources(3 * MAX_UNPROVEN):
+            for data in hello(backend):
+                source.sendto(data, ("127.0.0.1", server.port))
+            await asyncio.sleep(0)
+        await until(lambda: server.connections >= MAX_UNPROVEN, progress=lambda: server.connections)
+        for _ in range(3):
+            await use(server.url, certificates, backend)
+        # What is left is bounded, however many have come.
+        assert MAX_UNPROVEN <= server.connections <= MAX_UNPROVEN + 3
+        assert server.stats().connections_refused == 0
+
+
+@BACKENDS
+async def test_a_forged_address_gets_no_more_than_three_times_what_it_sent(
+    certificates: CertificateFiles, backend: str
+) -> None:
+    async with await serving(certificates, backend, hello_timeout=0.3) as server:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as victim:
+            victim.bind(("127.0.0.9", 0))
+            victim.setblocking(False)
+            first = hello(backend)[0]
+            victim.sendto(first, ("127.0.0.1", server.port))
+            await until(lambda: bool(server.connections), progress=lambda: server.connections)
+            await until(lambda: not server.connections, progress=lambda: server.connections)
+            received = 0
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    received += len(victim.recv(65536))
+        assert 0 < received <= 3 * len(first)
+
+
+@BACKENDS
+async def test_no_address_has_more_than_its_share(certificates: CertificateFiles, backend: str) -> None:
+    async with await serving(certificates, backend, max_connections=4, max_connections_per_address=2) as server:
+        connections = [await aqueduct.connect(server.url, ca=certificates.ca, backend=backend) for _ in range(2)]
+        for connection in connections:
+            await soon(connection.sender.send_acknowledged(b"tide"))
+        with pytest.raises(TimedOut):
+            await aqueduct.connect(server.url, ca=certificates.ca, backend=backend, timeout=0.3)
+        async with LossyRelay(server.port, source="127.0.0.2") as relay:
+            await use(relay.url, certificates, backend)
+        for connection in connections:
+            await connection.close()
+        await until(lambda: not server.connections, progress=lambda: server.connections)
+        await use(server.url, certificates, backend)
+
+
+@BACKENDS
+async def test_a_client_that_says_nothing_after_tls_makes_room(certificates: CertificateFiles, backend: str) -> None:
+    def silent(self: AqueductConnection, now_ns: int) -> None:
+        """Send nothing."""
+
+    async with await serving(certificates, backend, max_connections=2) as server:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(AqueductConnection, "start", silent)
+            first, second = [await aqueduct.connect(server.url, ca=certificates.ca, backend=backend) for _ in range(2)]
+            await until(lambda: server.stats().connections_opened == 2, progress=server.stats)
+        await use(server.url, certificates, backend)
+        with pytest.raises(ConnectionLost, match="the place was needed") as caught:
+            await soon(first.wait_closed())
+        assert caught.value.delivery == "none"
+        assert not second.engine.is_ended
+        for connection in (first, second):
+            await connection.close()
+
+
+@BACKENDS
+async def test_of_clients_that_come_at_once_no_more_are_served_than_there_are_places(
+    certificates: CertificateFiles, backend: str
+) -> None:
+    async def outcome() -> str:
+        try:
+            connection = await aqueduct.connect(server.url, ca=certificates.ca, backend=backend, timeout=1)
+        except TimedOut:
+            return "none"
+        held.append(connection)
+        try:
+            await connection.sender.send_acknowledged(b"tide")
+        except ConnectionLost as error:
+            return error.delivery
+        return "served"
+
+    held: list[Connection] = []
+    async with await serving(certificates, backend, max_connections=2) as server:
+        outcomes = await soon(asyncio.gather(*(outcome() for _ in range(6))))
+        assert sorted(outcomes) == ["none"] * 4 + ["served"] * 2
+        for connection in held:
+            await connection.close()
