@@ -80,6 +80,7 @@ DOORS: dict[str, set[str]] = {
     "aeron/client/conductor.py": {"threading"},
     "aeron/idle.py": {"time"},
     "mux/blocking.py": {"asyncio", "threading"},
+    "mux/blocking_call.py": {"asyncio", "threading"},
     "_internal/tasks.py": {"asyncio"},
     "mux/bymux/aio.py": {"asyncio"},
     "mux/bymux/aio_stream.py": {"asyncio"},

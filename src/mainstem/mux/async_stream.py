@@ -14,7 +14,8 @@ queue until credit and a turn let them leave; this class has no copy of them.
 
 Reads are safe to cancel: a read waits first and takes bytes out of the buffer afterwards, in one step without ``await``, when it
 can return all that it was called for. A read of more bytes than the window would wait for ever that way, so while it waits the
-bytes in the buffer are reported as consumed; ``_credited`` counts those, which are not reported again when they are read. The
+bytes in the buffer are reported as consumed; ``_credited`` counts those, and those that ``unread`` put back, which are not reported
+again when they are read. The
 buffer therefore holds at most the window beyond the largest read that ever waited, or ``read_limit`` bytes for ``read(-1)``.
 
 Invariants:
@@ -196,6 +197,19 @@ class AsyncStream:
         data = buffer.read_exactly(count)
         self._taken(count)
         return data
+
+    def unread(self, data: bytes) -> None:
+        """Puts back what a read returned, before everything that is still to be read.
+
+        Args:
+            data: The bytes that were read last.
+
+        Example:
+            >>> stream.unread(await stream.read())
+        """
+        self._buffer.prepend(data)
+        self._credited += len(data)
+        self._wake_reader()
 
     def at_eof(self) -> bool:
         """Whether everything was read and no more will come.

@@ -3,18 +3,21 @@
 Every object of a blocking API belongs to one :class:`LoopThread`. A call from any thread becomes a coroutine there, and the
 caller waits for its result; protocol state is only ever touched by the loop's thread. Calls of several threads on one
 stream are therefore safe, and ordered as the loop receives them.
+
+A call that an exception interrupts, as a signal handler raises it in the main thread, is taken back (:mod:`.blocking_call`).
+Nothing may come between the result of :meth:`LoopThread.run` and the caller's own code, where an exception would lose it: what is
+made of a result is made by the coroutine, in the loop's thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from mainstem.errors import ClosedError, TimedOut
+from mainstem.errors import ClosedError
 from mainstem.mux.async_stream import READ_LIMIT, AsyncStream
+from mainstem.mux.blocking_call import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -29,52 +32,53 @@ S = TypeVar("S", bound=AsyncStream)
 LIVENESS_S = 1.0
 
 
-async def _limited(work: Coroutine[Any, Any, T], timeout: float | None) -> T:
-    """Runs ``work`` with a time limit that is kept by the loop itself.
-
-    A caller that gave up by its own clock could lose what ``work`` returned in that moment, such as bytes that were read.
-    """
-    deadline = asyncio.timeout(timeout)
-    try:
-        async with deadline:
-            return await work
-    except TimeoutError:
-        if not deadline.expired():
-            raise
-        raise TimedOut(f"nothing happened within {timeout:g} s", timeout=timeout) from None
-
-
 class LoopThread:
     """Runs coroutines for callers in other threads. A context manager; stopping twice is fine."""
 
     def __init__(self, name: str = "mainstem-mux") -> None:
-        self._loop = asyncio.new_event_loop()
+        self._ending: set[asyncio.Task[Any]] = set()
+        self._is_ready = threading.Event()
+        self._is_given_up = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+            self._is_ready.wait()
+        except BaseException:
+            self._is_given_up = True
+            if self._is_ready.is_set():
+                self._post(self._loop.stop)
+            raise
 
     @classmethod
-    def running(cls, start: Coroutine[Any, Any, T]) -> tuple[LoopThread, T]:
-        """Returns a thread and what ``start`` returned in it.
+    def running(
+        cls, start: Callable[[LoopThread], Coroutine[Any, Any, T]], undo: Callable[[T | BaseException], object]
+    ) -> T:
+        """Returns what ``start`` returned in the loop of a new thread.
 
         Args:
-            start: A coroutine, which the loop's thread runs first. Where it raises, no thread is left.
+            start: Called with the thread; returns a coroutine, which the thread runs first. Where it raises, no thread is left.
+            undo: Called with the result if an exception interrupts the call.
 
         Returns:
-            The thread and the result.
+            The result, which has the thread and is to stop it.
 
         Example:
-            >>> thread, connection = LoopThread.running(bymux.connect("127.0.0.1", 7000))
+            >>> connection = LoopThread.running(start, lambda connection: connection.abort())
         """
         thread = cls()
         try:
-            return thread, thread.run(start)
+            return thread.run(lambda: start(thread), undo=undo)
         except BaseException:
             thread.stop()
             raise
 
     def _run(self) -> None:
+        # Made here, where no signal handler runs in the middle of it.
+        self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        self._is_ready.set()
+        if not self._is_given_up:
+            self._loop.run_forever()
         tasks = asyncio.all_tasks(self._loop)
         for task in tasks:
             task.cancel()
@@ -83,12 +87,20 @@ class LoopThread:
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
-    def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+    def run(
+        self,
+        work: Coroutine[Any, Any, T] | Callable[[], Coroutine[Any, Any, T]],
+        timeout: float | None = None,
+        *,
+        undo: Callable[[T | BaseException], object] | None = None,
+    ) -> T:
         """Returns the result of ``work``.
 
         Args:
-            work: A coroutine, which the loop's thread runs.
+            work: A coroutine, which the loop's thread runs; or a function that returns one, which is called there even if an
+                exception interrupts the call before.
             timeout: Seconds after which ``work`` is cancelled; ``None`` waits without a limit.
+            undo: Called in the loop's thread, with what ``work`` returned or raised, if an exception interrupts the call.
 
         Returns:
             What ``work`` returns.
@@ -100,32 +112,27 @@ class LoopThread:
         Example:
             >>> listener = thread.run(bymux.serve(handler, "127.0.0.1", 7000))
         """
-        if not self._thread.is_alive():
-            work.close()
-            raise ClosedError("the connection is closed")
-        limited = _limited(work, timeout)
+        call = Call(work if callable(work) else lambda: work, timeout, undo, self._ending)
         try:
-            future = asyncio.run_coroutine_threadsafe(limited, self._loop)
-        except RuntimeError:  # the loop was closed since
-            limited.close()
-            work.close()
-            raise ClosedError("the connection is closed") from None
-        while True:
-            try:
-                return future.result(LIVENESS_S)
-            except concurrent.futures.CancelledError:
-                raise ClosedError("the connection was closed") from None
-            except TimeoutError:
-                if future.done():
-                    raise
-                if not self._thread.is_alive():
-                    raise ClosedError("the connection was closed") from None
-            except KeyboardInterrupt:
-                future.cancel()
-                raise
+            if not self._thread.is_alive() or not self._post(call.start):
+                raise ClosedError("the connection is closed")
+            while not call.wait(LIVENESS_S):
+                if not self._thread.is_alive() and not call.wait(0):
+                    raise ClosedError("the connection was closed")
+        except BaseException:
+            if not self._insist(call.interrupt) and not callable(work):
+                work.close()
+            raise
+        # From here on nothing is called, and signal handlers run where something is: a result reaches the caller.
+        if call.error is None:
+            return call.value
+        try:
+            raise call.error
+        finally:
+            del call
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Returns the result of ``function``, run between the loop's tasks.
+        """Returns the result of ``function``, run between the loop's tasks. It is run even if an exception interrupts the call.
 
         Args:
             function: A plain function.
@@ -141,27 +148,63 @@ class LoopThread:
             >>> thread.call(stream.abort)
         """
 
-        async def work() -> T:
-            return function(*arguments)
+        def work() -> Coroutine[Any, Any, T]:
+            return _return(function(*arguments))
 
-        return self.run(work())
+        return self.run(work)
 
-    def stop(self) -> None:
+    def _post(self, function: Callable[[], object]) -> bool:
+        """Runs a function in the loop's thread, without waiting; false where the loop is closed."""
+        try:
+            self._loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
+            return False
+        return True
+
+    def _insist(self, function: Callable[[], object]) -> bool:
+        """Runs a function as `_post` does, whatever signal handlers raise meanwhile; that is raised then."""
+        interruption: BaseException | None = None
+        while True:
+            try:
+                is_posted = self._post(function)
+                break
+            except BaseException as error:
+                interruption = error
+        if interruption is not None:
+            raise interruption
+        return is_posted
+
+    def stop(self, last: Callable[[], object] | None = None) -> None:
         """Ends the loop and its thread. Twice is fine.
+
+        Args:
+            last: Called in the loop's thread before.
 
         Example:
             >>> thread.stop()
         """
-        if self._thread.is_alive():
-            with suppress(RuntimeError):  # another thread has stopped it since
-                self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+
+        def end() -> None:
+            try:
+                if last is not None:
+                    last()
+            finally:
+                self._loop.stop()
+
+        self._insist(end)
+        self._thread.join()
 
     def __enter__(self) -> LoopThread:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.stop()
+
+
+async def _return(value: T) -> T:
+    return value
 
 
 class PeerView:
@@ -210,7 +253,7 @@ class BlockingStream(Generic[S]):
         Example:
             >>> data = stream.read(timeout=5)
         """
-        return self._thread.run(self._stream.read(limit), timeout)
+        return self._thread.run(self._stream.read(limit), timeout, undo=self._unread)
 
     def readexactly(self, count: int, *, timeout: float | None = None) -> bytes:
         """Waits for ``count`` bytes and returns them.
@@ -230,14 +273,22 @@ class BlockingStream(Generic[S]):
         Example:
             >>> header = stream.readexactly(4, timeout=5)
         """
-        return self._thread.run(self._stream.readexactly(count), timeout)
+        return self._thread.run(self._stream.readexactly(count), timeout, undo=self._unread)
+
+    def _unread(self, outcome: bytes | BaseException) -> None:
+        """Puts back what an interrupted call had read."""
+        if isinstance(outcome, asyncio.IncompleteReadError):
+            outcome = outcome.partial
+        if isinstance(outcome, bytes):
+            self._stream.unread(outcome)
 
     def write(self, data: bytes | bytearray | memoryview, *, timeout: float | None = None) -> None:
         """Queues bytes and waits while more than 128 KiB are queued: this is where back pressure is felt.
 
         Args:
             data: The bytes.
-            timeout: Seconds to wait; ``None`` waits without a limit. After a time-out the bytes are queued all the same.
+            timeout: Seconds to wait; ``None`` waits without a limit. After a time-out, or if a signal handler raises, the
+                bytes are queued all the same.
 
         Raises:
             TimedOut: The timeout passed.
@@ -248,11 +299,11 @@ class BlockingStream(Generic[S]):
             >>> stream.write(b"tide", timeout=5)
         """
 
-        async def work() -> None:
+        def work() -> Coroutine[Any, Any, None]:
             self._stream.write(data)
-            await self._stream.drain()
+            return self._stream.drain()
 
-        self._thread.run(work(), timeout)
+        self._thread.run(work, timeout)
 
     def __iter__(self) -> Iterator[bytes]:
         while data := self.read():

@@ -82,6 +82,14 @@ class InBuffer:
         self.chunks.append(chunk)
         self.size += len(chunk)
 
+    def prepend(self, chunk: bytes) -> None:
+        """Adds a chunk before all others."""
+        if self.offset < len(self.head):
+            self.chunks.appendleft(self.head[self.offset :])
+        self.head = chunk
+        self.offset = 0
+        self.size += len(chunk)
+
     def read_some(self, limit: int) -> bytes:
         """Between one and ``limit`` bytes, whichever costs no joining; ``b""`` only when nothing is buffered."""
         head = self.head

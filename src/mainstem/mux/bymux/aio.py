@@ -179,6 +179,18 @@ class Connection(Engine):
         stream.served()
         return stream
 
+    def unaccept_stream(self, stream: BymuxStream) -> None:
+        """Puts back a stream that was accepted: it is the next to be accepted.
+
+        Args:
+            stream: The stream.
+
+        Example:
+            >>> connection.unaccept_stream(stream)
+        """
+        self._accepted.appendleft(stream)
+        _wake(self._accepters)
+
     async def streams(self) -> AsyncIterator[BymuxStream]:
         """Iterates over the streams that the peer creates, until it will create no more.
 

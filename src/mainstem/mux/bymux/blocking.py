@@ -87,7 +87,7 @@ class BlockingStream(_BlockingStream[BymuxStream]):
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._thread.run(self._stream.__aexit__(*exc))  # type: ignore[arg-type]
+        self._thread.run(self._stream.__aexit__(*exc), undo=lambda _: self._stream.abort())  # type: ignore[arg-type]
 
 
 class BlockingConnection(PeerView):
@@ -120,7 +120,15 @@ class BlockingConnection(PeerView):
             >>> with connection.open_stream() as stream:
             ...     stream.write(b"tide")
         """
-        return BlockingStream(self._thread, self._thread.run(self._connection.open_stream(), timeout), self)
+
+        async def work() -> BlockingStream:
+            return BlockingStream(self._thread, await self._connection.open_stream(), self)
+
+        def undo(outcome: BlockingStream | BaseException) -> None:
+            if isinstance(outcome, BlockingStream):
+                outcome._stream.abort()
+
+        return self._thread.run(work(), timeout, undo=undo)
 
     def accept_stream(self, *, timeout: float | None = None) -> BlockingStream | None:
         """Waits for the next stream that the peer creates.
@@ -137,8 +145,16 @@ class BlockingConnection(PeerView):
         Example:
             >>> stream = connection.accept_stream(timeout=5)
         """
-        stream = self._thread.run(self._connection.accept_stream(), timeout)
-        return None if stream is None else BlockingStream(self._thread, stream, self)
+
+        async def work() -> BlockingStream | None:
+            stream = await self._connection.accept_stream()
+            return None if stream is None else BlockingStream(self._thread, stream, self)
+
+        def undo(outcome: BlockingStream | BaseException | None) -> None:
+            if isinstance(outcome, BlockingStream):
+                self._connection.unaccept_stream(outcome._stream)
+
+        return self._thread.run(work(), timeout, undo=undo)
 
     def ping(self, timeout: float = PING_TIMEOUT_S) -> float:
         """Measures the round trip to the peer.
@@ -186,15 +202,16 @@ class BlockingConnection(PeerView):
             if self._connection.failure is None:
                 self._thread.run(self._connection.close(timeout))
         finally:
-            self._thread.stop()
+            self._thread.stop(self._connection.abort)
 
     def __enter__(self) -> BlockingConnection:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        if kind is not None:
-            self._thread.call(self._connection.abort)
-        self.close()
+        if kind is None:
+            self.close()
+        else:
+            self._thread.stop(self._connection.abort)
 
 
 def connect(
@@ -223,4 +240,12 @@ def connect(
         >>> with connect("127.0.0.1", 7000) as connection:
         ...     print(connection.ping())
     """
-    return BlockingConnection(*LoopThread.running(aio.connect(host, port, settings=settings, **options)))
+
+    async def start(thread: LoopThread) -> BlockingConnection:
+        return BlockingConnection(thread, await aio.connect(host, port, settings=settings, **options))
+
+    def undo(outcome: BlockingConnection | BaseException) -> None:
+        if isinstance(outcome, BlockingConnection):
+            outcome._connection.abort()
+
+    return LoopThread.running(start, undo)

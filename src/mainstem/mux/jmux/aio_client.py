@@ -365,6 +365,14 @@ class Client:
         """
         await self._pool.close()
 
+    def abort(self) -> None:
+        """Ends every connection at once; requests that are not complete fail.
+
+        Example:
+            >>> client.abort()
+        """
+        self._pool.end(abort=True)
+
     async def __aenter__(self) -> Client:
         return self
 

@@ -153,16 +153,21 @@ class Pool:
             if not opening.cancelled() and (error := opening.result()) is not None:
                 raise _copy(error)
 
-    async def close(self) -> None:
+    def end(self, *, abort: bool = False) -> None:
         """Ends every connection, one that is being opened too. Twice is fine."""
         self.closed = True
         self._stop_pausing()
-        engines = list(self.engines)
-        for engine in engines:
-            engine.end()
-        self._wake_all(None)
-        if self._opening is not None and not self._opening.done():
+        for engine in list(self.engines):
+            engine.end(abort=abort)
+        if self._opening is not None:
             self._opening.cancel()
+        self._wake_all(None)
+
+    async def close(self) -> None:
+        """Ends every connection, and waits for their ends. Twice is fine."""
+        engines = list(self.engines)
+        self.end()
+        if self._opening is not None:
             await asyncio.wait({self._opening})
         for engine in engines:
             await engine.wait_ended()

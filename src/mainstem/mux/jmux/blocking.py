@@ -96,13 +96,13 @@ class BlockingClient:
             ...     session.finish()
             ...     print(session.read(-1))
         """
-        session = self._thread.run(self._client.open_session(), timeout)
+        session = self._thread.run(self._client.open_session(), timeout, undo=_leave)
         try:
             yield BlockingSession(self._thread, session)
+            self._thread.call(session.leave)
         except BaseException:
             self._thread.call(lambda: session.leave(in_order=False))
             raise
-        self._thread.call(session.leave)
 
     def call(self, data: bytes, *, attempts: int = 2, timeout: float | None = None) -> bytes:
         """Sends a whole request and waits for the whole response.
@@ -149,13 +149,19 @@ class BlockingClient:
             if not self._client.closed:
                 self._thread.run(self._client.close())
         finally:
-            self._thread.stop()
+            self._thread.stop(self._client.abort)
 
     def __enter__(self) -> BlockingClient:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _leave(outcome: aio_client.ClientSession | BaseException) -> None:
+    """Ends a session that nobody has, because an exception interrupted the call that opened it."""
+    if isinstance(outcome, aio_client.ClientSession):
+        outcome.leave(in_order=False)
 
 
 def connect(
@@ -180,4 +186,12 @@ def connect(
         >>> with connect("127.0.0.1", 7001) as client:
         ...     print(client.call(b"whole request"))
     """
-    return BlockingClient(*LoopThread.running(aio_client.connect(host, port, settings=settings, **options)))
+
+    async def start(thread: LoopThread) -> BlockingClient:
+        return BlockingClient(thread, await aio_client.connect(host, port, settings=settings, **options))
+
+    def undo(outcome: BlockingClient | BaseException) -> None:
+        if isinstance(outcome, BlockingClient):
+            outcome._client.abort()
+
+    return LoopThread.running(start, undo)

@@ -1,0 +1,141 @@
+"""One call of a blocking API: its work in the loop's thread, and the thread that waits for it.
+
+Theory of operation
+-------------------
+A signal handler may raise in the thread that waits, at any time and any exception: a ``TimeoutError`` of an alarm, a
+``KeyboardInterrupt``. The caller then has no result, whether there is one or not. So the call is taken back: its work is cancelled,
+and if it had come to a result, ``undo`` gets it, to put back what would be lost with it: bytes that were read, a stream that was
+accepted.
+
+The thread that was interrupted does not wait for that. Calls that come later do, in the loop's thread, before their own work: a
+read that follows an interrupted one finds the stream as it was.
+
+What a call begins with is not taken back: ``begin`` is called, in the loop's thread and in the order of the calls, whether the
+call is interrupted or not. A ``write`` queues its bytes there.
+
+The methods ``start`` and ``interrupt`` run in the loop's thread, once each (a second call does nothing), ``wait`` in the caller's.
+``value`` and ``error`` are final when ``wait`` has returned true.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from mainstem.errors import ClosedError, TimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+T = TypeVar("T")
+
+
+async def _limited(work: Coroutine[Any, Any, T], timeout: float | None, ending: set[asyncio.Task[Any]]) -> T:
+    """Runs ``work`` after what is ending, with a time limit that is kept by the loop itself.
+
+    A caller that gave up by its own clock could lose what ``work`` returned in that moment, such as bytes that were read.
+    """
+    deadline = asyncio.timeout(timeout)
+    try:
+        async with deadline:
+            while ending:
+                await asyncio.wait(set(ending))
+            return await work
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        raise TimedOut(f"nothing happened within {timeout:g} s", timeout=timeout) from None
+
+
+class Call(Generic[T]):
+    """One call. ``ending`` has the tasks of the calls that were interrupted and go on, for all calls of a loop."""
+
+    __slots__ = (
+        "_begin",
+        "_ended",
+        "_ending",
+        "_interrupted",
+        "_is_over",
+        "_started",
+        "_task",
+        "_timeout",
+        "_undo",
+        "_work",
+        "error",
+        "value",
+    )
+
+    value: T
+
+    def __init__(
+        self,
+        begin: Callable[[], Coroutine[Any, Any, T]],
+        timeout: float | None,
+        undo: Callable[[Any], object] | None,
+        ending: set[asyncio.Task[Any]],
+    ) -> None:
+        self._begin = begin
+        self._timeout = timeout
+        self._undo = undo
+        self._ending = ending
+        self._work: Coroutine[Any, Any, T] | None = None
+        self._task: asyncio.Task[T] | None = None
+        self._started = self._interrupted = self._is_over = False
+        self._ended = threading.Lock()
+        self._ended.acquire()
+        self.error: BaseException | None = None
+
+    def start(self) -> None:
+        """Begins the work."""
+        if self._started:
+            return
+        self._started = True
+        try:
+            self._work = self._begin()
+        except Exception as error:
+            self._end(error)
+            return
+        limited = _limited(self._work, self._timeout, self._ending)
+        self._task = asyncio.get_running_loop().create_task(limited)
+        self._task.add_done_callback(self._on_done)
+
+    def interrupt(self) -> None:
+        """Takes the call back."""
+        if self._interrupted:
+            return
+        self._interrupted = True
+        if self._is_over:
+            self._take_back()
+            return
+        self.start()
+        if self._task is not None:
+            self._ending.add(self._task)
+            self._task.cancel()
+
+    def wait(self, timeout: float) -> bool:
+        """Waits until the work has ended, at most ``timeout`` seconds; returns whether it has."""
+        return self._ended.acquire(timeout=timeout)
+
+    def _on_done(self, task: asyncio.Task[T]) -> None:
+        assert self._work is not None
+        self._work.close()  # never begun, if the task was cancelled before its first step
+        self._ending.discard(task)
+        if task.cancelled():
+            self._end(ClosedError("the connection was closed"))
+        elif (error := task.exception()) is not None:
+            self._end(error)
+        else:
+            self.value = task.result()
+            self._end(None)
+
+    def _end(self, error: BaseException | None) -> None:
+        self.error = error
+        self._is_over = True
+        self._ended.release()
+        if self._interrupted:
+            self._take_back()
+
+    def _take_back(self) -> None:
+        if self._undo is not None:
+            self._undo(self.value if self.error is None else self.error)

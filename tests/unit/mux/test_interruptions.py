@@ -1,0 +1,306 @@
+"""Exceptions of signal handlers in blocking calls: they reach the caller, and take nothing with them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.mux_pair import bymux_pair, jmux_pair
+from tests.support.patience import STALL_S, wait_for
+
+from mainstem.mux import bymux, jmux
+from mainstem.mux.blocking import BlockingStream, LoopThread
+from mainstem.mux.blocking_call import Call
+from mainstem.mux.bymux import blocking as bymux_blocking
+from mainstem.mux.jmux import blocking as jmux_blocking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Alarm(Exception):
+    """Raised by a signal handler."""
+
+
+ERRORS = [TimeoutError, KeyboardInterrupt, RuntimeError, asyncio.CancelledError, Alarm]
+# When the exception comes: before the work begins, while it goes on, or with its result.
+MOMENTS = ["before", "during", "after"]
+
+
+@pytest.fixture(params=MOMENTS)
+def interrupt(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Interrupts one call, as a signal handler does, at a moment of the call."""
+    wait, call_soon = Call.wait, LoopThread._post
+
+    def interrupt(work: Callable[[], object], error: type[BaseException] = Alarm) -> None:
+        def interrupted_post(thread: LoopThread, function: Any) -> bool:
+            monkeypatch.setattr(LoopThread, "_post", call_soon)
+            raise error
+
+        def interrupted_wait(call: Call[Any], timeout: float) -> bool:
+            if threading.current_thread() is not threading.main_thread():
+                return wait(call, timeout)
+            monkeypatch.setattr(Call, "wait", wait)
+            if request.param == "after":
+                assert wait(call, STALL_S)
+            raise error
+
+        if request.param == "before":
+            monkeypatch.setattr(LoopThread, "_post", interrupted_post)
+        else:
+            monkeypatch.setattr(Call, "wait", interrupted_wait)
+        with pytest.raises(error):
+            work()
+
+    return interrupt
+
+
+async def echo(stream: Any) -> None:
+    async for data in stream:
+        stream.write(data)
+        await stream.drain()
+
+
+@pytest.fixture
+def thread() -> Iterator[LoopThread]:
+    with LoopThread() as thread:
+        yield thread
+
+
+def opened(thread: LoopThread, protocol: str) -> BlockingStream[Any]:
+    """A stream whose peer sends back what it receives."""
+
+    async def open_stream() -> Any:
+        if protocol == "bymux":
+            return await bymux_pair(echo, settings=bymux.Settings(stream_window=1000))[0].open_stream()
+        return await jmux_pair(echo, settings=jmux.Settings(initial_ration=1024))[0].open_session()
+
+    return BlockingStream(thread, thread.run(open_stream()))
+
+
+PROTOCOLS = pytest.mark.parametrize("protocol", ["bymux", "jmux"])
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_interrupted_read_leaves_the_bytes_to_the_next(
+    thread: LoopThread, protocol: str, error: type[BaseException], interrupt: Callable[..., None]
+) -> None:
+    stream = opened(thread, protocol)
+    stream.write(b"ab")
+    interrupt(lambda: stream.read(timeout=STALL_S), error)
+    stream.write(b"cdefg")
+    assert stream.readexactly(3, timeout=STALL_S) == b"abc"
+    interrupt(lambda: stream.readexactly(2, timeout=STALL_S), error)
+    assert stream.readexactly(4, timeout=STALL_S) == b"defg"
+
+
+@PROTOCOLS
+def test_a_read_that_was_interrupted_while_it_waited_does_not_keep_others_out(
+    thread: LoopThread, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = opened(thread, protocol)
+
+    def interrupted_wait(call: Call[Any], timeout: float) -> bool:
+        monkeypatch.undo()
+        wait_for(lambda: stream._stream._reader)
+        raise TimeoutError
+
+    for _ in range(3):
+        monkeypatch.setattr(Call, "wait", interrupted_wait)
+        with pytest.raises(TimeoutError):
+            stream.read()
+    stream.write(b"x")
+    assert stream.read(timeout=STALL_S) == b"x"
+
+
+def test_the_last_bytes_of_a_stream_are_left_to_the_next_read(
+    thread: LoopThread, interrupt: Callable[..., None]
+) -> None:
+    stream = opened(thread, "bymux")
+    stream.write(b"last")
+    thread.run(stream._stream.close())
+    interrupt(lambda: stream.readexactly(100))
+    assert stream.read(-1, timeout=STALL_S) == b"last"
+    interrupt(lambda: stream.read())
+    assert stream.read() == b""
+
+
+@PROTOCOLS
+def test_what_was_put_back_is_not_granted_to_the_peer_again(
+    thread: LoopThread, protocol: str, interrupt: Callable[..., None]
+) -> None:
+    stream = opened(thread, protocol)
+    data = bytes(range(256)) * 40
+    writing = threading.Thread(target=stream.write, args=(data,))
+    writing.start()
+    received = b""
+    while len(received) < len(data):
+        interrupt(lambda: stream.read(700, timeout=STALL_S))
+        assert stream._stream._buffer.size <= 1024 + 700
+        received += stream.read(500, timeout=STALL_S)
+    writing.join()
+    assert received == data
+
+
+@PROTOCOLS
+def test_the_bytes_of_an_interrupted_write_are_queued_once(
+    thread: LoopThread, protocol: str, interrupt: Callable[..., None]
+) -> None:
+    stream = opened(thread, protocol)
+    for number in range(3):
+        interrupt(lambda number=number: stream.write(b"%d" % number))  # type: ignore[misc]
+    assert stream.readexactly(3, timeout=STALL_S) == b"012"
+
+
+@pytest.fixture
+def pair(thread: LoopThread) -> tuple[bymux.Connection, bymux_blocking.BlockingConnection]:
+    """A peer, and a connection that accepts and opens streams."""
+
+    async def connect() -> tuple[bymux.Connection, bymux.Connection]:
+        return bymux_pair()
+
+    peer, connection = thread.run(connect())
+    return peer, bymux_blocking.BlockingConnection(thread, connection)
+
+
+def test_an_interrupted_accept_leaves_the_stream_to_the_next(
+    thread: LoopThread,
+    pair: tuple[bymux.Connection, bymux_blocking.BlockingConnection],
+    interrupt: Callable[..., None],
+) -> None:
+    peer, connection = pair
+    ids = [thread.run(peer.open_stream()).id for _ in range(3)]
+    accepted = []
+    for _ in ids:
+        interrupt(lambda: connection.accept_stream(timeout=STALL_S))
+        stream = connection.accept_stream(timeout=STALL_S)
+        assert stream is not None
+        accepted.append(stream.id)
+    assert accepted == ids
+
+
+def test_an_interrupted_open_leaves_no_stream(
+    pair: tuple[bymux.Connection, bymux_blocking.BlockingConnection], interrupt: Callable[..., None]
+) -> None:
+    _, connection = pair
+    interrupt(connection.open_stream)
+
+    def is_aborted() -> bool:
+        return all(stream.broken for stream in connection._connection._streams)
+
+    wait_for(lambda: connection._thread.call(is_aborted))
+    with connection.open_stream() as stream:
+        stream.write(b"x")
+
+
+def test_a_block_that_is_interrupted_at_its_end_aborts_its_stream(
+    pair: tuple[bymux.Connection, bymux_blocking.BlockingConnection], interrupt: Callable[..., None]
+) -> None:
+    _, connection = pair
+    stream = connection.open_stream()
+    interrupt(lambda: stream.__exit__(None, None, None))
+    wait_for(lambda: stream._stream.broken)
+
+
+def test_an_interrupted_request_gives_its_session_back(thread: LoopThread, interrupt: Callable[..., None]) -> None:
+    async def connect() -> jmux_blocking.BlockingClient:
+        return jmux_blocking.BlockingClient(thread, jmux_pair(echo)[0])
+
+    client = thread.run(connect())
+    assert client.call(b"x") == b"x"
+    engine = client._client._pool.engines[0]
+
+    def use() -> None:
+        with client.request():
+            pytest.fail("it was interrupted")
+
+    interrupt(use)
+    wait_for(lambda: engine.sans_io.busy == 0)
+    interrupt(lambda: client.call(b"y"))
+    wait_for(lambda: engine.sans_io.busy == 0)
+    with client.request() as session:
+        session.write(b"z")
+        session.finish()
+        assert session.read(-1) == b"z"
+        interrupt(session.abort)
+    assert thread.call(lambda: engine.sans_io.busy) == 0
+
+
+@pytest.mark.parametrize("protocol", [bymux, jmux])
+def test_an_interrupted_connect_and_close_leave_no_connection_and_no_thread(
+    protocol: Any, thread: LoopThread, interrupt: Callable[..., None]
+) -> None:
+    blocking = {bymux: bymux_blocking, jmux: jmux_blocking}[protocol]
+    listener = thread.run(protocol.serve(echo, "127.0.0.1", 0))
+    threads = threading.active_count()
+    interrupt(lambda: blocking.connect("127.0.0.1", listener.port))
+    wait_for(lambda: not listener.connections)
+    client = blocking.connect("127.0.0.1", listener.port)
+    wait_for(lambda: listener.connections)
+    interrupt(client.close)
+    wait_for(lambda: not listener.connections)
+    assert threading.active_count() == threads
+    client.close()
+    thread.run(listener.close())
+
+
+def test_whatever_a_signal_handler_raises_no_byte_is_lost() -> None:
+    """The exceptions come at any instruction of the calls; the handler is armed only there."""
+    rng = random.Random(1)
+    is_armed = False
+
+    def handler(*_: object) -> None:
+        if is_armed:
+            raise rng.choice(ERRORS)("a signal")
+
+    async def count(stream: Any) -> None:
+        for start in range(0, 1_000_000, 100):
+            stream.write(b"".join(number.to_bytes(4, "big") for number in range(start, start + 100)))
+            await stream.drain()
+            await asyncio.sleep(0)
+
+    def shoot() -> None:
+        shots = random.Random(2)
+        while not done.wait(shots.uniform(0, 0.002)):
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    main, done = threading.main_thread().ident, threading.Event()
+    assert main is not None
+    previous = signal.signal(signal.SIGUSR1, handler)
+    shooter = threading.Thread(target=shoot)
+    interrupted, received = 0, bytearray()
+    try:
+        with LoopThread() as server:
+            listener = server.run(bymux.serve(count, "127.0.0.1", 0))
+            with bymux_blocking.connect("127.0.0.1", listener.port) as connection:
+                stream = connection.open_stream()
+                shooter.start()
+                deadline = time.monotonic() + STALL_S
+                while interrupted < 300 and time.monotonic() < deadline:
+                    size = rng.choice((1, 7, 100, 5000))
+                    read = stream.readexactly if rng.random() < 0.5 else stream.read
+                    with contextlib.suppress(*ERRORS):
+                        data = b""
+                        interrupted += 1
+                        is_armed = True
+                        data = read(size, timeout=STALL_S)
+                        is_armed = False
+                        interrupted -= 1
+                    is_armed = False
+                    received += data
+                stream.abort()
+            server.run(listener.close())
+    finally:
+        done.set()
+        shooter.join()
+        signal.signal(signal.SIGUSR1, previous)
+    assert interrupted == 300
+    numbers = [int.from_bytes(received[at : at + 4], "big") for at in range(0, len(received) // 4 * 4, 4)]
+    assert numbers == list(range(len(numbers)))
