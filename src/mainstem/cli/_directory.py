@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import os
+import stat
 import sys
 import time
 from datetime import datetime
@@ -67,16 +69,28 @@ def hint_of_drivers(place: str) -> str:
 
 
 def running_drivers() -> list[str]:
-    """Returns the directories in shared memory with a driver that is alive, and readable for this user."""
+    """Returns this user's directories in shared memory with a driver that is alive.
+
+    Directories of other users are not opened: nobody named them, and what is in them is anybody's.
+    """
     running = []
-    for path in sorted(SHARED_MEMORY.glob(f"*/{CNC_FILE}"))[:MAX_DIRECTORIES]:
+    own = [path.parent for path in sorted(SHARED_MEMORY.glob(f"*/{CNC_FILE}")) if _is_own(path.parent)]
+    for path in own[:MAX_DIRECTORIES]:
         try:
-            with DirectoryReader(str(path.parent)) as reader:
+            with DirectoryReader(str(path)) as reader:
                 if take_snapshot(reader).is_driver_alive(DRIVER_TIMEOUT_MS):
-                    running.append(str(path.parent))
+                    running.append(str(path))
         except (DriverTimeout, ConfigurationError):
             continue
     return running
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def take_snapshot(reader: DirectoryReader, *, logs: bool = False) -> Snapshot:

@@ -17,7 +17,7 @@ def run(
         list[str] | None,
         typer.Option("--dir", "-d", help="A driver's directory (default: AERON_DIR, or this user's own); repeatable."),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Every driver in shared memory that runs.")] = False,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Every driver of this user that runs.")] = False,
     interval: IntervalOption = 1.0,
     text: Annotated[
         str, typer.Option("--filter", "-f", help="Begin with the streams that have this text in a column.")

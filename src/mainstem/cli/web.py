@@ -21,7 +21,7 @@ def run(
         list[str] | None,
         typer.Option("--dir", "-d", help="A driver's directory (default: AERON_DIR, or this user's own); repeatable."),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Every driver in shared memory that runs.")] = False,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Every driver of this user that runs.")] = False,
     listen: Annotated[
         str, typer.Option("--listen", "-l", help="Serve at HOST:PORT; port 0 for any.")
     ] = "127.0.0.1:8490",

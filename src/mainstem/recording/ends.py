@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.layout import WALK_AT_END, WALK_AT_LIMIT, WALK_CORRUPT
 from mainstem._core.log.columns import FrameWalk
 from mainstem.recording.directories import archive_of
+from mainstem.recording.segments import check_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,6 +59,7 @@ def find_end(
         for at, piece_end in segment.pieces(begin, end):
             first = segment.place(at)
             stopped = walk.run(segment.memory, first, first + piece_end - at)
+            check_whole(segment.memory, segment.name)
             offset = at + walk.offset - first
             last = at + walk.last - first if offset > at else last
             if stopped != WALK_AT_LIMIT:

@@ -14,11 +14,12 @@ from __future__ import annotations
 import os
 import struct
 from dataclasses import dataclass
-from mmap import MAP_SHARED, PROT_READ, PROT_WRITE, mmap
+from mmap import PROT_READ, PROT_WRITE
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem._core.memory.buffer import AtomicBuffer
+from mainstem._internal.guarded_map import GuardedMap
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
 from mainstem.recording.disk import DISK, Disk
@@ -107,7 +108,7 @@ class ArchiveMark:
         self._directory, self._clock, self._disk = directory, clock, disk
         self._path = mark_path(directory)
         self._fd = -1
-        self._map: mmap | None = None
+        self._map: GuardedMap | None = None
         self._written_ms = now_ms = clock.epoch_ms()
         self._create(now_ms)
         try:
@@ -155,7 +156,7 @@ class ArchiveMark:
         if not any(data[:PAGE_LENGTH]):
             # What is mapped has its block: a page without one ends the process where the disk is full.
             self._disk.write(self._fd, bytes(PAGE_LENGTH), 0)
-        self._map = mmap(self._fd, PAGE_LENGTH, flags=MAP_SHARED, prot=PROT_READ | PROT_WRITE)
+        self._map = GuardedMap(self._fd, PAGE_LENGTH, prot=PROT_READ | PROT_WRITE)
         self._words = AtomicBuffer(self._map)
         (seen_ms,) = struct.unpack_from("<q", data, _ACTIVITY_OFFSET)
         # Of two programs that saw the same time, the first to add to it has the directory.
@@ -193,6 +194,10 @@ class ArchiveMark:
         if abs(now_ms - self._written_ms) >= UPDATE_MS:
             self._written_ms = now_ms
             self._words.put_i64_release(_ACTIVITY_OFFSET, now_ms)
+            if self._map is not None and self._map.was_cut:
+                raise RecordingError(
+                    f"{self._path} was cut short by another process: no program sees this recorder there"
+                )
 
     def end(self) -> None:
         """Says that the recorder has ended, and closes the file; may be called twice."""

@@ -16,11 +16,12 @@ import struct
 from bisect import bisect_left
 from collections import OrderedDict
 from dataclasses import dataclass
-from mmap import ACCESS_READ, MAP_SHARED, PROT_READ, PROT_WRITE, mmap
+from mmap import PROT_READ, PROT_WRITE
 from typing import TYPE_CHECKING
 
 from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem._core.memory.buffer import AtomicBuffer
+from mainstem._internal.guarded_map import GuardedMap
 from mainstem._internal.once import warn_once
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION
@@ -114,13 +115,15 @@ class PositionsWriter:
         disk.resize(self._fd, self._end)
         self.last = _entry(self._fd, retained - 1) if retained else None
         self._has_new_entries = False
-        self._map = mmap(self._fd, HEADER_LENGTH, flags=MAP_SHARED, prot=PROT_READ | PROT_WRITE)
+        self._path = path
+        self._map = GuardedMap(self._fd, HEADER_LENGTH, prot=PROT_READ | PROT_WRITE)
         self._header = AtomicBuffer(self._map)
 
     def publish(self, position: int, time_ns: int) -> None:
         """Publishes that everything before ``position`` is written; called after it is."""
         self._header.put_i64(RECORDED_TIME_OFFSET, time_ns)
         self._header.put_i64_release(RECORDED_POSITION_OFFSET, position)
+        _check_whole(self._map, self._path)
 
     def end_life(self) -> None:
         """Notes that the publisher ended the stream."""
@@ -327,7 +330,11 @@ class PositionsReader(Positions):
         if size < HEADER_LENGTH:
             self._file.close()
             raise DamagedPositionsError(f"{path} has only {size} bytes")
-        self._map = mmap(self._fd, HEADER_LENGTH, access=ACCESS_READ)
+        try:
+            self._map = GuardedMap(self._fd, HEADER_LENGTH)
+        except ValueError:
+            self._file.close()
+            raise DamagedPositionsError(f"{path} was cut short while it was opened") from None
         # One aligned load of eight bytes: struct would put them together from parts.
         self._words = memoryview(self._map).cast("q")
         magic, stored_id = self._map[:8], self._words[1]
@@ -339,17 +346,23 @@ class PositionsReader(Positions):
     @property
     def recorded_position(self) -> int:
         """As ``Positions.recorded_position``."""
-        return _checked(self._name, self._words[RECORDED_POSITION_OFFSET // 8])
+        position = self._words[RECORDED_POSITION_OFFSET // 8]
+        _check_whole(self._map, self._name)
+        return _checked(self._name, position)
 
     @property
     def life(self) -> StreamLife:
         """As ``Positions.life``, as it is now."""
-        return _lives(*self._words[4:8])[1]
+        life = _lives(*self._words[4:8])[1]
+        _check_whole(self._map, self._name)
+        return life
 
     @property
     def recorded_time_ns(self) -> int:
         """The epoch time of the last write; 0 where the recorder has started again and written nothing yet."""
-        return self._words[RECORDED_TIME_OFFSET // 8]
+        time_ns = self._words[RECORDED_TIME_OFFSET // 8]
+        _check_whole(self._map, self._name)
+        return time_ns
 
     def _read(self, first: int, last: int) -> bytes:
         return os.pread(self._fd, (last - first) * ENTRY_LENGTH, HEADER_LENGTH + first * ENTRY_LENGTH)
@@ -433,6 +446,11 @@ def recorded_position(directory: Path, recording_id: int, *, origin: StreamLife 
     except DamagedPositionsError as error:
         without_positions(error)
         return None
+
+
+def _check_whole(mapped: GuardedMap, name: Path | str) -> None:
+    if mapped.was_cut:
+        raise DamagedPositionsError(f"{name} was cut short by another process")
 
 
 def _lives(*words: int) -> tuple[StreamLife, StreamLife]:

@@ -18,7 +18,7 @@ from mainstem.recording.catalog import NULL, RecordingDescriptor
 from mainstem.recording.directories import archive_of
 from mainstem.recording.ends import find_end
 from mainstem.recording.fetching import FetchedSegment
-from mainstem.recording.segments import first_segment_base, segment_base
+from mainstem.recording.segments import check_whole, first_segment_base, segment_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +44,10 @@ class Run:
     limit: int
     position: int
     path: str
+
+    def check(self) -> None:
+        """Raises CutShortError if the file was cut short since: what was read of the memory must not be believed."""
+        check_whole(self.memory, self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +272,7 @@ class RecordingReader:
         for run in self.runs(start, end):
             with memoryview(run.memory) as memory, memory[run.offset : run.limit] as data:
                 value = zlib.crc32(data, value)
+            run.check()
         return value
 
     def walk(self, start: int, end: int, *, max_messages: int | None = None) -> Progress:
@@ -292,6 +297,7 @@ class RecordingReader:
         for run in self.runs(start, end):
             left = -1 if max_messages is None else max_messages - messages
             stopped = walk.run(run.memory, run.offset, run.limit, left)
+            run.check()
             position = run.position + walk.boundary - run.offset if walk.boundary > run.offset else position
             messages += walk.messages
             if stopped != WALK_AT_LIMIT or messages == max_messages:

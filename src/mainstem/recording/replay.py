@@ -17,7 +17,7 @@ from mainstem._core.layout import (
 )
 from mainstem._core.log.columns import Columns, Fragments
 from mainstem.errors import RecordingError
-from mainstem.recording.segments import segment_base
+from mainstem.recording.segments import CutShortError, segment_base
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -121,6 +121,7 @@ def _until_fault(
                     passed = columns.add_frames(run.memory, at, limit, position, left, True)
                 else:
                     passed = columns.add_messages(run.memory, at, limit, position, fragments, left)
+                run.check()
                 at += passed
                 faulty = columns.stopped not in (WALK_AT_LIMIT, WALK_FULL)
                 if columns.stopped == WALK_TORN and limit < run.limit:
@@ -136,6 +137,9 @@ def _until_fault(
                     error = RecordingError(f"{where}: {REASONS[columns.stopped]}, although {end} was recorded")
                     return position, error
             following = run.position + run.limit - run.offset
+    except CutShortError:
+        # Rows that are taken may be of zeros: there is nothing to go on with.
+        raise
     except RecordingError as error:
         return following, error
     return None

@@ -12,16 +12,17 @@ import os
 import re
 import zlib
 from contextlib import suppress
-from mmap import ACCESS_READ, mmap
 from typing import TYPE_CHECKING
 
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
+from mainstem._internal.guarded_map import GuardedMap
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION
 from mainstem.recording.disk import DISK, Disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from mmap import mmap
     from pathlib import Path
 
     from mainstem.recording.catalog import RecordingDescriptor
@@ -75,6 +76,19 @@ def segments_among(descriptor: RecordingDescriptor, bases: Iterable[int]) -> lis
     return [base for base in sorted(bases) if first <= base <= MAX_POSITION and not (base - first) % step]
 
 
+class CutShortError(RecordingError):
+    """Another process shortened a file while it was read."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} was cut short while it was read")
+
+
+def check_whole(memory: mmap | bytes, name: str) -> None:
+    """Raises CutShortError if a mapped file lost bytes that were read: zeros took their place."""
+    if isinstance(memory, GuardedMap) and memory.was_cut:
+        raise CutShortError(name)
+
+
 class SegmentMemory:
     """One segment file mapped for reading: ``memory`` from stream position ``base``, ``length`` bytes of it there."""
 
@@ -87,11 +101,13 @@ class SegmentMemory:
                 with suppress(OSError):
                     fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
                 self.length = os.fstat(file.fileno()).st_size
-                self.memory: mmap | bytes = mmap(file.fileno(), 0, access=ACCESS_READ) if self.length else b""
+                self.memory: mmap | bytes = GuardedMap(file.fileno(), self.length) if self.length else b""
         except FileNotFoundError as error:
             raise RecordingError(f"segment {path} is missing") from error
         except OSError as error:
             raise RecordingError(f"segment {path}: {error.strerror}") from error
+        except ValueError:
+            raise CutShortError(self.name) from None
 
     def place(self, offset: int) -> int:
         """As ``ArchiveSegment.place``."""
@@ -106,11 +122,13 @@ class SegmentMemory:
         """As ``ArchiveSegment.read``."""
         if end > self.length:
             raise RecordingError(f"{self.name} ends at {self.length} bytes, before {end}")
-        return self.memory[start:end]
+        data = self.memory[start:end]
+        check_whole(self.memory, self.name)
+        return data
 
     def close(self) -> None:
         """Unmaps the file; may be called twice."""
-        if isinstance(self.memory, mmap):
+        if isinstance(self.memory, GuardedMap):
             self.memory.close()
 
 

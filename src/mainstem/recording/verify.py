@@ -13,7 +13,7 @@ from mainstem.recording.ends import find_end
 from mainstem.recording.fetching import DamagedRangeError
 from mainstem.recording.positions import damage_of
 from mainstem.recording.replay import REASONS
-from mainstem.recording.segments import all_segment_bases, segment_base
+from mainstem.recording.segments import CutShortError, all_segment_bases, segment_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,11 +102,14 @@ def _first_broken(reader: RecordingReader, start: int, end: int) -> Fault | None
     try:
         for run in reader.runs(start, end):
             stopped = walk.run(run.memory, run.offset, run.limit)
+            run.check()
             position = run.position + walk.offset - run.offset
             if stopped != WALK_AT_LIMIT:
                 offset = position - segment_base(reader.descriptor, position)
                 text = f"{run.path} at offset {offset}: {REASONS[stopped]}, although {end} was recorded"
                 return Fault(recording_id, position, _KINDS[stopped], text)
+    except CutShortError:
+        raise
     except RecordingError as error:
         kind = "checksum" if isinstance(error, DamagedRangeError) else "missing"
         return Fault(recording_id, position, kind, str(error))
@@ -126,6 +129,8 @@ def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Fault]:
         if at >= first and entry.position > start:
             try:
                 same = reader.checksum(at, entry.position) == entry.checksum
+            except CutShortError:
+                raise
             except RecordingError:
                 # A segment is missing or short: the walk has reported it.
                 same = True

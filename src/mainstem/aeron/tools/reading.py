@@ -1,13 +1,19 @@
-"""Snapshots of a driver's directory. Nothing is ever written there, not even by mistake: files are mapped privately."""
+"""Snapshots of a driver's directory. Nothing is ever written there, not even by mistake: files are mapped privately.
+
+Whoever owns the directory may cut its files short while they are read: then reading raises, and the process goes on.
+"""
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mainstem._core.layout import COUNTER_ALLOCATED
 from mainstem._core.memory.buffer import AtomicBuffer
+from mainstem._internal.guarded_map import GuardedMap
 from mainstem.aeron import directory as places
 from mainstem.aeron.cnc import CncFile
 from mainstem.aeron.counters import CounterSnapshot, CounterType
@@ -19,6 +25,9 @@ from mainstem.aeron.tools.snapshot import Snapshot, stream_key
 from mainstem.errors import ConfigurationError, DriverTimeout
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
     from mainstem._core.memory.counters import CountersReader
     from mainstem.aeron.error_log import ErrorObservation
     from mainstem.aeron.loss_report import LossEntry
@@ -28,17 +37,30 @@ class ReadingFiles(MappedFiles):
     """Maps files for reading only: read permission is enough, and a store would stay in this process."""
 
     def map(self, path: str) -> AtomicBuffer:
-        """The file's memory as others write it; private to this process should it be written here."""
+        """The file's memory as others write it; private to this process should it be written here. Raises OSError."""
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            # A log may be larger than free memory: no room is set aside for pages that will never be written.
+            # No room is set aside for pages that will never be written.
             flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
-            mapping = mmap.mmap(descriptor, 0, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+            length, prot = os.fstat(descriptor).st_size, mmap.PROT_READ | mmap.PROT_WRITE
+            mapping = GuardedMap(descriptor, length, flags=flags, prot=prot)
+        except ValueError:
+            raise OSError(errno.EIO, "it is empty, or was cut short while it was opened", path) from None
         finally:
             os.close(descriptor)
         buffer = AtomicBuffer(mapping)
         self._mappings[id(buffer)] = (buffer, mapping)
         return buffer
+
+    @contextmanager
+    def reading(self, buffer: AtomicBuffer, path: str) -> Iterator[None]:
+        """Raises ConfigurationError where the file lost bytes that the block read, whatever it made of the zeros there."""
+        mapping = self._mappings[id(buffer)][1]
+        try:
+            yield
+        finally:
+            if isinstance(mapping, GuardedMap) and mapping.was_cut:
+                raise ConfigurationError(f"{path} was cut short while it was read")
 
 
 class DirectoryReader:
@@ -99,6 +121,13 @@ class DirectoryReader:
     def snapshot(self, *, epoch_ms: int, now_ns: int, logs: bool = False) -> Snapshot:
         """Everything at this moment; with ``logs``, the log buffers' last pages too."""
         cnc = self.cnc
+        with self._reading(cnc):
+            return self._snapshot(cnc, epoch_ms=epoch_ms, now_ns=now_ns, logs=logs)
+
+    def _reading(self, cnc: CncFile) -> AbstractContextManager[None]:
+        return self._files.reading(cnc.buffer, cnc.path)
+
+    def _snapshot(self, cnc: CncFile, *, epoch_ms: int, now_ns: int, logs: bool) -> Snapshot:
         counters = read_counters(cnc.counters())
         free = None
         if logs:
@@ -120,16 +149,22 @@ class DirectoryReader:
 
     def errors(self, *, since_ms: int = 0) -> list[ErrorObservation]:
         """The driver's distinct errors that were last seen at ``since_ms`` (epoch) or later, oldest first."""
-        return read_errors(self.cnc.error_log, since_ms=since_ms)
+        cnc = self.cnc
+        with self._reading(cnc):
+            return read_errors(cnc.error_log, since_ms=since_ms)
 
     def losses(self) -> list[LossEntry]:
         """The driver's loss report; empty when there is no such file."""
+        path = places.loss_report_path(self.directory)
         try:
-            buffer = self._files.map(places.loss_report_path(self.directory))
+            buffer = self._files.map(path)
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {error.strerror}") from None
         try:
-            return read_losses(buffer)
+            with self._files.reading(buffer, path):
+                return read_losses(buffer)
         finally:
             self._files.unmap(buffer)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,3 +95,58 @@ def test_a_log_that_is_gone_or_none_gives_no_facts(tmp_path: Path) -> None:
     for content in (b"short", bytes(3 * TERM + 4096)):
         (tmp_path / "odd").write_bytes(content)
         assert read_log_state(str(tmp_path / "odd")) is None
+
+
+def test_a_directory_whose_files_are_cut_short_raises_instead_of_ending_the_process(driver: DriverFiles) -> None:
+    driver.counter(CounterType.SENDER_POSITION, 7, 64)
+    cnc = cnc_path(driver.directory)
+    with DirectoryReader(driver.directory) as reader:
+        assert len(reader.snapshot(epoch_ms=0, now_ns=0).counters) == 1
+        os.truncate(cnc, 4096)
+        for _ in range(2):
+            with pytest.raises(ConfigurationError, match=r"cnc\.dat was cut short while it was read"):
+                reader.snapshot(epoch_ms=0, now_ns=0)
+        with pytest.raises(ConfigurationError, match="was cut short"):
+            reader.errors()
+    with pytest.raises(DriverTimeout, match="not ready"):
+        DirectoryReader(driver.directory)
+
+
+def test_an_empty_loss_report_raises(driver: DriverFiles) -> None:
+    Path(driver.directory, "loss-report.dat").touch()
+    with DirectoryReader(driver.directory) as reader, pytest.raises(ConfigurationError, match="it is empty"):
+        reader.losses()
+
+
+CUTTER = """
+import os, random, sys
+path, chance = sys.argv[1], random.Random(3)
+with open(path, "rb") as file:
+    content = file.read()
+file = os.open(path, os.O_RDWR)
+print("cutting", flush=True)
+while os.getppid() != 1:
+    length = chance.choice([0, 4096, chance.randrange(len(content))])
+    os.ftruncate(file, length)
+    os.pwrite(file, content[length:], length)
+"""
+
+
+def test_reading_goes_on_while_another_process_cuts_the_file_again_and_again(driver: DriverFiles) -> None:
+    driver.counter(CounterType.SENDER_POSITION, 7, 64)
+    program = [sys.executable, "-c", CUTTER, cnc_path(driver.directory)]
+    seen = failed = 0
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as cutter:
+        assert cutter.stdout is not None
+        cutter.stdout.readline()
+        for _ in range(500):
+            try:
+                with DirectoryReader(driver.directory) as reader:
+                    assert len(reader.snapshot(epoch_ms=0, now_ns=0).counters) <= 1
+                    reader.errors()
+                seen += 1
+            except (ConfigurationError, DriverTimeout):
+                failed += 1
+        cutter.kill()
+    assert seen + failed == 500
+    assert failed
