@@ -185,11 +185,14 @@ class PositionsRepair:
         return count, before[1]
 
     def cut(self, position: int, entries: int) -> None:
-        """Keeps so many entries, and stores the recorded position."""
-        length = HEADER_LENGTH + entries * ENTRY_LENGTH
-        if os.fstat(self._fd).st_size > length:
+        """Keeps so many entries, and stores the recorded position. A file that has just these is left as it is."""
+        length, recorded = HEADER_LENGTH + entries * ENTRY_LENGTH, struct.pack("<q", position)
+        has_more = os.fstat(self._fd).st_size > length
+        if not has_more and os.pread(self._fd, len(recorded), RECORDED_POSITION_OFFSET) == recorded:
+            return
+        if has_more:
             self._disk.resize(self._fd, length)
-        self._disk.write(self._fd, struct.pack("<q", position), RECORDED_POSITION_OFFSET)
+        self._disk.write(self._fd, recorded, RECORDED_POSITION_OFFSET)
         self._disk.sync(self._fd)
 
     def close(self) -> None:

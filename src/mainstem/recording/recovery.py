@@ -24,11 +24,13 @@ from mainstem._core.layout import FRAME_ALIGNMENT, TYPE_DATA, WALK_AT_LIMIT
 from mainstem._core.log.columns import FrameWalk
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import RecordingError
+from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.catalog import NULL, PAGE_LENGTH
 from mainstem.recording.ends import find_end
 from mainstem.recording.life import OF_ARCHIVE
 from mainstem.recording.positions import PositionsRepair, damage_of, open_positions, positions_file
-from mainstem.recording.segments import SegmentMemory, checksum, segment_base, segment_name, segments_of
+from mainstem.recording.segments import SegmentMemory, checksum, segment_base, segment_name
+from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -66,6 +68,8 @@ def recover(catalog: Catalog, disk: Disk, clock: Clock, *, lost_power: bool) -> 
     catalog.mend()
     descriptors = catalog.recordings()
     latest_ms = max((max(each.start_timestamp, each.stop_timestamp) for each in descriptors), default=0)
+    # Listed once for all recordings: there may be very many.
+    archive = DirectoryArchive(LocalStore(catalog.directory), keeps_listing=True)
     since_ms = min(latest_ms, clock.epoch_ms()) - SETTLED_NS // NS_PER_MS
     recovered = []
     for descriptor in descriptors:
@@ -73,7 +77,7 @@ def recover(catalog: Catalog, disk: Disk, clock: Clock, *, lost_power: bool) -> 
         is_active = descriptor.stop_position == NULL
         if is_active or (lost_power and descriptor.stop_timestamp >= since_ms):
             try:
-                end = _recovered_end(catalog.directory, descriptor, disk, lost_power=lost_power)
+                end = _recovered_end(catalog.directory, archive, descriptor, disk, lost_power=lost_power)
             except RecordingError as error:
                 log.error("recording %d cannot be recovered, and stays as it is: %s", descriptor.recording_id, error)
             else:
@@ -83,7 +87,9 @@ def recover(catalog: Catalog, disk: Disk, clock: Clock, *, lost_power: bool) -> 
     return recovered
 
 
-def _recovered_end(directory: Path, descriptor: RecordingDescriptor, disk: Disk, *, lost_power: bool) -> int:
+def _recovered_end(
+    directory: Path, archive: DirectoryArchive, descriptor: RecordingDescriptor, disk: Disk, *, lost_power: bool
+) -> int:
     stop, recording_id = descriptor.stop_position, descriptor.recording_id
     if damage := damage_of(directory, recording_id):
         log.warning("%s: it is deleted, and recording %d is read by its frames", damage, recording_id)
@@ -92,16 +98,17 @@ def _recovered_end(directory: Path, descriptor: RecordingDescriptor, disk: Disk,
     if positions is None:
         if lost_power and descriptor.origin != OF_ARCHIVE:
             return proven_end(directory, descriptor, descriptor.start_position, stop if stop != NULL else None)
-        return find_end(directory, descriptor).suspect if stop == NULL else stop
+        return find_end(archive, descriptor).suspect if stop == NULL else stop
     with closing(positions):
         recorded = positions.recorded_position
     limit = recorded if stop == NULL else stop
     if lost_power:
-        end, entries = _checked_end(directory, descriptor, limit)
-        PositionsRepair(directory, recording_id, disk).cut(end, entries)
+        end, entries = _checked_end(directory, archive, descriptor, limit)
+        with closing(PositionsRepair(directory, recording_id, disk)) as repair:
+            repair.cut(end, entries)
         reason = "lost with the machine"
     else:
-        found = find_end(directory, descriptor, limit=limit)
+        found = find_end(archive, descriptor, limit=limit)
         end, reason = found.position, found.reason
     if end < limit:
         log.warning(
@@ -114,14 +121,16 @@ def _recovered_end(directory: Path, descriptor: RecordingDescriptor, disk: Disk,
     return end
 
 
-def _checked_end(directory: Path, descriptor: RecordingDescriptor, limit: int) -> tuple[int, int]:
+def _checked_end(
+    directory: Path, archive: DirectoryArchive, descriptor: RecordingDescriptor, limit: int
+) -> tuple[int, int]:
     """How far a recording is proven, up to ``limit``, and how many entries of its index hold."""
     with closing(PositionsRepair(directory, descriptor.recording_id)) as index:
         count, latest_ns = index.sound(descriptor.start_position, limit)
         first = bisect_left(range(count), latest_ns - SETTLED_NS, key=lambda number: index.entry(number).time_ns)
         at = index.entry(first - 1).position if first else descriptor.start_position
         # What retention has deleted had been written long before.
-        there = next(iter(segments_of(directory, descriptor)), descriptor.start_position)
+        there = next(iter(archive.segments(descriptor)), descriptor.start_position)
         for number in range(first, count):
             entry = index.entry(number)
             if at >= there and not _is_as_recorded(directory, descriptor, at, entry.position, entry.checksum):

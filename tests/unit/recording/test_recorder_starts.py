@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.support.many_recordings import make_recordings
 from tests.support.streams import Stream
 
@@ -15,8 +16,6 @@ from mainstem.sim.clock import ManualClock
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 TERM = 65536
 SECOND_NS = 1_000_000_000
@@ -120,6 +119,27 @@ def test_what_a_start_takes_does_not_depend_on_the_other_recordings(
         assert sorted(recorder.active) == [50, 51, 52, 53, 54, 55]
         monkeypatch.undo()
     assert sessions(tmp_path)[50:] == [10**6, *range(2 * 10**6, 2 * 10**6 + 5)]
+
+
+@pytest.mark.parametrize("has_lost_power", [False, True])
+def test_recovery_of_many_recordings_lists_their_directory_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_lost_power: bool
+) -> None:
+    Recorder(tmp_path).close()
+    for growing in make_recordings(tmp_path, 40, growing=40):
+        growing.close()
+    listed = []
+    for name in ("listdir", "scandir"):
+        listing = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *args, listing=listing: listed.append(args) or listing(*args))
+    monkeypatch.setattr(Recorder, "_has_lost_power", lambda _: has_lost_power)
+    files = len(os.listdir("/proc/self/fd"))
+    listed.clear()
+    with Recorder(tmp_path):
+        assert len(listed) <= 3
+        # The lock, the catalog, the mark.
+        assert len(os.listdir("/proc/self/fd")) <= files + 4
+    assert {each.stop_position for each in read_catalog(tmp_path)} == {1280}
 
 
 def test_segments_behind_a_gap_are_deleted_when_a_recording_goes_on(tmp_path: Path) -> None:
