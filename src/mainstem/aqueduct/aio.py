@@ -1,7 +1,7 @@
 """What clients and servers share in asyncio: the `Connection`, and the UDP endpoint behind it.
 
-A server has one socket and routes datagrams to sessions by connection id; a client has a socket of its own. The socket is read
-in batches, and all datagrams of one connection in a batch are processed together.
+A server has a socket for each of its addresses, and routes datagrams to sessions by connection id. A client has one of its own.
+Sockets are read in batches, and all datagrams of one connection in a batch are processed together.
 """
 
 from __future__ import annotations
@@ -263,28 +263,30 @@ class Connection:
 
 
 class Endpoint:
-    """A UDP socket in the event loop, and the sessions behind it."""
+    """UDP sockets in the event loop, and the sessions behind them."""
 
-    def __init__(self, udp: UdpSocket) -> None:
-        self.udp = udp
+    def __init__(self, *sockets: UdpSocket) -> None:
+        self.udp = sockets[0]
+        self._sockets = sockets
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(udp.fileno(), self._readable)
         self._warnings = LogLimit(logger)
-        self._writing = False
+        self._writing: set[UdpSocket] = set()
         self._open = True
+        for udp in sockets:
+            self._loop.add_reader(udp.fileno(), self._readable, udp)
 
-    def _readable(self) -> None:
+    def _readable(self, udp: UdpSocket) -> None:
         batches: dict[tuple[Session, Address], list[bytes]] = {}
         last: Session | None = None
         came_from: Address = ()
         batch: list[bytes] = []
         cid: bytes | None = None
-        for data, address in self.udp.receive():
+        for data, address in udp.receive():
             if data[1 : 1 + CID_LENGTH] == cid and data[0] < LONG_HEADER and address == came_from:
                 # Most packets are for the connection of the one before.
                 batch.append(data)
                 continue
-            session = self._session_of(data, address)
+            session = self._session_of(data, address, udp)
             if session is None:
                 continue
             if session is not last or address != came_from:
@@ -295,41 +297,42 @@ class Endpoint:
         for (session, address), datagrams in batches.items():
             session.datagrams_received(datagrams, address)
             self.served(session)
-        if self.udp.backlog and not self._writing:
-            self._writing = True
-            self._loop.add_writer(self.udp.fileno(), self._writable)
+        if udp.backlog and udp not in self._writing:
+            self._writing.add(udp)
+            self._loop.add_writer(udp.fileno(), self._writable, udp)
 
-    def _session_of(self, data: bytes, address: Address) -> Session | None:
+    def _session_of(self, data: bytes, address: Address, udp: UdpSocket) -> Session | None:
         try:
-            return self.route(data, address)
+            return self.route(data, address, udp)
         except Exception as error:
             # The datagrams of others come next.
             text = f"a datagram from {address[0]}:{address[1]} is dropped: {type(error).__name__}: {error}"
             self._warnings.log(logging.ERROR, kind_of(error), text, int(self._loop.time() * 1e9), error=error)
             return None
 
-    def _writable(self) -> None:
-        self.udp.flush()
-        if not self.udp.backlog:
-            self._writing = False
-            self._loop.remove_writer(self.udp.fileno())
+    def _writable(self, udp: UdpSocket) -> None:
+        udp.flush()
+        if not udp.backlog:
+            self._writing.discard(udp)
+            self._loop.remove_writer(udp.fileno())
 
-    def route(self, data: bytes, address: Address) -> Session | None:
-        """The session that a datagram is for."""
+    def route(self, data: bytes, address: Address, udp: UdpSocket) -> Session | None:
+        """The session that a datagram is for, which came in by that socket."""
         raise NotImplementedError
 
     def served(self, session: Session) -> None:
         """A session has taken its datagrams."""
 
     def shut(self) -> None:
-        """Close the socket. May be called again.
+        """Close the sockets. May be called again.
 
         Example:
             >>> server.shut()
         """
         if self._open:
             self._open = False
-            self._loop.remove_reader(self.udp.fileno())
-            if self._writing:
-                self._loop.remove_writer(self.udp.fileno())
-            self.udp.close()
+            for udp in self._sockets:
+                self._loop.remove_reader(udp.fileno())
+                if udp in self._writing:
+                    self._loop.remove_writer(udp.fileno())
+                udp.close()

@@ -1,36 +1,28 @@
-"""`connect`: a client's connection, with a socket of its own."""
+"""`connect`: a client's connection."""
 
 from __future__ import annotations
 
-import asyncio
-import socket
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from mainstem.aqueduct.aio import DRAIN_TIME, Connection, Endpoint, HeaderSource
+from mainstem.aqueduct.aio import Connection, HeaderSource
 from mainstem.aqueduct.codec import SERIALISATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.connection import AqueductConnection
+from mainstem.aqueduct.dialing import Dialer
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
 from mainstem.aqueduct.middleware import RAW, Serializer, choose, offer_headers
 from mainstem.aqueduct.quic import DEFAULT_BACKEND, load_backend
 from mainstem.aqueduct.quic.settings import QuicSettings
-from mainstem.aqueduct.quic.udp import UdpSocket
-from mainstem.aqueduct.session import Session
 from mainstem.errors import ConfigurationError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
 
-    from mainstem.aqueduct.quic.link import Address, Link
+    from mainstem.aqueduct.quic.link import Link
     from mainstem.aqueduct.quic.tickets import Sessions
-
-
-class _ClientEndpoint(Endpoint):
-    session: Session
-
-    def route(self, data: bytes, address: Address) -> Session | None:  # noqa: ARG002
-        return self.session
+    from mainstem.aqueduct.session import Session
 
 
 def parse_url(url: str) -> tuple[str, int]:
@@ -61,6 +53,9 @@ async def connect(
 ) -> Connection:
     """Connect to a server; returns when the handshake is complete.
 
+    If the host has several addresses, the next one is tried a quarter of a second after the one before, or as soon as that fails.
+    The first handshake that completes wins, and the other attempts are closed.
+
     Args:
         url: ``aqueduct://host:port``.
         headers: Connection headers, which the server's handler can read.
@@ -70,7 +65,8 @@ async def connect(
         limits: The bounds of the connection.
         backend: The QUIC library, ``qh3`` or ``aioquic``.
         sessions: Where session tickets are kept.
-        early: With a ticket in ``sessions``, return at once: what is sent goes out in the first flight (0-RTT).
+        early: With a ticket in ``sessions``, return at once: what is sent goes out in the first flight (0-RTT), to the address at
+            which the server was met before.
         timeout: Seconds to wait at most; None waits for as long as QUIC does.
         instrument: What observes frames and state changes.
         **quic: Fields of `QuicSettings` by name.
@@ -90,20 +86,34 @@ async def connect(
     """
     settings = settings or QuicSettings(**quic)
     host, port = parse_url(url)
-    conn = AqueductConnection(
-        is_client=True,
-        headers=[*offer_headers(serializers), *as_headers(headers)],
-        limits=limits,
-        instrument=instrument,
-        peer=f"{host}:{port}",
-    )
-    link = load_backend(backend).client(settings, server_name=host, sessions=sessions, origin=f"{host}:{port}")
-    resumes = link.quic.configuration.session_ticket is not None
-    session = await _open_session(conn, link, host, port, serializers)
+    origin = f"{host}:{port}"
+    library = load_backend(backend)
+
+    def make_engine() -> AqueductConnection:
+        return AqueductConnection(
+            is_client=True,
+            headers=[*offer_headers(serializers), *as_headers(headers)],
+            limits=limits,
+            instrument=instrument,
+            peer=origin,
+        )
+
+    def make_link() -> Link:
+        return library.client(settings, server_name=host, sessions=sessions, origin=origin)
+
+    def prepare(session: Session) -> None:
+        session.on_headers = lambda response: _choose_serializer(session, serializers, response)
+
+    dialer = Dialer(host, port, engine=make_engine, link=make_link, prepare=prepare, serializer=serializers[0])
+    link = make_link()
+    if sessions is not None and early and link.quic.configuration.session_ticket is not None:
+        session = await dialer.dial_early(link, sessions.known_address(origin))
+    else:
+        session = await dialer.dial(link, timeout)
+    if sessions is not None:
+        _remember_address(session, sessions, origin)
     connection = Connection(session, is_client=True)
     try:
-        if not (early and resumes):
-            await session.wait_established(timeout)
         session.expect_hello(settings.hello_timeout)
         if len(serializers) > 1:
             await session.wait_for(connection.headers(), timeout)
@@ -114,23 +124,14 @@ async def connect(
     return connection
 
 
-async def _open_session(
-    conn: AqueductConnection, link: Link, host: str, port: int, serializers: Sequence[Serializer]
-) -> Session:
-    """Send the first packets, through a socket that is closed with the session."""
-    loop = asyncio.get_running_loop()
-    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-    family, _, _, _, address = addresses[0]
-    udp = UdpSocket(host="::" if family == socket.AF_INET6 else "0.0.0.0", port=0, family=family)
-    endpoint = _ClientEndpoint(udp)
-    session = endpoint.session = Session(conn, link, udp, address, serializer=serializers[0])
-    session.on_over = endpoint.shut
-    _close_after(session, endpoint)
-    session.on_headers = lambda response: _choose_serializer(session, serializers, response)
-    conn.start(session.now_ns)
-    link.connect(address, loop.time())
-    session.flush()
-    return session
+def _remember_address(session: Session, sessions: Sessions, origin: str) -> None:
+    """Keep the address for the next connection with early data, which cannot try several."""
+
+    def keep(established: asyncio.Future[None]) -> None:
+        if not established.cancelled() and established.exception() is None:
+            sessions.keep_address(origin, session.address[0])
+
+    session.established.add_done_callback(keep)
 
 
 def _choose_serializer(session: Session, serializers: Sequence[Serializer], response: Headers) -> None:
@@ -143,8 +144,3 @@ def _choose_serializer(session: Session, serializers: Sequence[Serializer], resp
         )
     else:
         session.serializer = chosen
-
-
-def _close_after(session: Session, endpoint: _ClientEndpoint) -> None:
-    """Close a client's socket once its connection is over, or a while after its close was sent."""
-    session.ended.add_done_callback(lambda _: session.loop.call_later(DRAIN_TIME, endpoint.shut))

@@ -1,4 +1,4 @@
-"""`serve`: a server with one socket, which routes datagrams to its connections by connection id."""
+"""`serve`: a server, which routes datagrams to its connections by connection id."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.listening import bind_sockets, listening_addresses
 from mainstem._internal.tasks import start_task
 from mainstem.aqueduct.admission import Admission
 from mainstem.aqueduct.aio import LINGER, LONG_HEADER, Connection, Endpoint, HeaderSource
@@ -64,7 +65,7 @@ class Server(Endpoint):
 
     def __init__(
         self,
-        udp: UdpSocket,
+        sockets: Sequence[UdpSocket],
         context: ServerContext,
         handler: Handler,
         *,
@@ -75,7 +76,7 @@ class Server(Endpoint):
         hold_early: bool,
         instrument: Instrument,
     ) -> None:
-        super().__init__(udp)
+        super().__init__(*sockets)
         self._handler = handler
         self._headers = headers
         self._serializers = serializers
@@ -103,7 +104,7 @@ class Server(Endpoint):
 
     @property
     def port(self) -> int:
-        """The UDP port that it listens on."""
+        """The UDP port that it listens on, at every address."""
         return int(self.udp.address[1])
 
     @property
@@ -129,18 +130,19 @@ class Server(Endpoint):
         sessions = tuple(self._sessions)
         return session_stats(sessions, self._traffic, self._ended_counts, role="server", is_over=self._closed)
 
-    def route(self, data: bytes, address: Address) -> Session | None:
+    def route(self, data: bytes, address: Address, udp: UdpSocket) -> Session | None:
         """Find the session of a datagram; called for each. A first packet makes one.
 
         Args:
             data: The datagram's payload.
             address: Its source.
+            udp: The socket that it came in by.
 
         Returns:
             The session; None where there is none.
 
         Example:
-            >>> session = server.route(data, address)
+            >>> session = server.route(data, address, server.udp)
         """
         if data and data[0] < LONG_HEADER:
             # Most packets: one byte, then the connection id, which is this server's own.
@@ -152,10 +154,10 @@ class Server(Endpoint):
         if session is not None:
             return session
         if not self._closing:
-            self._arrive(data, header, address)
+            self._arrive(data, header, address, udp)
         return None
 
-    def _arrive(self, data: bytes, header: PacketHeader, address: Address) -> None:
+    def _arrive(self, data: bytes, header: PacketHeader, address: Address, udp: UdpSocket) -> None:
         """Take a packet that is for none of the connections."""
         now = self._loop.time()
         if header.is_initial and not self._admission.has_room(_owner(address)):
@@ -163,12 +165,12 @@ class Server(Endpoint):
             return
         response = self._arrivals.response(data, header, address, now)
         if response is not None:
-            self.udp.send([(response, address)])
+            udp.send([(response, address)])
             return
         begun = self._arrivals.begin(data, header, address, now)
         if begun is not None:
             link, is_proven = begun
-            session = self._start_session(link, header, address, len(data))
+            session = self._start_session(link, header, address, udp, len(data))
             if is_proven:
                 self._take_place(session)
             else:
@@ -196,7 +198,9 @@ class Server(Endpoint):
             error = ConnectionLost("no connection headers had come, and the place was needed", delivery="none")
             session.fail(error, code=NO_PLACE)
 
-    def _start_session(self, link: Link, header: PacketHeader, address: Address, received: int) -> Session:
+    def _start_session(
+        self, link: Link, header: PacketHeader, address: Address, udp: UdpSocket, received: int
+    ) -> Session:
         conn = AqueductConnection(
             is_client=False,
             limits=self._limits,
@@ -204,7 +208,7 @@ class Server(Endpoint):
             peer=f"{address[0]}:{address[1]}",
             early_data=self._hold_early,
         )
-        session = Session(conn, link, self.udp, address, serializer=self._serializers[0])
+        session = Session(conn, link, udp, address, serializer=self._serializers[0])
         self._traffic.bytes_received += received
         session.traffic = self._traffic
         session.warnings = self._warnings
@@ -392,7 +396,7 @@ class Server(Endpoint):
 async def serve(
     handler: Handler,
     *,
-    host: str = "127.0.0.1",
+    host: str | Sequence[str] = "127.0.0.1",
     port: int = 0,
     headers: HeaderSource | Callable[[Headers], HeaderSource] = None,
     serializers: Sequence[Serializer] = (RAW,),
@@ -412,8 +416,8 @@ async def serve(
 
     Args:
         handler: An asynchronous function that is called with a `Connection`.
-        host: The address to bind.
-        port: The UDP port to bind; 0 for any.
+        host: The address or name to listen on, or several.
+        port: The UDP port of every address; 0 for any.
         headers: Connection headers, or a function of the client's headers that returns them.
         serializers: What messages may be encoded with; the client's preference decides.
         settings: QUIC settings; None for those in ``quic``.
@@ -440,9 +444,10 @@ async def serve(
     """
     settings = settings or QuicSettings(**quic)
     context = load_backend(backend).server_context(settings, tickets)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    kind = socket.SOCK_DGRAM
+    addresses = await asyncio.get_running_loop().run_in_executor(None, listening_addresses, host, port, kind)
     return Server(
-        UdpSocket(host=host, port=port, family=family),
+        [UdpSocket(bound=bound) for bound in bind_sockets(addresses, kind=kind)],
         context,
         handler,
         headers=headers,

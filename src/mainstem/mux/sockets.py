@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from mainstem._internal.eyeballs import NoneSucceededError, open_socket, race, resolve
+from mainstem._internal.listening import BACKLOG
 from mainstem.endpoint_stats import Traffic
 from mainstem.errors import ConfigurationError, ConnectionLost, RemoteProtocolError, TimedOut
 from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, Arrival, Arrivals
 from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, engine_stats, logger
+from mainstem.mux.listening import ListeningSockets
 from mainstem.mux.transports import SocketTransport
 
 if TYPE_CHECKING:
     import ssl as ssl_module
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Self
 
+    from mainstem._internal.eyeballs import HostAddress
     from mainstem.endpoint_stats import EndpointStats
     from mainstem.mux.engine import Engine
     from mainstem.mux.transports import TransportHandler
@@ -43,21 +48,82 @@ class Endpoint:
         return self.path or f"{self.host}:{self.port}"
 
     async def connect(self, handler: TransportHandler, timeout: float) -> None:
-        """Connects ``handler``. Raises ``ConnectionLost`` or, after ``timeout`` seconds, ``TimedOut``."""
-        loop = asyncio.get_running_loop()
-        tls: dict[str, Any] = {"ssl": self.ssl, "server_hostname": self.server_hostname}
+        """Connects ``handler`` over the first address that accepts, TLS's handshake included.
+
+        Raises ``ConnectionLost`` or, after ``timeout`` seconds, ``TimedOut``.
+        """
+        dial = _Dial(handler)
         try:
             async with asyncio.timeout(timeout):
                 if self.path is not None:
-                    await loop.create_unix_connection(lambda: SocketTransport(handler), self.path, **tls)
+                    await self._connect_path(self.path, dial)
                 elif self.host is None or self.port is None:
                     raise ConfigurationError("connecting needs a host and a port, or path= for a Unix socket")
                 else:
-                    await loop.create_connection(lambda: SocketTransport(handler), self.host, self.port, **tls)
-        except TimeoutError:
-            raise TimedOut(f"{self} did not answer within {timeout:g} s", timeout=timeout) from None
-        except OSError as error:
-            raise ConnectionLost(f"{self} cannot be reached: {error}", delivery="none") from error
+                    await self._connect_host(self.host, self.port, dial)
+        except (TimeoutError, OSError, NoneSucceededError) as error:
+            dial.abort()
+            if isinstance(error, TimeoutError):
+                raise TimedOut(f"{self} did not answer within {timeout:g} s", timeout=timeout) from None
+            cause = error.failures[0][1] if isinstance(error, NoneSucceededError) else error
+            raise ConnectionLost(f"{self} cannot be reached: {error}", delivery="none") from cause
+        except BaseException:
+            dial.abort()
+            raise
+
+    async def _connect_path(self, path: str, dial: _Dial) -> None:
+        tls: dict[str, Any] = {"ssl": self.ssl, "server_hostname": self.server_hostname}
+        await asyncio.get_running_loop().create_unix_connection(lambda: _Candidate(dial), path, **tls)
+
+    async def _connect_host(self, host: str, port: int, dial: _Dial) -> None:
+        loop = asyncio.get_running_loop()
+        tls: dict[str, Any] = {}
+        if self.ssl is not None:
+            tls = {"ssl": self.ssl, "server_hostname": self.server_hostname or host}
+
+        async def attempt(address: HostAddress, _doubt: Callable[[], None]) -> None:
+            sock = await open_socket(address)
+            try:
+                await loop.create_connection(lambda: _Candidate(dial), sock=sock, **tls)
+            except BaseException:
+                sock.close()
+                raise
+
+        await race(await resolve(host, port, socket.SOCK_STREAM), attempt, discard=lambda _: None, timeout=None)
+
+
+class _Dial:
+    """One call to `Endpoint.connect`, and the first transport that it made."""
+
+    def __init__(self, handler: TransportHandler) -> None:
+        self._handler = handler
+        self._transport: asyncio.Transport | None = None
+
+    def connected(self, transport: asyncio.Transport) -> None:
+        """Gives the first transport to the handler; any other one is ended."""
+        if self._transport is not None:
+            transport.abort()
+            return
+        self._transport = transport
+        protocol = SocketTransport(self._handler)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+
+    def abort(self) -> None:
+        """Ends the transport that was made before connecting failed or was given up."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class _Candidate(asyncio.Protocol):
+    """A connection to one of the addresses."""
+
+    def __init__(self, dial: _Dial) -> None:
+        self._dial = dial
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Transports of other event loops (uvloop) do not inherit from asyncio's.
+        self._dial.connected(cast("asyncio.Transport", transport))
 
 
 class Listener(Generic[E]):
@@ -82,7 +148,7 @@ class Listener(Generic[E]):
             max_connections_per_address=max_connections_per_address,
             handshake_timeout=handshake_timeout,
         )
-        self._server: asyncio.Server | None = None
+        self._sockets = ListeningSockets()
         self._engines: set[E] = set()  # until their last handler has ended
         self.connections: set[E] = set()
         self._log_since = float("-inf")
@@ -91,7 +157,7 @@ class Listener(Generic[E]):
 
     async def start(
         self,
-        host: str | None,
+        host: str | Sequence[str] | None,
         port: int | None,
         *,
         path: str | None,
@@ -100,8 +166,8 @@ class Listener(Generic[E]):
         """Begins to listen.
 
         Args:
-            host: The address to listen on; ``None`` for all interfaces.
-            port: The TCP port; 0 or ``None`` for one that the system chooses (:attr:`port`).
+            host: The address or name to listen on, or several; ``None`` for all interfaces.
+            port: The TCP port of every address; 0 or ``None`` for one that the system chooses (:attr:`port`).
             path: The path of a Unix socket, in place of host and port.
             ssl: A server-side context, for TLS.
 
@@ -113,23 +179,11 @@ class Listener(Generic[E]):
         """
         loop = asyncio.get_running_loop()
 
-        def accept() -> Arrival:
-            return Arrival(self._arrivals, ssl)
+        async def create(sock: socket.socket) -> asyncio.Server:
+            start = loop.create_unix_server if sock.family == socket.AF_UNIX else loop.create_server
+            return await start(lambda: Arrival(self._arrivals, ssl), sock=sock, backlog=BACKLOG, start_serving=False)
 
-        try:
-            if path is not None:
-                server = await loop.create_unix_server(accept, path, start_serving=False)
-            else:
-                server = await loop.create_server(accept, host, port or 0, backlog=1024, start_serving=False)
-            self._server = server
-            # Apart, since a task that is cancelled while asyncio starts what it has made leaves the socket open.
-            await server.start_serving()
-        except OSError as error:
-            self.stop_listening()
-            raise ConfigurationError(f"cannot listen on {path or f'{host}:{port}'}: {error}") from error
-        except BaseException:
-            self.stop_listening()
-            raise
+        await self._sockets.start(host, port or 0, path, create)
 
     @property
     def refused(self) -> int:
@@ -186,15 +240,13 @@ class Listener(Generic[E]):
 
     @property
     def port(self) -> int:
-        """The TCP port that is listened on."""
-        assert self._server is not None
-        return int(self._server.sockets[0].getsockname()[1])
+        """The TCP port that is listened on, at every address."""
+        return int(self._sockets.address[1])
 
     @property
     def address(self) -> Any:
-        """The address that is listened on, as the socket names it."""
-        assert self._server is not None
-        return self._server.sockets[0].getsockname()
+        """The address that is listened on, as the socket names it; of several, the first."""
+        return self._sockets.address
 
     def stop_listening(self) -> None:
         """Refuses new connections, and ends those in their TLS handshake; those that are served go on.
@@ -202,8 +254,7 @@ class Listener(Generic[E]):
         Example:
             >>> listener.stop_listening()
         """
-        if self._server is not None:
-            self._server.close()
+        self._sockets.close()
         self._arrivals.stop()
 
     async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:

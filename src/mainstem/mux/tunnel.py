@@ -20,6 +20,8 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mainstem._internal.eyeballs import connect_socket
+from mainstem._internal.listening import BACKLOG
 from mainstem.endpoint_stats import Traffic
 from mainstem.errors import (
     ClosedError,
@@ -32,6 +34,7 @@ from mainstem.errors import (
 from mainstem.exposure import check_exposure
 from mainstem.mux import bymux
 from mainstem.mux.engine import engine_stats
+from mainstem.mux.listening import ListeningSockets
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -273,8 +276,7 @@ class TunnelServer:
 
     async def _handle(self, stream: BymuxStream) -> None:
         try:
-            async with asyncio.timeout(CONNECT_TARGET_TIMEOUT_S):
-                reader, writer = await open_connection(self._to)
+            reader, writer = await open_connection(self._to, timeout=CONNECT_TARGET_TIMEOUT_S)
         except (OSError, TimeoutError) as error:
             logger.warning("%s cannot be reached: %s", self._to, error)
             stream.abort()
@@ -293,11 +295,19 @@ class TunnelServer:
         await self.close()
 
 
-async def open_connection(to: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connects to the address; returns a reader and a writer."""
-    if to.path is not None:
-        return await asyncio.open_unix_connection(to.path)
-    return await asyncio.open_connection(to.host, to.port)
+async def open_connection(
+    to: Address, *, timeout: float | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connects to the address; returns a reader and a writer. Raises OSError, and TimeoutError after ``timeout`` seconds."""
+    async with asyncio.timeout(timeout):
+        if to.path is not None:
+            return await asyncio.open_unix_connection(to.path)
+        sock = await connect_socket(to.host or "localhost", to.port or 0, timeout=None)
+        try:
+            return await asyncio.open_connection(sock=sock)
+        except BaseException:
+            sock.close()
+            raise
 
 
 class TunnelClient:
@@ -323,7 +333,7 @@ class TunnelClient:
         self._connection: Connection | None = None
         self._up = asyncio.Event()
         self._reconnector: asyncio.Task[None] | None = None
-        self._server: asyncio.Server | None = None
+        self._sockets = ListeningSockets()
         self._relays: set[asyncio.Task[None]] = set()
         self._traffic = Traffic()
         self._closed = False
@@ -334,19 +344,16 @@ class TunnelClient:
         raise_open_files_limit()
         await self._connect()
         self._reconnector = asyncio.get_running_loop().create_task(self._reconnect_loop())
-        if listen.path is not None:
-            self._server = await asyncio.start_unix_server(self._accept, listen.path, start_serving=False)
-        else:
-            self._server = await asyncio.start_server(
-                self._accept, listen.host, listen.port, backlog=1024, start_serving=False
-            )
-        await self._server.start_serving()  # apart, so that `close` has the socket where this is cancelled
+        await self._sockets.start(listen.host, listen.port or 0, listen.path, self._create)
+
+    async def _create(self, sock: socket.socket) -> asyncio.Server:
+        start = asyncio.start_unix_server if sock.family == socket.AF_UNIX else asyncio.start_server
+        return await start(self._accept, sock=sock, backlog=BACKLOG, start_serving=False)
 
     @property
     def port(self) -> int:
         """The TCP port that is listened on."""
-        assert self._server is not None
-        return int(self._server.sockets[0].getsockname()[1])
+        return int(self._sockets.address[1])
 
     async def _connect(self) -> None:
         to = self._to
@@ -416,8 +423,7 @@ class TunnelClient:
 
     async def close(self) -> None:
         """Stops listening and ends the tunnel with all that it carries. Twice is fine."""
-        if self._server is not None:
-            self._server.close()
+        self._sockets.close()
         if self._reconnector is not None:
             self._reconnector.cancel()
             await asyncio.gather(self._reconnector, return_exceptions=True)

@@ -20,7 +20,7 @@ from mainstem.log_limit import LogLimit
 if TYPE_CHECKING:
     import socket
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from aiohttp import web
 
@@ -110,17 +110,17 @@ class Listener:
 
     def __init__(
         self,
-        listening: socket.socket,
+        listening: Sequence[socket.socket],
         server: Callable[[], web.RequestHandler],
         limits: Limits,
         counts: Counts,
         tls: ssl.SSLContext | None,
     ) -> None:
-        self._socket, self._server, self._limits, self._counts, self._tls = listening, server, limits, counts, tls
+        self._sockets, self._server, self._limits, self._counts, self._tls = listening, server, limits, counts, tls
         self._addresses: Counter[str] = Counter()
         self._guards: dict[web.RequestHandler, ConnectionGuard] = {}
         self._starting: set[asyncio.Task[None]] = set()
-        self._task: asyncio.Task[None] | None = None
+        self._accepting: list[asyncio.Task[None]] = []
 
     def guard_of(self, protocol: web.RequestHandler) -> ConnectionGuard | None:
         """The guard of the connection that a request came over; None when it is lost."""
@@ -128,22 +128,25 @@ class Listener:
 
     def start(self) -> None:
         """Starts accepting."""
-        self._socket.setblocking(False)
-        self._task = asyncio.get_running_loop().create_task(self._accept())
+        loop = asyncio.get_running_loop()
+        for listening in self._sockets:
+            listening.setblocking(False)
+            self._accepting.append(loop.create_task(self._accept(listening)))
 
     async def close(self) -> None:
         """Stops accepting, and ends connections whose handshake is not complete."""
-        tasks = [task for task in (self._task, *self._starting) if task is not None]
+        tasks = [*self._accepting, *self._starting]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._socket.close()
+        for listening in self._sockets:
+            listening.close()
 
-    async def _accept(self) -> None:
+    async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                accepted, peer = await loop.sock_accept(self._socket)
+                accepted, peer = await loop.sock_accept(listening)
             except OSError as error:
                 # Else the peer has gone again before it was accepted.
                 if error.errno in ACCEPT_ERRORS:

@@ -25,7 +25,7 @@ from mainstem.errors import ConfigurationError
 from mainstem.exposure import is_loopback
 from mainstem.serve.access import is_literal_host
 from mainstem.serve.replies import json_bytes
-from mainstem.serve.server import listening_socket
+from mainstem.serve.server import close_all, listening_sockets, url_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,15 +70,13 @@ class LiveServer:
     def __init__(
         self, directories: Sequence[str], host: str, port: int, *, interval: float = 1.0, insecure: bool = False
     ) -> None:
-        self._socket = listening_socket(host, port)
-        address = self._socket.getsockname()
-        if not insecure and not is_loopback(address[0]):
-            self._socket.close()
+        self._sockets = listening_sockets(host, port)
+        if not insecure and not all(is_loopback(sock.getsockname()[0]) for sock in self._sockets):
+            close_all(self._sockets)
             raise ConfigurationError(
                 f"--listen {host}: this page has no password; beyond loopback use ssh -L, a proxy with one, or --insecure"
             )
-        name = f"[{address[0]}]" if ":" in address[0] else address[0]
-        self.url = f"http://{name}:{address[1]}/"
+        self.url = f"{url_of(self._sockets[0], 'http')}/"
         self._monitors = {directory: DriverMonitor(directory) for directory in directories}
         self._interval = interval
         self._insecure = insecure
@@ -99,7 +97,8 @@ class LiveServer:
     async def __aenter__(self) -> LiveServer:
         await self._sample()
         await self._runner.setup()
-        await web.SockSite(self._runner, self._socket).start()
+        for sock in self._sockets:
+            await web.SockSite(self._runner, sock).start()
         self._task = asyncio.create_task(self._sample_on())
         return self
 
@@ -109,7 +108,7 @@ class LiveServer:
             with suppress(asyncio.CancelledError):
                 await self._task
         await self._runner.cleanup()
-        self._socket.close()
+        close_all(self._sockets)
         for monitor in self._monitors.values():
             monitor.close()
 

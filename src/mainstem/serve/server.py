@@ -7,6 +7,7 @@ import socket
 import ssl
 from typing import TYPE_CHECKING
 
+from mainstem._internal.listening import bind_sockets, listening_addresses
 from mainstem.errors import ConfigurationError, needs_extras
 
 with needs_extras():
@@ -59,21 +60,20 @@ class RecordingServer:
         self.counts = Counts()
         self._tls = tls
         access = access or Access()
-        self._socket = listening_socket(host, port)
+        self._sockets = listening_sockets(host, port)
         try:
-            address = self._socket.getsockname()
-            check_exposure(
-                address[0],
-                has_tls=tls is not None,
-                has_token=not access.is_open,
-                insecure=insecure,
-                token_options=f"--token-file or {TOKEN_VARIABLE}",
-            )
+            for sock in self._sockets:
+                check_exposure(
+                    sock.getsockname()[0],
+                    has_tls=tls is not None,
+                    has_token=not access.is_open,
+                    insecure=insecure,
+                    token_options=f"--token-file or {TOKEN_VARIABLE}",
+                )
         except ConfigurationError:
-            self._socket.close()
+            close_all(self._sockets)
             raise
-        name = f"[{address[0]}]" if ":" in address[0] else address[0]
-        self.url = f"{'https' if tls else 'http'}://{name}:{address[1]}"
+        self.url = url_of(self._sockets[0], "https" if tls else "http")
         self._application = Application(
             directory, access, self.limits, self.counts, literal_hosts_only=access.is_open and not insecure
         )
@@ -101,14 +101,14 @@ class RecordingServer:
             lingering_time=0,
             auto_decompress=False,
         )
-        self._listener = Listener(self._socket, self._server, limits, self.counts, self._tls)
+        self._listener = Listener(self._sockets, self._server, limits, self.counts, self._tls)
         self._listener.start()
 
     async def close(self) -> None:
         """Stops accepting, ends long polls, lets responses that are being sent end for a moment, and closes everything."""
         if self._listener is not None:
             await self._listener.close()
-        self._socket.close()
+        close_all(self._sockets)
         self._application.end_waits()
         if self._server is not None:
             self._server.pre_shutdown()  # connections without a request end at once
@@ -128,27 +128,39 @@ class RecordingServer:
         return reply
 
 
-def listening_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens on an address.
+def listening_sockets(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen on every address of a host, with one port.
 
     Args:
         host: A name or an address.
         port: The port; 0 for any.
 
     Returns:
-        The socket.
+        The sockets.
 
     Raises:
         ConfigurationError: The address cannot be listened on.
 
     Example:
-        ``listening_socket("127.0.0.1", 0)``
+        ``listening_sockets("127.0.0.1", 0)``
     """
+    kind = socket.SOCK_STREAM
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        return bind_sockets(listening_addresses(host, port, kind), kind=kind, backlog=BACKLOG)
     except OSError as error:
         raise ConfigurationError(f"--listen: cannot listen on {host}:{port}: {error.strerror}") from None
+
+
+def close_all(sockets: list[socket.socket]) -> None:
+    """Closes the sockets of a server. Twice is fine."""
+    for sock in sockets:
+        sock.close()
+
+
+def url_of(sock: socket.socket, scheme: str) -> str:
+    """The URL of what is served at a socket's address."""
+    host, port, *_ = sock.getsockname()
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote, urlsplit
 
+from mainstem._internal.blocking_eyeballs import connect_socket
 from mainstem.errors import ConfigurationError, StoreError
 from mainstem.store.base import StoredFile
 from mainstem.store.options import HTTP
@@ -63,6 +64,21 @@ class _Response:
         except ValueError:
             return ""
         return str(value.get("error", "")) if isinstance(value, dict) else ""
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection to the first address of the host that accepts, with or without TLS."""
+
+    def __init__(self, host: str, port: int | None, tls: ssl.SSLContext | None) -> None:
+        self.default_port = http.client.HTTP_PORT if tls is None else http.client.HTTPS_PORT
+        super().__init__(host, port, timeout=CONNECT_SECONDS)
+        self._tls = tls
+
+    def connect(self) -> None:
+        """Connects, and completes the handshake of TLS."""
+        sock = connect_socket(self.host, self.port, CONNECT_SECONDS)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock = sock if self._tls is None else self._tls.wrap_socket(sock, server_hostname=self.host)
 
 
 class HttpStore:
@@ -133,11 +149,7 @@ class HttpStore:
                 self._idle, self._pid = [], os.getpid()
             if self._idle:
                 return self._idle.pop(), True
-        if self._tls is not None:
-            return http.client.HTTPSConnection(
-                self._host, self._port, timeout=CONNECT_SECONDS, context=self._tls
-            ), False
-        return http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_SECONDS), False
+        return _Connection(self._host, self._port, self._tls), False
 
     def _give_back(self, connection: http.client.HTTPConnection) -> None:
         with self._lock:

@@ -78,6 +78,21 @@ class _Store:
             ).fetchall()
         return rows[0][0] if rows else None
 
+    def replace(self, name: bytes, value: str) -> None:
+        """Makes the value the only one of that name."""
+        if self.find(name) != value:
+            with self._lock:
+                self._database.execute("DELETE FROM entry WHERE name = ?", (name,))
+            self.put(name, value)
+
+    def find(self, name: bytes) -> str | None:
+        """The newest value of that name, which stays in the store."""
+        with self._lock:
+            rows = self._database.execute(
+                "SELECT value FROM entry WHERE name = ? ORDER BY id DESC LIMIT 1", (name,)
+            ).fetchall()
+        return rows[0][0] if rows else None
+
     def close(self) -> None:
         with self._lock:
             self._database.close()
@@ -219,6 +234,32 @@ class Sessions:
             >>> keep = sessions.token_keeper("localhost:4433")
         """
         return lambda token: self._store.put(f"token {origin}".encode(), token.hex())
+
+    def keep_address(self, origin: str, address: str) -> None:
+        """Remember at which of its addresses a server was met.
+
+        Args:
+            origin: The server's ``host:port``.
+            address: The IP address.
+
+        Example:
+            >>> sessions.keep_address("localhost:4433", "127.0.0.1")
+        """
+        self._store.replace(f"address {origin}".encode(), address)
+
+    def known_address(self, origin: str) -> str:
+        """Look up at which of its addresses a server was met last.
+
+        Args:
+            origin: The server's ``host:port``.
+
+        Returns:
+            The IP address; empty where it is not known.
+
+        Example:
+            >>> address = sessions.known_address("localhost:4433")
+        """
+        return self._store.find(f"address {origin}".encode()) or ""
 
     def close(self) -> None:
         """Close the file.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
+import sys
 from collections import deque
 from typing import Any
 
@@ -20,24 +21,29 @@ MAX_BACKLOG = 4096
 """Datagrams kept where the system's buffer is full; beyond it they are lost, as on any path, and QUIC sends them
 again."""
 
+# Linux: level and option by which a socket keeps the errors that ICMP reports, and by which they are read.
+_KEEP_ERRORS = {socket.AF_INET: (socket.IPPROTO_IP, 11), socket.AF_INET6: (socket.IPPROTO_IPV6, 25)}
+
 _FULL = {errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS}
 
 
 class UdpSocket:
-    """A non-blocking UDP socket, bound or connected to nothing."""
+    """A non-blocking UDP socket, connected to nothing. Without ``bound`` it is bound here."""
 
-    def __init__(self, *, host: str, port: int, family: int) -> None:
-        self._socket = socket.socket(family, socket.SOCK_DGRAM)
+    def __init__(self, *, host: str = "", port: int = 0, family: int = 0, bound: socket.socket | None = None) -> None:
+        self._socket = bound or socket.socket(family, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             with contextlib.suppress(OSError):
                 self._socket.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER)
         try:
-            self._socket.bind((host, port))
+            if bound is None:
+                self._socket.bind((host, port))
         except OSError:
             self._socket.close()
             raise
         self._batched = _batched_state(self._socket)
+        self._keeps_errors = False
         self.backlog: deque[tuple[bytes, Address]] = deque()
 
     def fileno(self) -> int:
@@ -46,6 +52,24 @@ class UdpSocket:
     @property
     def address(self) -> Address:
         return self._socket.getsockname()  # type: ignore[no-any-return]
+
+    def report_refusals(self, enabled: bool = True) -> None:
+        """Have ICMP's errors reported by `take_refusal`, or not any longer. On Linux; elsewhere none are."""
+        if sys.platform == "linux" and enabled != self._keeps_errors:
+            self._keeps_errors = enabled
+            level, option = _KEEP_ERRORS[self._socket.family]
+            self._socket.setsockopt(level, option, enabled)
+
+    def take_refusal(self) -> bool:
+        """Return whether ICMP has reported since the last call that an address cannot be reached, or nobody listens there."""
+        refused = False
+        while self._keeps_errors:
+            try:
+                self._socket.recvmsg(0, 0, socket.MSG_ERRQUEUE)
+            except OSError:
+                break
+            refused = True
+        return refused
 
     def receive(self) -> list[tuple[bytes, Address]]:
         """Return what has arrived, up to a batch."""

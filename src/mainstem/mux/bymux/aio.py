@@ -21,7 +21,7 @@ from mainstem.mux.transports import Publication, PublicationTransport, StreamPai
 
 if TYPE_CHECKING:
     import ssl as ssl_module
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from mainstem.clock import Clock
     from mainstem.endpoint_stats import EndpointStats
@@ -448,7 +448,7 @@ async def connect(
 
 async def serve(
     handler: Callable[[BymuxStream], Awaitable[object]],
-    host: str | None = None,
+    host: str | Sequence[str] | None = None,
     port: int | None = None,
     *,
     path: str | None = None,
@@ -463,9 +463,9 @@ async def serve(
 
     Args:
         handler: Called with each stream that a peer creates, in a task of its own.
-        host: The address to listen on; ``None`` for all interfaces.
-        port: The TCP port; 0 or ``None`` for one that the system chooses.
-        path: The path of a Unix socket, in place of host and port.
+        host: The address or name to listen on, or several; ``None`` for all interfaces.
+        port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
+        path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
         ssl: A server-side context, for TLS.
         settings: The configuration of each connection; the defaults are vanilla bymux.
         max_connections: Connections at once (1024 by default), with those that are gone and whose handlers still run. A further
@@ -480,7 +480,7 @@ async def serve(
         The listener, which is a context manager.
 
     Raises:
-        ConfigurationError: The address cannot be listened on.
+        ConfigurationError: The address cannot be listened on, or another server listens on the path.
 
     Example:
         >>> async with await bymux.serve(echo, "127.0.0.1", 7000) as listener:

@@ -1,0 +1,195 @@
+"""Connecting to a host that has several addresses: they are tried side by side (Happy Eyeballs, RFC 8305).
+
+An address may be dead without an error, as IPv6 is on many networks, so none of them may use up the time of the others. The first
+address has a quarter of a second for itself; then, or when it fails, the next attempt begins beside it. The first attempt that
+succeeds ends all others.
+
+An attempt may be in doubt: a UDP port that is closed now may be opened in a moment. The attempt goes on, but the next one need not
+wait, and when every other attempt has failed, nothing waits for this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mainstem._internal.tasks import start_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+T = TypeVar("T")
+
+ATTEMPT_DELAY_S = 0.25  # RFC 8305, 5: the recommended time between two attempts
+
+HostAddress = tuple[int, tuple[Any, ...]]
+"""An address family, and the address as sockets of that family have it."""
+
+
+class NoneSucceededError(Exception):
+    """No address could be connected to. ``failures`` are those of attempts that ended, with their addresses."""
+
+    def __init__(self, failures: list[tuple[HostAddress, Exception]], *, timed_out: bool) -> None:
+        self.failures = failures
+        self.timed_out = timed_out
+        texts = [str(error) for _, error in failures]
+        if len(set(texts)) > 1:
+            texts = [f"{address[0]}: {error}" for (_, address), error in failures]
+        super().__init__("; ".join(dict.fromkeys(texts)))
+
+
+def interleaved(addresses: Sequence[HostAddress]) -> list[HostAddress]:
+    """Returns the addresses without repetition, the families taking turns (RFC 8305, 4)."""
+    by_family: dict[int, list[HostAddress]] = {}
+    for address in dict.fromkeys(addresses):
+        by_family.setdefault(address[0], []).append(address)
+    return [address for address in chain(*zip_longest(*by_family.values())) if address is not None]
+
+
+async def resolve(host: str, port: int, kind: socket.SocketKind) -> list[HostAddress]:
+    """Returns the addresses of a host in the order in which to try them. Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=kind)
+    return interleaved([(family, address) for family, _, _, _, address in found])
+
+
+async def race(
+    addresses: Sequence[HostAddress],
+    attempt: Callable[[HostAddress, Callable[[], None]], Coroutine[Any, Any, T]],
+    *,
+    discard: Callable[[T], None],
+    timeout: float | None,
+    delay: float = ATTEMPT_DELAY_S,
+) -> T:
+    """Returns the result of the first attempt that succeeds. When this returns or raises, no attempt is left.
+
+    Args:
+        addresses: The addresses, at least one.
+        attempt: Connects to an address. It is called with the address and a function by which it says that it is in doubt.
+        discard: Takes back the result of an attempt that succeeded together with another one, or too late.
+        timeout: Seconds for all of them together; None for no limit.
+        delay: Seconds after which the next attempt begins.
+
+    Raises:
+        NoneSucceededError: Every attempt failed, or the timeout passed.
+    """
+    running: dict[asyncio.Task[T], HostAddress] = {}
+    doubtful: set[asyncio.Task[T]] = set()
+    failures: list[tuple[HostAddress, Exception]] = []
+    deadline = asyncio.timeout(timeout)
+    try:
+        async with deadline:
+            return await _first(deque(addresses), attempt, delay, running, doubtful, failures)
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        raise NoneSucceededError(failures, timed_out=True) from None
+    finally:
+        for task in running:
+            task.cancel()
+            task.add_done_callback(lambda task: _take_back(task, discard))
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _first(
+    waiting: deque[HostAddress],
+    attempt: Callable[[HostAddress, Callable[[], None]], Coroutine[Any, Any, T]],
+    delay: float,
+    running: dict[asyncio.Task[T], HostAddress],
+    doubtful: set[asyncio.Task[T]],
+    failures: list[tuple[HostAddress, Exception]],
+) -> T:
+    loop = asyncio.get_running_loop()
+    changed = asyncio.Event()
+
+    def begin(address: HostAddress) -> None:
+        def doubt() -> None:
+            doubtful.add(task)
+            changed.set()
+
+        task = start_task(attempt(address, doubt), loop)
+        running[task] = address
+        task.add_done_callback(lambda _: changed.set())
+
+    while waiting or running:
+        if waiting:
+            begin(waiting.popleft())
+        pause = asyncio.timeout(delay if waiting else None)
+        try:
+            async with pause:
+                await changed.wait()
+        except TimeoutError:
+            if not pause.expired():
+                raise
+        changed.clear()
+        for task in [task for task in running if task.done()]:
+            address = running.pop(task)
+            try:
+                return task.result()
+            except Exception as error:
+                failures.append((address, error))
+        if failures and not waiting and running.keys() <= doubtful:
+            break
+    raise NoneSucceededError(failures, timed_out=False)
+
+
+def _take_back(task: asyncio.Task[T], discard: Callable[[T], None]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        discard(task.result())
+
+
+async def open_socket(address: HostAddress) -> socket.socket:
+    """Returns a TCP socket that is connected to the address, non-blocking. Raises OSError."""
+    family, where = address
+    # Of a socket without its protocol asyncio does not switch Nagle's algorithm off.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        sock.setblocking(False)
+        await _connect(sock, where)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def _connect(sock: socket.socket, where: tuple[Any, ...]) -> None:
+    """As ``loop.sock_connect``, which loses the scope of a link-local address in uvloop."""
+    try:
+        sock.connect(where)
+    except BlockingIOError:
+        pass
+    else:
+        return
+    loop = asyncio.get_running_loop()
+    writable = asyncio.Event()
+    loop.add_writer(sock.fileno(), writable.set)
+    try:
+        await writable.wait()
+    finally:
+        loop.remove_writer(sock.fileno())
+    number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if number:
+        raise OSError(number, os.strerror(number))
+
+
+async def connect_socket(host: str, port: int, *, timeout: float | None) -> socket.socket:
+    """Returns a TCP socket that is connected to a host, by the first of its addresses that accepts.
+
+    Raises OSError, and TimeoutError after ``timeout`` seconds.
+    """
+
+    async def attempt(address: HostAddress, _doubt: Callable[[], None]) -> socket.socket:
+        return await open_socket(address)
+
+    addresses = await resolve(host, port, socket.SOCK_STREAM)
+    try:
+        return await race(addresses, attempt, discard=socket.socket.close, timeout=timeout)
+    except NoneSucceededError as error:
+        if error.timed_out:
+            raise TimeoutError(f"no answer within {timeout:g} s {error}".rstrip()) from None
+        if len(error.failures) == 1:
+            raise error.failures[0][1] from None
+        raise OSError(str(error)) from error.failures[0][1]

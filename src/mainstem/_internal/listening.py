@@ -1,0 +1,92 @@
+"""Sockets that listen: on every address of a host, all with the same port."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mainstem._internal.eyeballs import HostAddress
+
+# Ports that the system proposes for one family and that are taken in the other, before giving up.
+PORT_ATTEMPTS = 16
+BACKLOG = 1024
+
+
+def listening_addresses(host: str | Sequence[str] | None, port: int, kind: socket.SocketKind) -> list[HostAddress]:
+    """Returns the addresses to listen on: of one host, of several, or with None of every interface. Raises OSError."""
+    hosts = [host or None] if host is None or isinstance(host, str) else list(host)
+    found: dict[HostAddress, None] = {}
+    for each in hosts:
+        for family, _, _, _, address in socket.getaddrinfo(each, port, type=kind, flags=socket.AI_PASSIVE):
+            if family in (socket.AF_INET, socket.AF_INET6):
+                found[int(family), address] = None
+    return list(found)
+
+
+def bind_sockets(
+    addresses: Sequence[HostAddress], *, kind: socket.SocketKind, backlog: int = BACKLOG
+) -> list[socket.socket]:
+    """Returns a socket for each address. Those of TCP listen. Port 0 is one port, the same for all of them.
+
+    An address of a family that this machine does not have is left out, as long as another one remains. Raises OSError.
+    """
+    for attempt in range(PORT_ATTEMPTS):
+        try:
+            return _bind_all(addresses, kind, backlog)
+        except OSError as error:
+            is_chosen = len(addresses) > 1 and any(address[1] == 0 for _, address in addresses)
+            if error.errno != errno.EADDRINUSE or not is_chosen or attempt == PORT_ATTEMPTS - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _bind_all(addresses: Sequence[HostAddress], kind: socket.SocketKind, backlog: int) -> list[socket.socket]:
+    sockets: list[socket.socket] = []
+    missing: OSError | None = None
+    chosen = 0
+    # UDP to an IPv6 wildcard alone takes IPv4 too; beside sockets of IPv4 it must leave that to them.
+    v6_only = kind == socket.SOCK_STREAM or any(family == socket.AF_INET for family, _ in addresses)
+    try:
+        for family, address in addresses:
+            host, port, *rest = address
+            try:
+                sock = _bind(family, (host, port or chosen, *rest), kind, backlog, v6_only=v6_only)
+            except OSError as error:
+                if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                    raise
+                missing = error
+                continue
+            sockets.append(sock)
+            if port == 0:
+                chosen = sock.getsockname()[1]
+        if not sockets:
+            raise missing or OSError(errno.EADDRNOTAVAIL, "there is no address to listen on")
+    except BaseException:
+        for sock in sockets:
+            sock.close()
+        raise
+    return sockets
+
+
+def _bind(
+    family: int, address: tuple[object, ...], kind: socket.SocketKind, backlog: int, *, v6_only: bool
+) -> socket.socket:
+    # Of sockets without their protocol asyncio does not switch Nagle's algorithm off.
+    sock = socket.socket(family, kind, socket.IPPROTO_TCP if kind == socket.SOCK_STREAM else 0)
+    try:
+        sock.setblocking(False)
+        if kind == socket.SOCK_STREAM:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6 and v6_only:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
+        if kind == socket.SOCK_STREAM:
+            sock.listen(backlog)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

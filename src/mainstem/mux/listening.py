@@ -1,0 +1,75 @@
+"""What a server listens on: a socket for each address of its host, all with one port, or a Unix path."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any
+
+from mainstem._internal.listening import BACKLOG, bind_sockets, listening_addresses
+from mainstem._internal.unix_listening import UnixListener
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    Create = Callable[[socket.socket], Awaitable[asyncio.Server]]
+
+
+class ListeningSockets:
+    """The sockets of one server, from its start to its end."""
+
+    def __init__(self) -> None:
+        self.servers: list[asyncio.Server] = []
+        self._unix: UnixListener | None = None
+
+    async def start(self, host: str | Sequence[str] | None, port: int, path: str | None, create: Create) -> None:
+        """Begins to listen.
+
+        Args:
+            host: The address or name, or several; None for all interfaces.
+            port: The TCP port; 0 for one that the system chooses.
+            path: The path of a Unix socket, in place of host and port.
+            create: Makes a server of asyncio, which does not accept yet, of a socket.
+
+        Raises:
+            ConfigurationError: The address cannot be listened on.
+        """
+        try:
+            if path is not None:
+                self._unix = UnixListener(path, backlog=BACKLOG)
+                await self._add([self._unix.socket], create)
+            else:
+                loop, kind = asyncio.get_running_loop(), socket.SOCK_STREAM
+                addresses = await loop.run_in_executor(None, listening_addresses, host, port, kind)
+                await self._add(bind_sockets(addresses, kind=kind), create)
+            # Apart, since a task that is cancelled while asyncio starts what it has made leaves the socket open.
+            for server in self.servers:
+                await server.start_serving()
+        except OSError as error:
+            self.close()
+            raise ConfigurationError(f"cannot listen on {path or f'{host}:{port}'}: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    async def _add(self, sockets: list[socket.socket], create: Create) -> None:
+        try:
+            while sockets:
+                self.servers.append(await create(sockets[0]))
+                del sockets[0]
+        finally:
+            for left in sockets:
+                left.close()
+
+    @property
+    def address(self) -> Any:
+        """The first address, as its socket names it."""
+        return self.servers[0].sockets[0].getsockname()
+
+    def close(self) -> None:
+        """Stops listening, and removes the Unix path if it is still this server's. Twice is fine."""
+        if self._unix is not None:
+            self._unix.remove()
+        for server in self.servers:
+            server.close()
