@@ -116,7 +116,7 @@ JMUX = {
 }
 AQUEDUCT = {
     "connect": CANCELLED,
-    "serve": NEVER_WAITS,
+    "serve": CANCELLED,
     "Closed.__await__": NEVER_WAITS,
     "Closing.__await__": CANCELLED,
     "Connection.__aenter__": NEVER_WAITS,
@@ -141,7 +141,6 @@ AQUEDUCT = {
     # What `Server.route` finds is no part of the API; its waits are those of the calls beside it.
     "Session.flush_messages": "Connection.__aexit__",
     "Session.wait_ended": "Connection.wait_closed",
-    "Session.wait_established": "connect",
     "Session.wait_for": "connect",
     "Session.wait_over": "Closing.__await__",
     "Session.wind_down": "Connection.wind_down",

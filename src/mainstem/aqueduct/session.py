@@ -488,10 +488,6 @@ class Session:
         self._deliver()
         self.wake()
 
-    async def wait_established(self, timeout: float | None) -> None:
-        """Wait for the handshake. Raises TimedOut, or the error that ended it."""
-        await self.wait_for(asyncio.shield(self.established), timeout)
-
     async def wait_for(self, step: Awaitable[Any], timeout: float | None) -> None:
         """Wait for a step of connecting. Raises TimedOut where it takes too long, and ends the connection."""
         try:
