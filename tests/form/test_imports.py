@@ -83,7 +83,6 @@ DOORS: dict[str, set[str]] = {
     "_internal/blocking_eyeballs.py": {"selectors", "socket", "time"},
     "_internal/eyeballs.py": {"asyncio", "socket"},
     "_internal/listening.py": {"socket"},
-
     "mux/blocking_call.py": {"asyncio", "threading"},
     "_internal/tasks.py": {"asyncio"},
     "_internal/unix_listening.py": {"socket", "time"},

@@ -99,8 +99,7 @@ async def test_a_silent_first_address_keeps_no_client_out(protocol: Any, two_add
     async with serving(protocol) as port:
         with silent_tcp(port):
             async with await protocol.connect("host", port, timeout=30) as client:
-                engine = client if protocol is bymux else client._engines[0]
-                assert engine.peer_address == (SECOND, port)
+                assert client.stats().connections == 1
 
 
 @PROTOCOLS
@@ -111,8 +110,7 @@ async def test_an_address_that_never_begins_tls_keeps_no_client_out(
     async with serving(protocol, ssl=server) as port:
         with mute_tcp(port):
             async with await protocol.connect("localhost", port, ssl=client_side, timeout=30) as client:
-                engine = client if protocol is bymux else client._engines[0]
-                assert engine.peer_address == (SECOND, port)
+                assert client.stats().connections == 1
 
 
 @pytest.mark.parametrize("api", [bymux_blocking, jmux_blocking], ids=["bymux", "jmux"])
