@@ -10,6 +10,7 @@ from mainstem.aeron.client.requests import (
     MAX_IN_FLIGHT,
     ReplierState,
     RequesterState,
+    Slot,
     response_mode,
     with_parameter,
 )
@@ -134,26 +135,27 @@ class Requester(_Closable):
         state = self._state
         waiting = state.subscription._conductor.waiting(timeout)
         begin_ns = self._clock.monotonic_ns()
-        with self._lock:
-            slot = state.open_slot()
+        slot: Slot | None = None
         try:
+            with self._lock:
+                slot = state.open_slot()
             self._send(payload, slot.correlation_id, timeout)
             if timeout is not None:
                 timeout_left = timeout - (self._clock.monotonic_ns() - begin_ns) / NS_PER_SECOND
                 waiting = state.subscription._conductor.waiting(max(timeout_left, 0.0))
             while slot.reply is None:
-                if self._lock.acquire(blocking=False):
-                    try:
+                # By `with` alone: between `acquire` and a `try` a signal handler may raise, and nobody would release the lock.
+                if not self._lock.locked():
+                    with self._lock:
                         state.poll()
-                    finally:
-                        self._lock.release()
                 if slot.reply is None:
                     state.check_open()
                     if not waiting.step(state.subscription):
                         raise TimedOut(f"no reply came within {timeout:g} s", timeout=timeout)
             return slot.reply
         finally:
-            state.free(slot)
+            if slot is not None:
+                state.free(slot)
 
     def _send(self, payload: Any, correlation_id: int, timeout: float | None) -> None:
         # The publication is exclusive: one thread offers at a time.
@@ -289,7 +291,9 @@ class Replier(_Closable):
         waiting = state.subscription._conductor.waiting(timeout)
         while not state.subscription.closed:
             if state.work():
-                yield Request(*state.queue.popleft())
+                request = Request(*state.queue[0])
+                del state.queue[0]
+                yield request
                 waiting.restart()
             elif not waiting.step():
                 raise TimedOut(f"no request came for {timeout:g} s", timeout=timeout)

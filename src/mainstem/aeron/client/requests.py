@@ -8,17 +8,24 @@ The payload is the program's alone, so any Aeron peer can reply by copying the r
 A replier reads a requester's requests only once the way back is connected: until then they wait in the log, and the requester
 feels back pressure. So a request that was read can be replied to at once, and a replier holds no request but the batch it has read.
 
+A signal handler may raise in the thread that polls. Messages come from the log into a queue within one call of C, where no
+handler runs (``_take``), and leave the queue in a statement that calls nothing: an exception comes before or after it, so that no
+reply to another thread and no request is lost.
+
 Nothing here waits; ``requester.py`` and ``aeron/aio/requests.py`` do.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import BackPressured, ClosedError, MainstemError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from mainstem._core.log.fragment import Message
     from mainstem.aeron.client.asynchronous import AsyncOperation
     from mainstem.aeron.client.client import Aeron
@@ -31,7 +38,13 @@ MAX_CLIENTS = 256  # requesters of one replier: each has a log of its own, which
 # Handlers of one asynchronous replier that run at once: enough to hide what each waits for, few enough that a burst of requests
 # waits in its logs, where the requesters feel it, and not in this process.
 MAX_CONCURRENT = 64
+REPLIES = 1000  # replies that a requester takes at once
 BATCH = 16  # requests that a replier takes of one requester before it turns to the next
+
+
+def _take(poll: Callable[[int], list[Message]], limit: int) -> Iterator[Message]:
+    """Returns an iterator that polls when it is consumed; all of it is C."""
+    return chain.from_iterable(map(poll, (limit,)))
 
 
 def with_parameter(channel: str, parameter: str) -> str:
@@ -63,6 +76,7 @@ class RequesterState:
         self.max_in_flight = max_in_flight
         self.slots: dict[int, Slot] = {}
         self.late_replies = 0
+        self._arrived: deque[Message] = deque()
         self._next_id = 1
 
     def open_slot(self) -> Slot:
@@ -82,14 +96,19 @@ class RequesterState:
 
     def poll(self) -> int:
         """Gives each reply that is there to its slot; one thread at a time."""
-        messages = self.subscription.poll_with_metadata()
-        for message in messages:
-            slot = self.slots.pop(message.reserved_value, None)
-            if slot is None:
+        arrived = self._arrived
+        arrived.extend(_take(self.subscription.poll_with_metadata, REPLIES))
+        count = len(arrived)
+        while arrived:
+            message = arrived[0]
+            payload = message.payload
+            slot = self.slots.get(message.reserved_value)
+            if slot is None or slot.reply is not None:
                 self.late_replies += 1
             else:
-                slot.reply = message.payload
-        return len(messages)
+                slot.reply = payload
+            del arrived[0]
+        return count
 
     def free(self, slot: Slot) -> None:
         """Gives a slot up: a reply that comes later is counted and dropped."""
@@ -133,7 +152,7 @@ class ReplierState:
             for image in images[self._first :] + images[: self._first]:
                 publication = self._publications.get(image.correlation_id)
                 if publication is not None and publication.is_connected:
-                    self.queue.extend((message, publication) for message in image.poll_with_metadata(BATCH))
+                    self.queue.extend(zip(_take(image.poll_with_metadata, BATCH), repeat(publication), strict=False))
         return bool(self.queue)
 
     def _follow(self, images: tuple[Image, ...]) -> None:
@@ -155,10 +174,10 @@ class ReplierState:
             channel = with_parameter(self._channel, f"response-correlation-id={correlation_id}")
             self._pending[correlation_id] = self._aeron.async_add_exclusive_publication(channel, self._stream_id)
         for correlation_id, operation in [item for item in self._pending.items() if item[1].is_done]:
-            del self._pending[correlation_id]
             try:
                 publication = operation.result()
             except MainstemError as error:
+                del self._pending[correlation_id]
                 self._aeron.context.on_error(error)
                 refused = next((image for image in images if image.correlation_id == correlation_id), None)
                 if refused is not None:
@@ -168,6 +187,7 @@ class ReplierState:
                 self._publications[correlation_id] = publication
             else:
                 publication.close()
+            del self._pending[correlation_id]
 
     def _refuse(self, image: Image, reason: str) -> None:
         # The driver ends the image, and with it the requester's connection: it learns at once that no reply will come.

@@ -11,6 +11,8 @@ from tests.support.patience import STALL_S, until, wait_for
 from tests.support.ports import free_port
 
 import mainstem
+from mainstem.aeron.client.requester import Request
+from mainstem.aeron.client.requests import RequesterState
 from mainstem.errors import BackPressured, ClosedError, ConfigurationError, NotConnected, TimedOut
 
 if TYPE_CHECKING:
@@ -208,3 +210,72 @@ async def test_tasks_wait_for_replies_and_a_cancelled_one_frees_its_slot(aeron: 
         await waiting
     replier.close()
     await served
+
+
+class Interrupted(dict[int, Any]):
+    """Slots that an exception interrupts, as a signal handler raises it, when the second reply looks for its own."""
+
+    lookups = 0
+
+    def get(self, *arguments: Any) -> Any:
+        self.lookups += 1
+        if self.lookups == 2:
+            raise KeyboardInterrupt
+        return super().get(*arguments)
+
+    pop = get  # type: ignore[assignment]
+
+
+class Reply:
+    def __init__(self, correlation_id: int) -> None:
+        self.reserved_value = correlation_id
+        self.payload = b"%d" % correlation_id
+
+
+class Replies:
+    """A subscription with three replies, once."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.replies = [Reply(number) for number in (1, 2, 3)]
+
+    def poll_with_metadata(self, limit: int = 1000) -> list[Reply]:
+        replies, self.replies = self.replies[:limit], self.replies[limit:]
+        return replies
+
+
+def test_a_signal_handler_that_raises_in_one_thread_takes_no_reply_from_another() -> None:
+    state = RequesterState(None, Replies(), 10)
+    slots = [state.open_slot() for _ in range(3)]
+    state.slots = Interrupted(state.slots)
+    with pytest.raises(KeyboardInterrupt):
+        state.poll()
+    state.poll()
+    assert [slot.reply for slot in slots] == [b"1", b"2", b"3"]
+    assert state.late_replies == 0
+
+
+def test_a_signal_handler_that_raises_in_a_replier_takes_no_request(
+    aeron: mainstem.Aeron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Request.__init__
+
+    def interrupt(*arguments: Any) -> None:
+        monkeypatch.setattr(Request, "__init__", make)
+        raise KeyboardInterrupt
+
+    channel, back = ways("ipc")
+    with (
+        mainstem.Replier(aeron, channel, 1001, **back) as replier,
+        mainstem.Requester(aeron, channel, 1001, **back) as requester,
+    ):
+        replies: list[bytes] = []
+        asking = threading.Thread(target=lambda: replies.append(requester.request(b"x", timeout=STALL_S)))
+        asking.start()
+        monkeypatch.setattr(Request, "__init__", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            next(replier.requests(timeout=STALL_S))
+        next(replier.requests(timeout=STALL_S)).reply(b"y", timeout=STALL_S)
+        asking.join()
+        assert replies == [b"y"]
