@@ -253,6 +253,9 @@ class Server(Endpoint):
             self._warnings.log(logging.WARNING, error.rule, text, session.now_ns)
 
     def _accept(self, session: Session, headers: Headers) -> None:
+        if self._closing:
+            session.close("the server is shutting down")
+            return
         if not self._take_place(session):
             return
         self._admission.heard(session)

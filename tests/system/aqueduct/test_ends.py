@@ -11,7 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S, soon, until
+from tests.support.patience import STALL_S, settle, soon, until
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Connection, Message, channel, oneshot
@@ -245,6 +245,36 @@ async def test_shutting_down_lets_handlers_return_and_takes_no_new_clients(certi
     await soon(ending)
     assert answered.is_set()
     await connection.close()
+
+
+async def test_a_client_whose_handshake_completes_after_the_shutdown_began_is_not_served(
+    certificates: CertificateFiles,
+) -> None:
+    from mainstem.aqueduct.connection import AqueductConnection
+
+    served: list[Connection] = []
+    go = asyncio.Event()
+
+    async def handler(connection: Connection) -> None:
+        served.append(connection)
+        await go.wait()
+
+    server = await serving(certificates, handler)
+    first = await aqueduct.connect(server.url, ca=certificates.ca)
+    await until(lambda: served)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AqueductConnection, "start", lambda self, now_ns: None)
+        late = await aqueduct.connect(server.url, ca=certificates.ca)
+    ending = asyncio.ensure_future(server.shut_down(timeout=STALL_S))
+    await settle()
+    late._session.conn.start(late._session.now_ns)
+    late._session.wake()
+    await soon(late.wait_closed())
+    assert not ending.done()
+    go.set()
+    await soon(ending)
+    assert len(served) == 1
+    await first.close()
 
 
 async def test_a_client_that_never_sends_its_headers_is_dropped(certificates: CertificateFiles) -> None:
