@@ -103,6 +103,7 @@ DOORS: dict[str, set[str]] = {
     "recording/tailed.py": {"threading"},
     "store/http.py": {"socket", "ssl", "threading"},
     "store/retry.py": {"random", "time"},
+    "mux/tunnel_token.py": {"asyncio"},
     "mux/tunnel.py": {"asyncio", "random", "socket"},
     "cli/tunnel.py": {"asyncio", "ssl"},
     "cli/_signals.py": {"asyncio", "signal"},

@@ -21,6 +21,7 @@ from tests.support.patience import STALL_S, soon, until
 from mainstem.errors import ConfigurationError, MainstemError, RemoteProtocolError
 from mainstem.mux import async_stream, bymux, jmux
 from mainstem.mux.tunnel import (
+    CONTROL_STREAM,
     Address,
     TunnelClient,
     TunnelServer,
@@ -29,6 +30,7 @@ from mainstem.mux.tunnel import (
     reset,
 )
 from mainstem.mux.tunnel import settings as tunnel_settings
+from mainstem.mux.tunnel_token import NONCE_BYTES, PROOF_BYTES, check_token
 
 from .test_bymux import certificate
 
@@ -39,6 +41,7 @@ pytestmark = pytest.mark.system
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 LOOPBACK = Address("127.0.0.1", 0)
+TOKEN = b"0123456789abcdef"
 
 
 async def serve_target(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -86,9 +89,9 @@ def right(data: bytes, answer: bytes) -> bool:
 
 
 async def test_forwards_connections_and_their_half_closes(target: Address) -> None:
-    async with TunnelServer(target, token=b"t") as server:
+    async with TunnelServer(target, token=TOKEN) as server:
         await server.start(LOOPBACK)
-        async with TunnelClient(Address("127.0.0.1", server.port), token=b"t") as client:
+        async with TunnelClient(Address("127.0.0.1", server.port), token=TOKEN) as client:
             await client.start(LOOPBACK)
             datas = [b"hello", random.Random(1).randbytes(2_000_000)]
             for data in datas:
@@ -290,7 +293,7 @@ def test_no_default_cuts_a_reader_off_that_pauses_for_minutes() -> None:
     assert tunnel_settings(serving=True).stall_timeout_ns >= 3600e9
 
 
-@pytest.mark.parametrize(("token", "has_tls"), [(b"", False), (b"t", False), (b"", True)])
+@pytest.mark.parametrize(("token", "has_tls"), [(b"", False), (TOKEN, False), (b"", True)])
 async def test_a_tunnel_beyond_loopback_needs_a_token_and_tls(target: Address, token: bytes, has_tls: bool) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if has_tls else None
     async with TunnelServer(target, token=token) as server:
@@ -310,9 +313,9 @@ async def test_a_target_that_cannot_be_reached_is_a_reset() -> None:
 
 
 async def test_who_does_not_know_the_token_gets_no_stream(target: Address) -> None:
-    async with TunnelServer(target, token=b"right") as server:
+    async with TunnelServer(target, token=TOKEN) as server:
         await server.start(LOOPBACK)
-        client = TunnelClient(Address("127.0.0.1", server.port), token=b"wrong")
+        client = TunnelClient(Address("127.0.0.1", server.port), token=TOKEN[::-1])
         with pytest.raises(MainstemError):
             await client.start(LOOPBACK)
         await client.close()
@@ -321,10 +324,90 @@ async def test_who_does_not_know_the_token_gets_no_stream(target: Address) -> No
 async def test_a_server_that_does_not_know_the_token_is_not_trusted(target: Address) -> None:
     async with TunnelServer(target, token=b"") as server:
         await server.start(LOOPBACK)
-        client = TunnelClient(Address("127.0.0.1", server.port), token=b"secret")
+        client = TunnelClient(Address("127.0.0.1", server.port), token=TOKEN)
         with pytest.raises((RemoteProtocolError, MainstemError)):
             await client.start(LOOPBACK)
         await client.close()
+
+
+async def test_a_stranger_gets_no_proof_from_the_server(target: Address) -> None:
+    """What a server sends before a client has proved anything does not depend on its token."""
+    sent = []
+    for token in (TOKEN, TOKEN[::-1]):
+        async with TunnelServer(target, token=token, entropy=random.Random(1)) as server:
+            await server.start(LOOPBACK)
+            stranger = await bymux.connect("127.0.0.1", server.port, settings=tunnel_settings(serving=False))
+            control = stranger.stream(CONTROL_STREAM)
+            control.write(bytes(NONCE_BYTES + PROOF_BYTES))
+            received = b""
+            with contextlib.suppress(MainstemError, asyncio.IncompleteReadError):
+                while data := await soon(control.read(1024)):
+                    received += data
+            sent.append(received)
+            await stranger.close()
+    assert len(sent[0]) <= NONCE_BYTES
+    assert sent[0] == sent[1]
+
+
+async def test_a_proof_is_not_accepted_from_its_receiver(target: Address) -> None:
+    """A server that sends a client's proof back has not proved that it has the token."""
+    accepted: list[Any] = []
+
+    async def mirror(connection: Any) -> None:
+        control = connection.stream(CONTROL_STREAM)
+        control.write(await control.readexactly(NONCE_BYTES))
+        accepted.append(await control.readexactly(PROOF_BYTES))
+        control.write(accepted[0])
+        await asyncio.sleep(STALL_S)
+
+    async def handler(_: Any) -> None: ...
+
+    server_settings = tunnel_settings(serving=True)
+    async with await bymux.serve(handler, "127.0.0.1", 0, settings=server_settings, on_connection=mirror) as listener:
+        client = TunnelClient(Address("127.0.0.1", listener.port), token=TOKEN)
+        with pytest.raises(RemoteProtocolError, match="token"):
+            await soon(client.start(LOOPBACK))
+        assert accepted
+        await client.close()
+
+
+@pytest.mark.parametrize("token", [b"short", b"x" * 15, b"x" * 4097])
+def test_a_token_that_is_no_secret_is_refused(token: bytes) -> None:
+    for make in (TunnelServer, TunnelClient):
+        with pytest.raises(ConfigurationError, match="16 to 4096 bytes"):
+            make(Address("127.0.0.1", 1), token=token)
+
+
+async def test_a_client_goes_to_another_machine_with_tls_only() -> None:
+    client = TunnelClient(Address("gateway.invalid", 1), token=TOKEN)
+    with pytest.raises(ConfigurationError, match="needs TLS"):
+        await client.start(LOOPBACK)
+    with pytest.raises(MainstemError, match="cannot be reached"):
+        await client.start(LOOPBACK, insecure=True)
+    await client.close()
+
+
+@pytest.mark.parametrize("way", ["file", "variable"])
+def test_an_empty_token_opens_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    (tmp_path / "empty").write_text("\n")
+    words = ["tunnel", "serve", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:1"]
+    if way == "file":
+        words += ["--token-file", str(tmp_path / "empty")]
+    else:
+        monkeypatch.setenv("MAINSTEM_TUNNEL_TOKEN", "")
+    command = [sys.executable, "-m", "mainstem", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=STALL_S)
+    assert done.returncode != 0
+    assert "16 to 4096 bytes" in done.stderr
+
+
+def test_a_token_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    command = [sys.executable, "-m", "mainstem", "tunnel", "token", str(file)]
+    subprocess.run(command, check=True, timeout=STALL_S)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert len(check_token(file.read_bytes().strip())) >= 32
+    assert subprocess.run(command, capture_output=True, timeout=STALL_S).returncode != 0  # it overwrites none
 
 
 async def test_comes_back_after_the_tunnel_broke(target: Address) -> None:
@@ -385,7 +468,7 @@ async def test_a_signal_ends_the_command_while_it_connects(tmp_path: Path) -> No
 
     async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as silent:
         to = f"127.0.0.1:{silent.sockets[0].getsockname()[1]}"
-        words = ["tunnel", "connect", "--listen", f"unix:{tmp_path / 'front'}", "--to", to, "--token", "secret"]
+        words = ["tunnel", "connect", "--listen", f"unix:{tmp_path / 'front'}", "--to", to]
         command = [sys.executable, "-c", "from mainstem.cli import main; main()", *words]
         with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(SRC)}) as process:
             await soon(asked.wait())
@@ -395,13 +478,22 @@ async def test_a_signal_ends_the_command_while_it_connects(tmp_path: Path) -> No
 
 async def test_the_command(target: Address, tmp_path: Path) -> None:
     pytest.importorskip("typer")
-    (tmp_path / "token").write_text("secret\n")
+    (tmp_path / "token").write_bytes(TOKEN + b"\n")
     environment = os.environ | {"PYTHONPATH": str(SRC)}
     command = [sys.executable, "-c", "from mainstem.cli import main; main()", "tunnel"]
     sock = tmp_path / "sock"
     far = [*command, "serve", "--listen", f"unix:{sock}", "--to", str(target), "--token-file", str(tmp_path / "token")]
     front = tmp_path / "front"
-    near = [*command, "connect", "--listen", f"unix:{front}", "--to", f"unix:{sock}", "--token", "secret"]
+    near = [
+        *command,
+        "connect",
+        "--listen",
+        f"unix:{front}",
+        "--to",
+        f"unix:{sock}",
+        "--token-file",
+        str(tmp_path / "token"),
+    ]
     processes = []
     try:
         for words in (far, near):

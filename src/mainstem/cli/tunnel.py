@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from mainstem.cli._signals import asked_to_end
 from mainstem.errors import ConfigurationError
 from mainstem.metrics import Endpoints, MetricsServer
 from mainstem.mux.tunnel import MAX_STREAMS, STALL_TIMEOUT_S, Address, TunnelClient, TunnelServer
+from mainstem.mux.tunnel_token import TOKEN_VARIABLE, check_token, new_token
 from mainstem.units import parse_size
 
 if TYPE_CHECKING:
@@ -29,10 +31,12 @@ T = TypeVar("T")
 app = typer.Typer(no_args_is_help=True, help="Forward many TCP connections over one, with TLS and a shared token.")
 
 ListenOption = Annotated[str, typer.Option("--listen", "-l", help="Where to listen: HOST:PORT, :PORT or unix:PATH.")]
-TokenOption = Annotated[
-    str, typer.Option("--token", envvar="MAINSTEM_TUNNEL_TOKEN", help="The secret that both ends share.")
+TokenFileOption = Annotated[
+    str,
+    typer.Option(
+        "--token-file", help=f"A file with the secret that both ends share (default: the variable {TOKEN_VARIABLE})."
+    ),
 ]
-TokenFileOption = Annotated[str, typer.Option("--token-file", help="A file that holds the secret.")]
 MetricsOption = Annotated[str, typer.Option("--metrics", help="Serve metrics at HOST:PORT, path /metrics.")]
 StallOption = Annotated[
     float,
@@ -49,7 +53,6 @@ WindowOption = Annotated[str, typer.Option("--window", help="Bytes buffered for 
 def serve(
     listen: ListenOption,
     to: Annotated[str, typer.Option("--to", help="Where connections go: HOST:PORT or unix:PATH.")],
-    token: TokenOption = "",
     token_file: TokenFileOption = "",
     tls_cert: Annotated[str, typer.Option("--tls-cert", help="Our certificate (PEM); switches TLS on.")] = "",
     tls_key: Annotated[str, typer.Option("--tls-key", help="Its key (PEM).")] = "",
@@ -77,7 +80,7 @@ def serve(
         raise ConfigurationError("--tls-key needs --tls-cert")
     server = TunnelServer(
         Address.parse(to),
-        token=_secret(token, token_file),
+        token=_secret(token_file),
         window=_size(window),
         max_streams=max_streams,
         stall_timeout=stall_timeout,
@@ -99,28 +102,35 @@ def serve(
 def connect(
     listen: ListenOption,
     to: Annotated[str, typer.Option("--to", help="Where the tunnel is served: HOST:PORT or unix:PATH.")],
-    token: TokenOption = "",
     token_file: TokenFileOption = "",
-    tls: Annotated[bool, typer.Option("--tls", help="Use TLS, with the machine's own trust.")] = False,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Use TLS, with the machine's own trust (default for other machines).")
+    ] = False,
     tls_ca: Annotated[str, typer.Option("--tls-ca", help="Use TLS, and trust this certificate (PEM).")] = "",
     tls_name: Annotated[str, typer.Option("--tls-name", help="The name in the server's certificate.")] = "",
     window: WindowOption = "256k",
     stall_timeout: StallOption = STALL_TIMEOUT_S,
     metrics: MetricsOption = "",
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure", help="Connect to another machine without TLS: others can read and change everything."
+        ),
+    ] = False,
 ) -> None:
     """Listen here, and carry each connection through the tunnel; the tunnel is reconnected.
 
-    Whoever can connect to --listen uses the tunnel: nothing is asked of them.
+    Whoever can connect to --listen uses the tunnel: nothing is asked of them. To another machine it uses TLS, unless --insecure.
 
-    Example: mainstem tunnel connect --listen localhost:5432 --to gateway:9443 --token-file secret --tls
+    Example: mainstem tunnel connect --listen localhost:5432 --to gateway:9443 --token-file secret
     """
+    where, target = Address.parse(listen), Address.parse(to)
     context = None
-    if tls or tls_ca:
+    if tls or tls_ca or not (insecure or target.is_local):
         context = _load(lambda: ssl.create_default_context(cafile=tls_ca or None), f"certificate {tls_ca}")
     elif tls_name:
         raise ConfigurationError("--tls-name needs --tls or --tls-ca")
-    where, target = Address.parse(listen), Address.parse(to)
-    secret, size = _secret(token, token_file), _size(window)
+    secret, size = _secret(token_file), _size(window)
 
     async def work() -> None:
         client = TunnelClient(
@@ -132,7 +142,7 @@ def connect(
             stall_timeout=stall_timeout,
         )
         async with client:
-            await client.start(where)
+            await client.start(where, insecure=insecure)
             asked = asked_to_end()  # no earlier: a signal ends the attempt to connect at once
             with _exporting(metrics, client):
                 typer.echo(
@@ -141,6 +151,25 @@ def connect(
                 await asked.wait()
 
     _run(work())
+
+
+@app.command()
+def token(
+    file: Annotated[
+        Path | None, typer.Argument(help="A new file, which only its owner can read; default: print it.")
+    ] = None,
+) -> None:
+    """Make a random token for both ends of a tunnel.
+
+    Example: mainstem tunnel token secret
+    """
+    text = new_token()
+    if file is None:
+        typer.echo(text)
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(_load(lambda: os.open(file, flags, 0o600), f"token file {file}"), "w") as out:
+        out.write(f"{text}\n")
 
 
 @contextmanager
@@ -165,12 +194,12 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(work)
 
 
-def _secret(token: str, token_file: str) -> bytes:
-    if token and token_file:
-        raise ConfigurationError("give --token or --token-file, not both")
+def _secret(token_file: str) -> bytes:
+    """The token of the file, else of the environment; empty only where neither is there: an empty one would let everybody in."""
     if token_file:
-        return _load(lambda: Path(token_file).read_bytes().strip(), f"token file {token_file}")
-    return token.encode()
+        return check_token(_load(lambda: Path(token_file).read_bytes().strip(), f"token file {token_file}"))
+    text = os.environ.get(TOKEN_VARIABLE)
+    return b"" if text is None else check_token(text.strip().encode())
 
 
 def _size(text: str) -> int:

@@ -1,17 +1,15 @@
 """Many TCP connections through one bymux connection.
 
-Stream 0 exists from the start and carries the handshake: each end proves that it has the shared token, then the server allows
-streams. Each further stream carries one TCP connection, in both directions until both have ended. Nothing may arrive short and be
-taken for the whole: a connection that breaks at one end aborts its stream, and an aborted stream resets the connection at the
-other.
+Stream 0 exists from the start and carries the handshake (`tunnel_token`): the client proves that it has the shared token, then the
+server does, and allows streams. Each further stream carries one TCP connection, in both directions until both have ended. Nothing
+may arrive short and be taken for the whole: a connection that breaks at one end aborts its stream, and an aborted stream resets the
+connection at the other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import hmac
 import logging
 import random
 import resource
@@ -26,15 +24,13 @@ from mainstem.endpoint_stats import Traffic
 from mainstem.errors import (
     ClosedError,
     ConfigurationError,
-    ConnectionLost,
     MainstemError,
-    RemoteProtocolError,
-    TimedOut,
 )
-from mainstem.exposure import check_exposure
+from mainstem.exposure import check_exposure, is_loopback
 from mainstem.mux import bymux
 from mainstem.mux.engine import engine_stats
 from mainstem.mux.listening import ListeningSockets
+from mainstem.mux.tunnel_token import CONTROL_CREDIT, TOKEN_VARIABLE, answer_handshake, check_token, handshake
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -46,10 +42,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mainstem.mux.tunnel")
 
 CONTROL_STREAM = 0
-NONCE_BYTES = 32
-# Credit on the control stream for a peer that has not proved anything yet.
-CONTROL_CREDIT = 256
-HANDSHAKE_TIMEOUT_S = 10.0
 # Seconds that an accepted connection waits for the tunnel to come back.
 WAIT_FOR_TUNNEL_S = 10.0
 RECONNECT_FIRST_S = 0.2
@@ -84,6 +76,11 @@ class Address:
             raise ConfigurationError(f"address {text!r} is neither HOST:PORT nor unix:PATH")
         return cls(host.strip("[]") or None, int(port))
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine, by its text: a Unix path, ``localhost`` or a loopback address."""
+        return self.path is not None or self.host in (None, "localhost") or is_loopback(self.host or "")
+
     def __str__(self) -> str:
         return f"unix:{self.path}" if self.path else f"{self.host or ''}:{self.port}"
 
@@ -105,34 +102,6 @@ def settings(
         ping_timeout_ns=PING_TIMEOUT_NS,
         stall_timeout_ns=round(stall_timeout * 1e9),
     )
-
-
-async def handshake(connection: Connection, token: bytes, entropy: random.Random, *, serving: bool) -> None:
-    """Proves to the peer that this end has the token, and checks the peer's proof.
-
-    Raises ``RemoteProtocolError`` when the peer has another token, ``TimedOut``, and ``ConnectionLost``.
-    """
-    control = connection.stream(CONTROL_STREAM)
-    own_nonce = entropy.randbytes(NONCE_BYTES)
-    control.write(own_nonce)
-    try:
-        async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
-            peer_nonce = await control.readexactly(NONCE_BYTES)
-            control.write(_proof(token, serving, own_nonce, peer_nonce))
-            proof = await control.readexactly(hashlib.sha256().digest_size)
-    except TimeoutError:
-        raise TimedOut("the tunnel's handshake was not answered", timeout=HANDSHAKE_TIMEOUT_S) from None
-    except asyncio.IncompleteReadError:
-        raise ConnectionLost("the peer ended the tunnel's handshake") from None
-    if not hmac.compare_digest(proof, _proof(token, not serving, peer_nonce, own_nonce)):
-        peer = connection.peer_name
-        raise RemoteProtocolError(f"{peer} does not have the tunnel's token", rule="tunnel-token", peer=peer)
-
-
-def _proof(token: bytes, by_server: bool, prover: bytes, verifier: bytes) -> bytes:
-    """The role is part of the proof, so that it cannot be sent back to its sender."""
-    role = b"serve" if by_server else b"connect"
-    return hmac.new(token, role + prover + verifier, hashlib.sha256).digest()
 
 
 async def relay(stream: BymuxStream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -213,7 +182,7 @@ class TunnelServer:
         entropy: random.Random | None = None,
     ) -> None:
         self._to = to
-        self._token = token
+        self._token = token and check_token(token)
         self._settings = settings(serving=True, window=window, max_streams=max_streams, stall_timeout=stall_timeout)
         self._max_streams = max_streams
         self._entropy = entropy or random.SystemRandom()
@@ -249,7 +218,7 @@ class TunnelServer:
                 has_tls=has_tls,
                 has_token=bool(self._token),
                 insecure=insecure,
-                token_options="--token or --token-file",
+                token_options=f"--token-file or {TOKEN_VARIABLE}",
             )
 
     @property
@@ -265,7 +234,7 @@ class TunnelServer:
 
     async def _on_connection(self, connection: Connection) -> None:
         try:
-            await handshake(connection, self._token, self._entropy, serving=True)
+            await answer_handshake(connection, connection.stream(CONTROL_STREAM), self._token, self._entropy)
         except MainstemError as error:
             logger.warning("a tunnel was refused: %s", error)
             connection.end(error)
@@ -325,7 +294,7 @@ class TunnelClient:
         entropy: random.Random | None = None,
     ) -> None:
         self._to = to
-        self._token = token
+        self._token = token and check_token(token)
         self._ssl = ssl
         self._server_hostname = server_hostname
         self._settings = settings(serving=False, window=window, stall_timeout=stall_timeout)
@@ -339,8 +308,15 @@ class TunnelClient:
         self._closed = False
         self.reconnects = 0
 
-    async def start(self, listen: Address) -> None:
-        """Connects, then begins to listen. Raises what the first attempt to connect raises."""
+    async def start(self, listen: Address, *, insecure: bool = False) -> None:
+        """Connects, then begins to listen. Raises what the first attempt to connect raises.
+
+        Raises ``ConfigurationError`` without TLS to a host that is not this machine, unless ``insecure``.
+        """
+        if self._ssl is None and not insecure and not self._to.is_local:
+            raise ConfigurationError(
+                f"a tunnel to {self._to} needs TLS, since others can read and change what it carries"
+            )
         raise_open_files_limit()
         await self._connect()
         self._reconnector = asyncio.get_running_loop().create_task(self._reconnect_loop())
@@ -364,7 +340,7 @@ class TunnelClient:
             raise
         connection.count_into(self._traffic)
         try:
-            await handshake(connection, self._token, self._entropy, serving=False)
+            await handshake(connection, connection.stream(CONTROL_STREAM), self._token, self._entropy)
         except BaseException:
             connection.abort()
             raise
