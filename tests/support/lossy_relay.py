@@ -27,6 +27,7 @@ class LossyRelay:
         self._random = random.Random(seed)
         self._front: asyncio.DatagramTransport | None = None
         self._behind: dict[Address, asyncio.DatagramTransport] = {}
+        self._former: dict[Address, asyncio.DatagramTransport] = {}
         self._opening: dict[Address, list[bytes]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -41,7 +42,7 @@ class LossyRelay:
     ) -> None:
         for task in self._tasks:
             task.cancel()
-        for transport in (self._front, *self._behind.values()):
+        for transport in (self._front, *self._behind.values(), *self._former.values()):
             if transport is not None:
                 transport.close()
 
@@ -54,6 +55,16 @@ class LossyRelay:
         for client, transport in list(self._behind.items()):
             await self._open(client)
             transport.close()
+
+    async def swap(self) -> None:
+        """Give every client the address that it had before this one; at the first time, a new one."""
+        for client, transport in list(self._behind.items()):
+            former = self._former.get(client)
+            if former is None:
+                await self._open(client)
+            else:
+                self._behind[client] = former
+            self._former[client] = transport
 
     async def _open(self, client: Address) -> None:
         loop = asyncio.get_running_loop()
@@ -78,6 +89,10 @@ class LossyRelay:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
+    def is_at(self, client: Address, transport: object) -> bool:
+        """Whether a client has the address of a socket at present."""
+        return self._behind.get(client) is transport
+
     def from_server(self, data: bytes, client: Address) -> None:
         if not self._is_lost() and self._front is not None:
             self._front.sendto(data, client)
@@ -100,6 +115,11 @@ class _Behind(asyncio.DatagramProtocol):
     def __init__(self, relay: LossyRelay, client: Address) -> None:
         self._relay = relay
         self._client = client
+        self._transport: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
-        self._relay.from_server(data, self._client)
+        if self._relay.is_at(self._client, self._transport):
+            self._relay.from_server(data, self._client)

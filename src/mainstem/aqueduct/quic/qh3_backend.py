@@ -15,11 +15,13 @@ from qh3.quic.configuration import QuicConfiguration
 from qh3.quic.logger import QuicFileLogger
 from qh3.quic.packet import QuicPacketType, encode_quic_retry, encode_quic_version_negotiation
 
+from mainstem.aqueduct.codec import HANDLER_FAILED
 from mainstem.aqueduct.quic.link import DATAGRAM_BACKLOG, EARLY_STREAMS, Address, Link, PacketHeader, configure
 from mainstem.aqueduct.quic.qh3_connection import with_stream_limits
+from mainstem.aqueduct.quic.qh3_paths import Paths
 from mainstem.aqueduct.ranges import RangeSet
 from mainstem.aqueduct.streams import OPENED_BY_SERVER, UNIDIRECTIONAL
-from mainstem.errors import ConfigurationError
+from mainstem.errors import ConfigurationError, ConnectionLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,14 +44,41 @@ class Qh3Link(Link):
 
     library_errors = (*Link.library_errors, qh3_connection.QuicConnectionError)
 
-    def _receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
-        self.quic.receive_many_datagrams(datagrams, address, now=now)
-
     def __init__(self, quic: Any, settings: QuicSettings, *, is_client: bool) -> None:
         super().__init__(quic, settings, is_client=is_client)
         # The peer's streams that have ended, of two directions and of one. The library remembers the last 1,024 ended
         # streams; the copy of a packet that comes later opens an older one anew.
         self._ended = {0: RangeSet(), UNIDIRECTIONAL: RangeSet()}
+        self._paths = Paths()
+
+    def _receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
+        quic, paths = self.quic, self._paths
+        if self.is_client or not self.handshake_done or paths.is_settled(address):
+            quic.receive_many_datagrams(datagrams, address, now)
+            return
+        count, is_refused = quic.receive_established(datagrams, address, now), False
+        if not count:
+            # Maybe authentic all the same, from one address too many.
+            count = quic.receive_established(datagrams, quic.active_address, now)
+            is_refused = bool(count)
+        if count:
+            paths.came(count, address, active=quic.active_address, is_refused=is_refused, now=now)
+            if paths.is_lost:
+                self._error = ConnectionLost(
+                    f"the client's address changed to {address[0]}:{address[1]}, and qh3 follows to three new addresses; "
+                    "a server with the backend 'aioquic' follows to any number"
+                )
+                self.close(HANDLER_FAILED, "the address changed too often for the server's QUIC library")
+                # Nothing else is sent there.
+                paths.detour = address
+
+    def transmit(self, now: float) -> list[tuple[bytes, Address]]:
+        datagrams = super().transmit(now)
+        detour = self._paths.detour
+        if detour is None or not datagrams:
+            return datagrams
+        active = self.quic.active_address
+        return [(data, detour if address == active else address) for data, address in datagrams]
 
     @property
     def peer_certificate(self) -> bytes | None:
@@ -60,6 +89,8 @@ class Qh3Link(Link):
         self.quic.held = held
 
     def deliver(self, conn: AqueductConnection, now_ns: int) -> bool:
+        if self._paths.is_lost and not conn.is_ended:
+            conn.connection_lost(self._error, now_ns)
         has_events = super().deliver(conn, now_ns)
         quic = self.quic
         if not quic.may_take:

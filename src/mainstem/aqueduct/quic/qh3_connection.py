@@ -74,6 +74,17 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
         """The core may be given bytes directly: the library notes nothing of them any more."""
         return self._handshake_complete and self._core is not None
 
+    @property
+    def active_address(self) -> Address:
+        """Where packets go."""
+        return self._core.active_path[2]  # type: ignore[no-any-return]
+
+    def receive_established(self, datagrams: list[bytes], address: Address, now: float) -> int:
+        """Take datagrams after the handshake; returns how many packets of them are authentic and new."""
+        for data in datagrams:
+            self._log_datagram("datagrams_received", data)
+        return self._call_core(self._core.receive_many_datagrams, datagrams, address, now)[2]  # type: ignore[no-any-return]
+
     def process(self, event: tuple[Any, ...]) -> None:
         """Let the library process an event of its core."""
         core = self._core
