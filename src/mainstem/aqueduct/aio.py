@@ -20,7 +20,7 @@ from mainstem.aqueduct.events import Mode
 from mainstem.aqueduct.handles import DEFAULT_BOUND, Pipe, Receiver, Sender
 from mainstem.aqueduct.quic.settings import CID_LENGTH
 from mainstem.aqueduct.remote_halves import RemoteReceiver, RemoteSender
-from mainstem.aqueduct.session import FLUSH_TIME, logger
+from mainstem.aqueduct.session import logger
 from mainstem.aqueduct.state import ReceiverState
 from mainstem.aqueduct.stats import session_stats
 from mainstem.errors import ChannelError, ConfigurationError
@@ -67,7 +67,7 @@ class Connection:
 
     As an asynchronous context manager it finishes the entrypoint at the end of the block, waits until every message is
     acknowledged (ten seconds at most), raises where one was not delivered, and closes when the server has the end (one
-    second at most). Where an exception leaves the block it is closed at once.
+    second at most, or 20 round trips). Where an exception leaves the block it is closed at once.
 
     Example:
         >>> async with await connect("aqueduct://localhost:4433", ca="ca.pem") as connection:
@@ -253,7 +253,7 @@ class Connection:
         remote = self._entrypoint.remote_sender
         if remote is not None:
             with contextlib.suppress(TimeoutError, ChannelError):
-                async with asyncio.timeout(FLUSH_TIME):
+                async with asyncio.timeout(self._session.flush_time):
                     await remote.wait_ended()
 
     def __del__(self) -> None:

@@ -61,8 +61,11 @@ TIMER_GRANULARITY = 0.001
 """Seconds by which a timer may come early: an event loop may count in milliseconds, as uvloop does (RFC 9002, 6.1.2)."""
 
 FLUSH_TIME = 1.0
-"""Seconds that a close waits for the peer to acknowledge what was sent before: a close overtakes what is paced or lost.
-A peer that has gone does not respond."""
+"""Seconds that a close waits for the peer to acknowledge what was sent before, at least: a close overtakes what is paced or
+lost. A peer that has gone does not respond."""
+
+FLUSH_ROUND_TRIPS = 20
+"""Round trips that it waits, at least: QUIC sends something that was lost three times in about as many."""
 
 
 class SenderEvents(Protocol):
@@ -444,12 +447,17 @@ class Session:
             self.conn.close(self.now_ns, reason=reason)
             self.flush()
 
+    @property
+    def flush_time(self) -> float:
+        """Seconds that a close waits for what was sent before."""
+        return max(FLUSH_TIME, FLUSH_ROUND_TRIPS * (self.link.round_trip or 0.0))
+
     async def wind_down(self, timeout: float) -> None:
         """Wait until no channel is left, or for ``timeout`` seconds; then until the peer has what was sent."""
         until = self.loop.time() + timeout
         while self.conn.live_halves and not self.conn.is_ended and self.loop.time() < until:
             await asyncio.sleep(WIND_DOWN_STEP)
-        until = min(until, self.loop.time() + FLUSH_TIME)
+        until = min(until, self.loop.time() + self.flush_time)
         while (self._scheduled or self.link.is_in_flight) and not self.conn.is_ended and self.loop.time() < until:
             await asyncio.sleep(WIND_DOWN_STEP)
 
