@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from mainstem.capture.chunks import FrameIndex
     from mainstem.capture.planning import FrameSelection, Part
 
+MAX_TIME_NS = (1 << 63) - 1  # of a column
+
 # Types by their tags, as in schema.KINDS.
 KINDS = {
     "ConnectionControl": ("CONNECTION_CONTROL", 1),
@@ -90,11 +92,14 @@ def _rows_of_line(path: str, number: int, line: bytes) -> Iterator[dict[str, Any
         entry = json.loads(line)
         if "subject" in entry:
             return
-        about |= {"time_ns": int(entry["t"]), "time": int(entry["t"]) // 1000}
+        time_ns = int(entry["t"])
+        if not 0 <= time_ns <= MAX_TIME_NS:
+            raise ValueError(f"{str(time_ns)[:40]} is no time in ns")
+        about |= {"time_ns": time_ns, "time": time_ns // 1000}
         inwards = "in" in entry
         data = bytes.fromhex(entry["in" if inwards else "out"])
         about |= {"src" if inwards else "dst": str(entry["peer"]), "transport": "quic", "datagram_length": len(data)}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         yield about | _problem(f"no line of a trace: {error!r}")
         return
     yield from _rows_of_frames(about, data)

@@ -61,7 +61,7 @@ class _Response:
         """The server's own sentence, where its body has one."""
         try:
             value = json.loads(bytes(self.body))
-        except ValueError:
+        except (ValueError, RecursionError):
             return ""
         return str(value.get("error", "")) if isinstance(value, dict) else ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.support.captures import rows_of
 
 from mainstem.aqueduct import frames
@@ -40,3 +41,19 @@ def test_frames_of_the_log_are_rows(tmp_path: Path) -> None:
     assert rows[1]["dst"] == "server:1"
     assert rows[4]["message_number"] == 3
     assert "99" in rows[5]["text"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[" * 100_000, '{"t": 1e999, "in": "", "peer": ""}', '{"t": 9223372036854775808, "in": "", "peer": ""}', "[5]"],
+)
+def test_a_line_that_cannot_be_is_a_row_with_the_reason(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "aqueduct.log"
+    log = FrameLog(path)
+    log.frame_out("server:1", frames.VERSION_BYTES, 1_000)
+    log.close()
+    with path.open("a") as file:
+        file.write(line + "\n")
+    rows = rows_of(path)
+    assert [(r["packet"], r["frame_type"]) for r in rows] == [(1, "VERSION"), (2, "MALFORMED_FRAME")]
+    assert "no line of a trace" in rows[1]["text"]

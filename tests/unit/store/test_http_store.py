@@ -195,6 +195,11 @@ class Faulty(BaseHTTPRequestHandler):
             self.send_header("Retry-After", "0")
             self.send_header("Content-Length", "0")
             self.end_headers()
+        elif fault == "deep":
+            self.send_response(400)
+            self.send_header("Content-Length", "60000")
+            self.end_headers()
+            self.wfile.write(b"[" * 60_000)
         elif fault == "reset":
             self.close_connection = True
         else:
@@ -222,6 +227,7 @@ def test_what_fails_for_a_moment_is_tried_again(faults: list[str]) -> None:
         (["other range"], "another range"),
         (["huge"], "were asked for"),
         (["400"], "HTTP 400"),
+        (["deep"], "HTTP 400"),
         (["302"], "redirections"),
     ],
 )

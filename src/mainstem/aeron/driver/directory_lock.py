@@ -103,7 +103,10 @@ def _keep_errors(files: Files, directory: str, *, now_ms: int) -> None:
 
 
 def _time(epoch_ms: int) -> str:
-    return _moment(epoch_ms).isoformat(sep=" ", timespec="milliseconds")
+    try:
+        return _moment(epoch_ms).isoformat(sep=" ", timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{epoch_ms} ms"  # any process that may write the log has written it
 
 
 def _moment(epoch_ms: int) -> datetime:
