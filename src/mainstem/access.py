@@ -132,6 +132,9 @@ def write_private(path: Path, data: bytes) -> None:
     try:
         with open(fd, "wb") as file:
             file.write(data)
+            file.flush()
+            # After a loss of power there is the old file or the new one, not an empty one.
+            os.fsync(file.fileno())
         os.replace(name, path)
     except BaseException:
         os.unlink(name)

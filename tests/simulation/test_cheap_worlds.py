@@ -8,7 +8,7 @@ from mainstem.sim.runner import run_one
 
 pytestmark = pytest.mark.simulation
 
-WORLDS = ("aqueduct", "bymux", "jmux", "recorders")
+WORLDS = ("aqueduct", "bymux", "jmux", "power_loss", "recorders")
 
 
 @pytest.mark.parametrize("world", WORLDS)

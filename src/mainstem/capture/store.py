@@ -80,6 +80,9 @@ def _save(place: Path, index: FrameIndex) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+            file.flush()
+            # Of an index whose name outlived its pages in a loss of power, zeros would be read as chunks.
+            os.fsync(file.fileno())
         os.replace(name, place)
     except BaseException:
         os.unlink(name)

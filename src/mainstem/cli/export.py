@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,6 +80,8 @@ def _output(name: str) -> Iterator[IO[bytes]]:
     try:
         with part.open("wb") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

@@ -24,8 +24,8 @@ from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
 from mainstem._internal.once import warn_once
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
-from mainstem.recording.disk import DISK, Disk
 from mainstem.recording.life import StreamLife
+from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -439,7 +439,8 @@ class Catalog:
         self._next: tuple[int, int, int] | None = None
         self._path = directory / CATALOG_FILE
         header = _HEADER.pack(CATALOG_VERSION, HEADER_LENGTH, 0, ALIGNMENT)
-        self._fd = disk.open_whole(self._path, header.ljust(HEADER_LENGTH, b"\0"), durable=durable)
+        # Once in a directory's life: without its header no entry can be read.
+        self._fd = disk.open_whole(self._path, header.ljust(HEADER_LENGTH, b"\0"), durable=True)
 
     def _settle(self) -> None:
         if self._durable:
@@ -550,15 +551,16 @@ class Catalog:
 
     def stop(self, descriptor: RecordingDescriptor, stop_position: int, timestamp_ms: int) -> RecordingDescriptor:
         """Marks a recording as ended at ``stop_position``."""
-        self._store(descriptor, _STOP_POSITION, stop_position)
+        # A recording that has a stop position says since when.
         self._store(descriptor, _STOP_TIMESTAMP, timestamp_ms)
+        self._store(descriptor, _STOP_POSITION, stop_position)
         self._settle()
         return replace(descriptor, stop_position=stop_position, stop_timestamp=timestamp_ms)
 
     def extend(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
         """Marks an ended recording as active again; it goes on at the position where it had stopped."""
-        self._store(descriptor, _STOP_TIMESTAMP, NULL)
         self._store(descriptor, _STOP_POSITION, NULL)
+        self._store(descriptor, _STOP_TIMESTAMP, NULL)
         self._settle()
         return replace(descriptor, stop_position=NULL, stop_timestamp=NULL)
 

@@ -22,7 +22,7 @@ from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem._internal.guarded_map import GuardedMap
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
-from mainstem.recording.disk import DISK, Disk
+from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
     from mainstem.clock import Clock
@@ -136,10 +136,12 @@ class ArchiveMark:
         try:
             self._disk.resize(fd, HEADER_LENGTH + ERROR_LOG_LENGTH)
             self._disk.write(fd, _encode(MARK_VERSION, now_ms, now_ms, ERROR_LOG_LENGTH), 0)
+            # A mark that a loss of power has left empty would be that of an archive that starts.
+            self._disk.sync(fd)
         finally:
             self._disk.close(fd)
         try:
-            os.link(fresh, self._path)
+            self._disk.link(fresh, self._path)
         except FileExistsError:
             pass  # an archive starts just now: `_claim` decides
         finally:

@@ -25,8 +25,8 @@ from mainstem._internal.guarded_map import GuardedMap
 from mainstem._internal.once import warn_once
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION
-from mainstem.recording.disk import DISK, Disk
 from mainstem.recording.life import ENDED, NO_LIFE, StreamLife
+from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -56,11 +56,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem._internal.printable import printable
-from mainstem.access import RECORDINGS_MODE, make_directory
+from mainstem.access import RECORDINGS_MODE
 from mainstem.clock import SYSTEM_CLOCK, Clock
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor
-from mainstem.recording.disk import DISK, Disk
 from mainstem.recording.image_recording import ImageRecording
 from mainstem.recording.known_recordings import KnownRecordings
 from mainstem.recording.life import NO_LIFE, StreamLife
@@ -70,6 +69,7 @@ from mainstem.recording.recovery import recover
 from mainstem.recording.segments import all_segment_bases
 from mainstem.recording.start_limits import MAX_NEW_RECORDINGS, StartLimits
 from mainstem.recording.writer import RecordingWriter
+from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
     from mainstem.recording.protocols import RecordableImage, RecordableSubscription
@@ -148,7 +148,7 @@ class Recorder:
     ) -> None:
         self._limits = StartLimits(max_new_recordings)
         self.directory = Path(directory)
-        make_directory(self.directory, default=RECORDINGS_MODE, mode=mode, group=group)
+        disk.make_directory(self.directory, default=RECORDINGS_MODE, mode=mode, group=group)
         self._segment_length = segment_length
         self._durable = durable
         self._clock = clock
@@ -168,6 +168,9 @@ class Recorder:
         self._closed = False
         with ExitStack() as stack:
             stack.callback(disk.close, self._lock)
+            if durable:
+                # What a recorder before this one has created too, which need not have been durable.
+                disk.sync_path(self.directory)
             self._mark = ArchiveMark(self.directory, clock, disk)
             stack.callback(self._mark.end)
             self._catalog = Catalog(self.directory, durable=durable, disk=disk)

@@ -29,7 +29,7 @@ from mainstem.recording.catalog import NULL, PAGE_LENGTH
 from mainstem.recording.ends import find_end
 from mainstem.recording.life import OF_ARCHIVE
 from mainstem.recording.positions import PositionsRepair, damage_of, open_positions, positions_file
-from mainstem.recording.segments import SegmentMemory, checksum, segment_base, segment_name
+from mainstem.recording.segments import SegmentMemory, check_whole, checksum, segment_base, segment_name
 from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from mainstem.clock import Clock
     from mainstem.recording.catalog import Catalog, RecordingDescriptor
-    from mainstem.recording.disk import Disk
+    from mainstem.store.disk import Disk
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,8 @@ def recover(catalog: Catalog, disk: Disk, clock: Clock, *, lost_power: bool) -> 
     for descriptor in descriptors:
         recovered.append(descriptor)
         is_active = descriptor.stop_position == NULL
-        if is_active or (lost_power and descriptor.stop_timestamp >= since_ms):
+        may_lack = descriptor.stop_timestamp >= since_ms or descriptor.stop_timestamp == NULL
+        if is_active or (lost_power and may_lack):
             try:
                 end = _recovered_end(catalog.directory, archive, descriptor, disk, lost_power=lost_power)
             except RecordingError as error:
@@ -180,6 +181,7 @@ def proven_end(directory: Path, descriptor: RecordingDescriptor, start: int, lim
             stopped = walk.run(segment.memory, begin, stop)
             end = walk.offset
             lost = _lost_from(segment.memory, begin, end)
+            check_whole(segment.memory, segment.name)
         if lost < end:
             return base + lost
         position = base + end

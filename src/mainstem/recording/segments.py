@@ -18,7 +18,7 @@ from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
 from mainstem._internal.guarded_map import GuardedMap
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION
-from mainstem.recording.disk import DISK, Disk
+from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -154,12 +154,28 @@ def checksum(directory: Path, descriptor: RecordingDescriptor, start: int, end: 
     return value
 
 
+def _has_data(fd: int, offset: int) -> bool:
+    """Whether a file has anything but zeros from an offset on; what it has never been given is not read."""
+    while True:
+        try:
+            offset = os.lseek(fd, offset, os.SEEK_DATA)
+        except OSError:
+            return False
+        data = os.pread(fd, PIECE, offset)
+        if not data or data.strip(b"\0"):
+            return bool(data)
+        offset += len(data)
+
+
 class SegmentWriter:
     """Writes runs of frames at their stream position; opens, preallocates and closes segment files as it goes.
 
     Opening cuts whatever lies past ``position``: the rest of its segment becomes zero, later segments are deleted. They follow one
     another, so they are found by their names, and a directory of very many files is not listed; ``later`` are others that it is
-    known to hold. With ``durable`` a segment is on the device before it is left for the next one.
+    known to hold. What is cut is gone from the device too, so that a loss of power brings nothing of it back.
+
+    With ``durable`` what lies before ``position`` is on the device when this returns, whoever wrote it; a segment's name is before
+    anything is written to it, and its content before it is left for the next one.
     """
 
     def __init__(
@@ -183,6 +199,8 @@ class SegmentWriter:
         self._base = -1
         self.position = position
         self._cut(later)
+        if durable:
+            self._sync_earlier()
 
     def _cut(self, later: Iterable[int]) -> None:
         d = self._descriptor
@@ -191,8 +209,10 @@ class SegmentWriter:
         while self._path(base).exists():
             bases.add(base)
             base += d.segment_file_length
+        has_deleted = False
         for base in sorted(bases):
             if base >= self.position:
+                has_deleted = True
                 try:
                     self._disk.delete(self._path(base))
                 except IsADirectoryError as error:
@@ -202,8 +222,23 @@ class SegmentWriter:
             elif base + d.segment_file_length > self.position:
                 fd = self._disk.open(self._path(base))
                 try:
+                    had_data = _has_data(fd, self.position - base)
                     self._disk.resize(fd, self.position - base)
                     self._disk.resize(fd, d.segment_file_length)
+                    if had_data:
+                        self._disk.sync(fd)
+                finally:
+                    self._disk.close(fd)
+        if has_deleted:
+            self._disk.sync_directory(self._directory)
+
+    def _sync_earlier(self) -> None:
+        d = self._descriptor
+        for base in range(first_segment_base(d), self.position, d.segment_file_length):
+            if self._path(base).exists():
+                fd = self._disk.open(self._path(base))
+                try:
+                    self._disk.sync(fd)
                 finally:
                     self._disk.close(fd)
 
@@ -215,10 +250,13 @@ class SegmentWriter:
         if base == self._base:
             return
         self.close()
+        is_new = not self._path(base).exists()
         self._fd = self._disk.open(self._path(base))
         self._base = base
         if os.fstat(self._fd).st_size < self._descriptor.segment_file_length:
             self._disk.resize(self._fd, self._descriptor.segment_file_length)
+        if is_new and self._durable:
+            self._disk.sync_directory(self._directory)
 
     def write(self, frames: memoryview) -> None:
         """Writes whole frames, none of them padding, at ``position`` and moves it on. They must not cross a segment."""

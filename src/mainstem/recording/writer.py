@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, TYPE_DATA, WALK_AT_LIMIT
 from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
-from mainstem.recording.disk import DISK, Disk
 from mainstem.recording.life import NO_LIFE, StreamLife
 from mainstem.recording.positions import INDEX_INTERVAL, INDEX_INTERVAL_NS, IndexEntry, PositionsWriter
 from mainstem.recording.segments import ZEROS, SegmentWriter, checksum
+from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

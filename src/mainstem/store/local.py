@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from mainstem.access import RECORDINGS_MODE, create_file, make_directory
+from mainstem.access import RECORDINGS_MODE
 from mainstem.errors import StoreError
 from mainstem.store.base import StoredFile
+from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,10 +21,15 @@ NEW_SUFFIX = ".mainstem-new"
 
 
 class LocalStore:
-    """Files below a directory, which need not exist before something is written."""
+    """Files below a directory, which need not exist before something is written.
 
-    def __init__(self, directory: Path | str, url: str | None = None) -> None:
+    What was put is on the device when the call returns, with its name and those of the directories above it.
+    """
+
+    def __init__(self, directory: Path | str, url: str | None = None, *, disk: Disk = DISK) -> None:
         self.directory = Path(directory)
+        self._disk = disk
+        self._synced: set[Path] = set()  # directories whose own names are on the device
         self.url = str(directory) if url is None else url
 
     def _path(self, name: str) -> Path:
@@ -97,18 +102,23 @@ class LocalStore:
             raise StoreError(self.url, f"{name}: {error.strerror}") from error
 
     def _write_new(self, path: Path, data: bytes | Path) -> Path:
-        """Writes a file beside ``path``, on the device when this returns."""
-        make_directory(path.parent, default=RECORDINGS_MODE)
+        """Writes a file beside ``path``, on the device when this returns, as the names of the directories above it are."""
+        disk = self._disk
+        disk.make_directory(path.parent, default=RECORDINGS_MODE)
+        if path.parent not in self._synced:
+            disk.sync_path(path.parent)
+            self._synced.add(path.parent)
         fresh = path.with_name(f".{path.name}.{uuid4().hex}{NEW_SUFFIX}")
         try:
-            with open(fresh, "xb", opener=create_file) as file:
-                if isinstance(data, Path):
-                    with data.open("rb") as source:
-                        shutil.copyfileobj(source, file, 1 << 20)
-                else:
-                    file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            fd = disk.open(fresh)
+            try:
+                at = 0
+                for piece in _pieces(data):
+                    disk.write(fd, piece, at)
+                    at += len(piece)
+                disk.sync(fd)
+            finally:
+                disk.close(fd)
         except BaseException:
             fresh.unlink(missing_ok=True)
             raise
@@ -117,35 +127,39 @@ class LocalStore:
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """As ``Store.put_if_absent``: a hard link never replaces a file."""
         path = self._path(name)
-        if path.exists():
-            return False
         try:
+            if path.exists():
+                # Whoever put it may have died before its name was on the device.
+                self._disk.sync_directory(path.parent)
+                return False
             fresh = self._write_new(path, data)
             try:
-                os.link(fresh, path)
+                self._disk.link(fresh, path)
+                is_new = True
             except FileExistsError:
-                return False
+                is_new = False
             finally:
-                fresh.unlink(missing_ok=True)
-            _sync_directory(path.parent)
+                self._disk.delete(fresh)
+            self._disk.sync_directory(path.parent)
         except OSError as error:
             raise StoreError(self.url, f"{name}: {error.strerror}") from error
-        return True
+        return is_new
 
     def put(self, name: str, data: bytes | Path) -> None:
         """As ``Store.put``."""
         path = self._path(name)
         try:
-            fresh = self._write_new(path, data)
-            fresh.replace(path)
-            _sync_directory(path.parent)
+            self._disk.rename(self._write_new(path, data), path)
+            self._disk.sync_directory(path.parent)
         except OSError as error:
             raise StoreError(self.url, f"{name}: {error.strerror}") from error
 
     def delete(self, name: str) -> None:
         """As ``Store.delete``."""
         try:
-            self._path(name).unlink(missing_ok=True)
+            self._disk.delete(self._path(name))
+        except FileNotFoundError:
+            return
         except OSError as error:
             raise StoreError(self.url, f"{name}: {error.strerror}") from error
 
@@ -157,10 +171,10 @@ class LocalStore:
         """Nothing is held open."""
 
 
-def _sync_directory(directory: Path) -> None:
-    """Waits until the names of a directory are on the device."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+def _pieces(data: bytes | Path) -> Iterator[bytes]:
+    if not isinstance(data, Path):
+        yield data
+        return
+    with data.open("rb", buffering=0) as source:
+        while piece := source.read(1 << 20):
+            yield piece

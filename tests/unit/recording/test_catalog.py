@@ -23,7 +23,7 @@ from mainstem.recording.catalog import (
     decode_catalog,
     read_catalog,
 )
-from mainstem.recording.disk import Disk
+from mainstem.store.disk import Disk
 
 
 def le(*values: int, width: int = 4) -> bytes:

@@ -11,8 +11,8 @@ import pytest
 from tests.support.streams import Stream, record
 
 from mainstem.recording import Recorder, messages, open_recording
-from mainstem.recording.disk import Disk
 from mainstem.recording.verify import faults
+from mainstem.store.disk import Disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,5 +114,7 @@ class Counting(Disk):
 def test_only_a_durable_recorder_waits_for_the_device(tmp_path: Path, durable: bool) -> None:
     disk = Counting()
     with Recorder(tmp_path, durable=durable, disk=disk) as recorder:
+        # The files that a directory has once are on the device in any case.
+        disk.flushes = 0
         record(recorder.start(**STREAM, join_position=0), Stream(), PAYLOADS[:2])
     assert bool(disk.flushes) is durable

@@ -13,10 +13,10 @@ from mainstem.cli.recordings import app
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, faults, messages, open_recording, open_recordings, read_catalog
 from mainstem.recording.catalog import CATALOG_FILE
-from mainstem.recording.disk import Disk
 from mainstem.recording.positions import ENTRY_LENGTH, HEADER_LENGTH, positions_file
 from mainstem.recording.recorder import LOCK_FILE
 from mainstem.recording.verify import directory_faults
+from mainstem.store.disk import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

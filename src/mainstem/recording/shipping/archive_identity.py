@@ -9,12 +9,11 @@ import platform
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mainstem.access import create_file
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import IDENTITY_FILE
-from mainstem.recording.disk import DISK
 from mainstem.recording.shipping.layout import is_archive_id, nonce
 from mainstem.recording.shipping.pieces import MALFORMED
+from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +29,7 @@ class ArchiveIdentity:
     host: str
 
 
-def identity_of(directory: Path) -> ArchiveIdentity:
+def identity_of(directory: Path, disk: Disk = DISK) -> ArchiveIdentity:
     """The identity of a directory; it is given one where it has none.
 
     Raises RecordingError where the file holds something else.
@@ -38,15 +37,21 @@ def identity_of(directory: Path) -> ArchiveIdentity:
     path = directory / IDENTITY_FILE
     if not path.exists():
         fresh = directory / f".{IDENTITY_FILE}.{nonce()}.new"
-        with open(fresh, "x", opener=create_file) as file:
-            file.write(json.dumps({"id": nonce(), "host": platform.node()}) + "\n")
+        fd = disk.open(fresh)
+        try:
+            disk.write(fd, (json.dumps({"id": nonce(), "host": platform.node()}) + "\n").encode(), 0)
+            # What is shipped goes by this name: it may not be another one after a loss of power.
+            disk.sync(fd)
+        finally:
+            disk.close(fd)
         try:
             # Of two programs at once one gives the identity, and both read it.
-            os.link(fresh, path)
+            disk.link(fresh, path)
         except FileExistsError:
             pass
         finally:
-            fresh.unlink()
+            disk.delete(fresh)
+        disk.sync_directory(directory)
     try:
         value = json.loads(path.read_text())
         identity = ArchiveIdentity(str(value["id"]), str(value["host"]))

@@ -67,6 +67,7 @@ from mainstem.recording.shipping.patient_store import Call
 from mainstem.recording.shipping.pieces import UNKNOWN, Piece
 from mainstem.recording.shipping.status import RecordingLag, ShippingCounts, ShippingStatus
 from mainstem.recording.shipping.verified_put import put_verified
+from mainstem.store.disk import DISK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.recording.shipping.local_recording import Cut
     from mainstem.store import Store
+    from mainstem.store.disk import Disk
 
 log = logging.getLogger(__name__)
 
@@ -134,6 +136,7 @@ class ArchiveShipper:
         counts: ShippingCounts | None = None,
         stops: Callable[[], bool] = lambda: False,
         pause: Callable[[float], None],
+        disk: Disk = DISK,
     ) -> None:
         self.directory = Path(directory)
         self.options = options
@@ -141,7 +144,7 @@ class ArchiveShipper:
         self._store, self._clock, self._stops, self._pause = store, clock, stops, pause
         self._lock = ShipperLock(self.directory)
         try:
-            self.identity = identity_of(self.directory)
+            self.identity = identity_of(self.directory, disk)
         except BaseException:
             self._lock.close()
             raise

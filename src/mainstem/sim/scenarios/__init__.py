@@ -13,6 +13,7 @@ from mainstem.sim.scenarios.gaps import gaps
 from mainstem.sim.scenarios.groups import flow_control, mdc, mds, multicast
 from mainstem.sim.scenarios.jmux import jmux
 from mainstem.sim.scenarios.lives import rejection, response, spies
+from mainstem.sim.scenarios.power_loss import power_loss
 from mainstem.sim.scenarios.recorders import recorders
 from mainstem.sim.scenarios.shared import ipc, response_ipc
 from mainstem.sim.scenarios.storm.scenario import storm
@@ -29,6 +30,7 @@ SCENARIOS: dict[str, Callable[[World], str]] = {
     "bymux": bymux,
     "duologue": duologue,
     "jmux": jmux,
+    "power_loss": power_loss,
     "recorders": recorders,
     "storm": storm,
     "unicast": unicast,

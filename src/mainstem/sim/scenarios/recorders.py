@@ -1,13 +1,12 @@
 """A recorder over disks that fill up and write short, which is killed at any step of writing, and starts again.
 
-The recorder and its files are real; its disk is replaced. A step of a disk happens as a whole, in part, or not at all. Where a
-recording is durable, the machine may lose power instead: of each page that was not yet on the device either content may be there.
+The recorder and its files are real; its disk is ``mainstem.sim.disk``. The last time the machine may lose power instead: what was
+released to the publisher is there then if the recording is durable, and a beginning of it if not.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 import tempfile
 from bisect import bisect_right
 from pathlib import Path
@@ -18,19 +17,18 @@ from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.clock import NS_PER_SECOND
 from mainstem.recording.archive import DirectoryArchive
-from mainstem.recording.disk import Disk
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.recorder import Recorder
 from mainstem.recording.replay import messages
 from mainstem.recording.segments import segment_base, segment_name
 from mainstem.recording.verify import faults
 from mainstem.sim.checkers import CHECKED, Violation
+from mainstem.sim.disk import Crash, Device, FaultyDisk
 from mainstem.sim.world import IDLE_TICK_NS
 from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from random import Random
 
     from mainstem.sim.host import Host
     from mainstem.sim.world import World
@@ -41,123 +39,12 @@ TERM_LENGTH = SEGMENT_LENGTH = 64 * 1024
 MESSAGES = 80
 MAX_LENGTH = 8_192  # the longest message of a term of 64 KiB
 MAX_CRASHES = 4
-PAGE = 4_096
 LIVENESS_NS = 2 * NS_PER_SECOND  # of clients: for so long a driver holds a dead recorder's position
 SHORT_NS = NS_PER_SECOND  # a recorder that is away for less finds its position held
 LONG_NS = 5 * NS_PER_SECOND
 PATIENCE_NS = 300 * NS_PER_SECOND
 # Directories in memory, where the machine has them: no device is waited for.
 MEMORY = Path("/dev/shm")
-
-
-class Crash(BaseException):
-    """The program is gone, at this step; nothing of it runs any more."""
-
-
-class FaultyDisk(Disk):
-    """A disk that a simulation breaks.
-
-    Args:
-        chance: Every draw comes from it.
-        crash_at: The step at which the program is gone; 0 for none.
-    """
-
-    def __init__(self, chance: Random, *, crash_at: int = 0) -> None:
-        self._chance = chance
-        self._crash_at = crash_at
-        self._short = chance.choice((0.0, 0.0, 0.1, 0.5))
-        self._full_from = chance.randrange(400) if chance.random() < 0.3 else -1
-        self._full_to = self._full_from + chance.randrange(1, 60)
-        self.steps = 0
-        self._open: dict[int, Path] = {}
-        self._on_device: dict[Path, bytes] = {}
-
-    def _step(self) -> None:
-        self.steps += 1
-        if self.steps == self._crash_at:
-            raise Crash
-
-    def heal(self) -> None:
-        """From now on it takes everything."""
-        self._short, self._full_from, self._crash_at = 0.0, -1, 0
-
-    def open(self, path: Path) -> int:
-        self._step()
-        fd = super().open(path)
-        self._open[fd] = path
-        if path not in self._on_device:
-            self._on_device[path] = path.read_bytes()
-        self._step()
-        return fd
-
-    def write_some(self, fd: int, data: bytes | memoryview, offset: int) -> int:
-        self._step()
-        length = len(data)
-        is_full = 0 <= self._full_from <= self.steps < self._full_to
-        # A kernel copies page by page: what lies within one is written whole or not at all.
-        cuts = range((offset // PAGE + 1) * PAGE - offset, length, PAGE)
-        if cuts and self._chance.random() < (0.5 if is_full else self._short):
-            length = self._chance.choice(cuts)
-        elif is_full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        count = super().write_some(fd, data[:length], offset)
-        self._step()
-        return count
-
-    def resize(self, fd: int, length: int) -> None:
-        self._step()
-        super().resize(fd, length)
-        path = self._open[fd]
-        self._on_device[path] = self._on_device[path][:length].ljust(length, b"\0")
-        self._step()
-
-    def rename(self, path: Path, target: Path) -> None:
-        self._step()
-        super().rename(path, target)
-        self._on_device[target] = self._on_device.pop(path)
-        self._step()
-
-    def delete(self, path: Path) -> None:
-        self._step()
-        super().delete(path)
-        self._step()
-
-    def sync(self, fd: int) -> None:
-        self._step()
-        self._on_device[self._open[fd]] = self._open[fd].read_bytes()
-        self._step()
-
-    def close(self, fd: int) -> None:
-        # The kernel closes what a program leaves open.
-        self._open.pop(fd)
-        super().close(fd)
-        self._step()
-
-    def kill(self) -> None:
-        """Does what the kernel does after a program."""
-        for fd in self._open:
-            os.close(fd)
-        self._open.clear()
-
-    def lose_power(self) -> None:
-        """Leaves of each page that was changed since it was on the device the old content or the new one.
-
-        A file has grown no further than to the first of its new pages that was lost.
-        """
-        self.kill()
-        for path, old in self._on_device.items():
-            if not path.exists():
-                continue
-            new = bytearray(path.read_bytes())
-            for at in range(0, len(new), PAGE):
-                if new[at : at + PAGE] == old[at : at + PAGE] or self._chance.random() < 0.5:
-                    continue
-                if at + PAGE <= len(old) or len(new) <= len(old):
-                    new[at : at + PAGE] = old[at : at + PAGE]
-                else:
-                    new[at:] = old[at:]
-                    break
-            path.write_bytes(new)
 
 
 class Program:
@@ -196,7 +83,8 @@ class RecordersRun:
     def __init__(self, world: World, directory: Path) -> None:
         self.world, self.chance, self.directory = world, world.chance, directory
         self.durable = self.chance.random() < 0.4
-        self.loses_power = self.durable and self.chance.random() < 0.5
+        self.loses_power = self.chance.random() < 0.4
+        self.device = Device(directory, self.chance)
         self.host = world.add_host("one", client_liveness_timeout_ns=LIVENESS_NS)
         world.idle_ns = IDLE_TICK_NS  # a program's client that has its turn more seldom is taken for dead
         self.publication = self.host.aeron.add_exclusive_publication(CHANNEL, STREAM)
@@ -205,6 +93,7 @@ class RecordersRun:
         self.laziness = self.chance.choice((0.0, 0.5, 0.9))
         self.crashes_left = self.chance.randrange(MAX_CRASHES + 1)
         self.crashes = self.refusals = self.absences = 0
+        self.has_lost_power = False
         self.program: Program | None = None
         self.gone: list[Aeron] = []  # clients of killed programs
         self.starts_at_ns = world.now_ns
@@ -212,7 +101,7 @@ class RecordersRun:
     def play(self) -> None:
         """Everything; raises Violation where a promise is broken."""
         self.world.run_until(self._progress, what="the recording of every message", within_ns=PATIENCE_NS)
-        assert self.program is not None or self.loses_power
+        assert self.program is not None or self.has_lost_power
         if self.program is not None:
             self.program.disk.heal()
             self.program.close()
@@ -225,7 +114,7 @@ class RecordersRun:
                 self._guarded(self._start)
         elif self.chance.random() >= self.laziness:
             self._guarded(self.program.work)
-        if self.loses_power and self.crashes:
+        if self.has_lost_power:
             return True
         is_recorded = self.program is not None and self.publication.position in self.program.recorder.active.values()
         return len(self.ends) == MESSAGES and is_recorded
@@ -255,7 +144,7 @@ class RecordersRun:
     def _start(self) -> None:
         is_last = not self.crashes_left
         self.disk = FaultyDisk(
-            self.chance, crash_at=0 if is_last else self.chance.randrange(1, self.chance.choice((60, 500)))
+            self.device, crash_at=0 if is_last else self.chance.randrange(1, self.chance.choice((60, 500)))
         )
         if not is_last:
             self.crashes_left -= 1
@@ -272,24 +161,25 @@ class RecordersRun:
         if self.program is not None:
             self.gone.append(self.program.aeron)
         self.program = None
-        if self.loses_power:
+        self.has_lost_power = self.loses_power and not self.crashes_left
+        if self.has_lost_power:
             self.disk.lose_power()
         else:
             self.disk.kill()
         is_long = self.chance.random() < 0.15
         self.absences += is_long
         self.starts_at_ns = self.world.now_ns + (LONG_NS if is_long else self.chance.randrange(SHORT_NS))
-        if not self.loses_power:
-            self._check(is_closed=False)
-        else:
-            Recorder(self.directory, clock=self.world.clock).close()
-            self._check(is_closed=False)
+        if self.has_lost_power:
+            Recorder(self.directory, clock=self.world.clock, disk=FaultyDisk(self.device, is_good=True)).close()
+        self._check(is_closed=False)
+        if self.has_lost_power and not self.durable:
+            return
         now_there = self._published()
         if max(now_there.values(), default=0) < released:
             raise Violation(f"{released} bytes were released, and the recordings end at {now_there}")
         for recording_id, position in published.items():
             # Where power is lost, the last position that was published need not be on the device yet.
-            if now_there.get(recording_id, -1) < position and not self.loses_power:
+            if now_there.get(recording_id, -1) < position and not self.has_lost_power:
                 raise Violation(f"recording {recording_id} had been recorded up to {position}, and now less is there")
 
     # -- what must hold ------------------------------------------------------------------------------------------------
@@ -357,5 +247,5 @@ def recorders(world: World) -> str:
             client.close()
     return (
         f"{len(run.ends)} messages, {run.crashes} crashes, {run.absences} of them long, {run.refusals} refusals, "
-        f"durable {run.durable}, power lost {run.loses_power and run.crashes > 0}, {world.ticks} ticks"
+        f"durable {run.durable}, power lost {run.has_lost_power}, {world.ticks} ticks"
     )

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import StoreError
+from mainstem.store.disk import DISK
 
 if TYPE_CHECKING:
     from mainstem.store.base import Store
+    from mainstem.store.disk import Disk
 
 
 class NewFile:
@@ -20,10 +22,12 @@ class NewFile:
     Args:
         store: Where it goes.
         name: Its name there, which no other file has.
+        disk: What a file on this machine is written through.
     """
 
-    def __init__(self, store: Store, name: str) -> None:
-        self._store, self.name = store, name
+    def __init__(self, store: Store, name: str, disk: Disk = DISK) -> None:
+        self._store, self.name, self._disk = store, name, disk
+        self._descriptor = -1
         self.size = 0
         path = store.local_path(name)
         self._is_local = path is not None
@@ -34,17 +38,20 @@ class NewFile:
             return
         self._path = path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self.sink = path.open("xb")
+            disk.make_directory(path.parent)
+            self._descriptor = disk.open(path)
+            self.sink = os.fdopen(self._descriptor, "wb", closefd=False)
         except OSError as error:
             raise StoreError(store.url, f"{name}: {error.strerror}") from error
 
     def close(self) -> None:
-        """Ends it: on the device where it is local, else in the store."""
+        """Ends it: on the device where it is local, with its name, else in the store."""
         self.sink.flush()
         if self._is_local:
-            os.fsync(self.sink.fileno())
-        self.sink.close()
+            self._disk.sync(self._descriptor)
+        self._close()
+        if self._is_local:
+            self._disk.sync_path(self._path.parent)
         self.size = self._path.stat().st_size
         if not self._is_local:
             try:
@@ -52,9 +59,15 @@ class NewFile:
             finally:
                 self._path.unlink()
 
+    def _close(self) -> None:
+        self.sink.close()
+        if self._descriptor >= 0:
+            self._disk.close(self._descriptor)
+            self._descriptor = -1
+
     def discard(self) -> None:
         """Deletes it, as far as that is possible."""
-        self.sink.close()
+        self._close()
         self._path.unlink(missing_ok=True)
         if not self._is_local:
             with suppress(StoreError):

@@ -13,7 +13,8 @@ from mainstem.recording.reader import RecordingReader
 from mainstem.recording.recorder import Recorder
 from mainstem.recording.replay import messages
 from mainstem.sim.checkers import CHECKED, Violation
-from mainstem.sim.scenarios.recorders import MEMORY, FaultyDisk
+from mainstem.sim.disk import Device, FaultyDisk
+from mainstem.sim.scenarios.recorders import MEMORY
 from mainstem.sim.scenarios.storm.inhabitant import GONE, Inhabitant, runs
 from mainstem.store.local import LocalStore
 
@@ -43,7 +44,7 @@ class Archived(Inhabitant):
         self.channel = channel
         self._folder = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="mainstem-sim-")
         self._directory = Path(self._folder.name)
-        self._disk = FaultyDisk(world.chance)
+        self._disk = FaultyDisk(Device(self._directory, world.chance))
         self._recorder: Recorder | None = None
         self._subscription: Subscription | None = None
         self._starts = -1

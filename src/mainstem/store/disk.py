@@ -1,14 +1,17 @@
-"""What a recorder does to files, in one place: the simulator replaces it by a disk that fills up, writes short and loses power.
+"""What recorders, shippers and tables do to files, in one place: the simulator replaces it by a disk that breaks.
 
-Each call is one step: whatever ends the program, a step has been done as a whole, in part (``write``), or not at all.
+Each call is one step: whatever ends the program, a step has been done as a whole, in part (``write``), or not at all. When the
+machine itself goes down there is what was flushed: of a file by ``sync``, of names (created, renamed, linked, deleted) by
+``sync_directory``. Anything else may be there or not, each page and each name by itself.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
-from mainstem.access import create_file
+from mainstem.access import MAX_MODE, create_file, make_directory
 from mainstem.errors import RecordingError
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 SYNC: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
+NOT_FLUSHED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL)
 BOOT_FILE = "/proc/sys/kernel/random/boot_id"
 
 
@@ -47,7 +51,7 @@ class Disk:
         """As ``open``; a file that is missing or shorter than its header has it from its first moment.
 
         A reader may come at any time, so the header is written under another name first; with ``durable`` it is on the device
-        before the name is.
+        before the name is, and both are when this returns.
         """
         if not path.exists() or path.stat().st_size < len(header):
             fresh = path.with_name(f"{path.name}.new")
@@ -60,6 +64,8 @@ class Disk:
             finally:
                 self.close(fd)
             self.rename(fresh, path)
+            if durable:
+                self.sync_directory(path.parent)
         return self.open(path)
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
@@ -80,6 +86,10 @@ class Disk:
         """Gives a file another name, in place of whatever has it."""
         path.replace(target)
 
+    def link(self, path: Path, target: Path) -> None:
+        """Gives a file another name too. Raises FileExistsError where something has it."""
+        os.link(path, target)
+
     def delete(self, path: Path) -> None:
         """Deletes a file."""
         path.unlink()
@@ -87,6 +97,31 @@ class Disk:
     def sync(self, fd: int) -> None:
         """Waits until the content of a file is on the device, what was stored into its mapped memory included."""
         SYNC(fd)
+
+    def make_directory(self, path: Path, *, default: int = MAX_MODE, mode: int | None = None, group: str = "") -> None:
+        """As ``access.make_directory``."""
+        make_directory(path, default=default, mode=mode, group=group)
+
+    def sync_directory(self, path: Path) -> None:
+        """Waits until the names in a directory are on the device."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_path(self, path: Path) -> None:
+        """As ``sync_directory``, of a directory and all above it: whoever has made those may have died before they were durable.
+
+        Those that this user may not read, or that cannot be flushed, are as they are.
+        """
+        self.sync_directory(path)
+        for each in path.absolute().parents:
+            try:
+                self.sync_directory(each)
+            except OSError as error:
+                if error.errno not in NOT_FLUSHED:
+                    raise
 
     def close(self, fd: int) -> None:
         """Closes a descriptor."""

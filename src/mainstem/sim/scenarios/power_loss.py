@@ -1,0 +1,382 @@
+"""A recorder of many recordings, a shipper and a store on a machine that loses power, again and again.
+
+What is durable stays: messages whose write returned, recordings whose start or stop returned, of a durable recorder; whatever a
+store has put and a shipper has committed, always. Of what is not durable each recording has a beginning, as far as it is there at
+all, and none of them hinders another. A killed program loses nothing that it wrote.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import struct
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mainstem.clock import NS_PER_MS
+from mainstem.errors import RecordingError
+from mainstem.recording.archive import DirectoryArchive
+from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor, catalog_faults
+from mainstem.recording.reader import RecordingReader
+from mainstem.recording.recorder import Recorder
+from mainstem.recording.replay import messages
+from mainstem.recording.shipping.shipped_archive import shipped_archives
+from mainstem.recording.shipping.shipper import ArchiveShipper, ShippingOptions
+from mainstem.recording.shipping.verification import archive_faults
+from mainstem.recording.verify import faults
+from mainstem.sim.checkers import CHECKED, Violation
+from mainstem.sim.clock import ManualClock
+from mainstem.sim.disk import Crash, Device, FaultyDisk
+from mainstem.store.local import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from mainstem.recording.writer import RecordingWriter
+    from mainstem.sim.world import World
+
+TERM_LENGTH = 64 * 1024
+SEGMENT_LENGTH = 2 * TERM_LENGTH
+MTU_LENGTH = 16 * 1024
+MAX_LENGTH = 10_000  # of a message, which is one frame: some take three pages
+MAX_LIVES = 6
+MAX_ACTIONS = 60
+MAX_SESSIONS = 12
+MAX_OLD_RECORDINGS = 80  # whose entries are in the catalog before, on some pages
+MAX_ALIAS, MAX_LONG_ALIAS = 200, 5_000  # an entry may take more than a page
+# Directories in memory, where the machine has them: no device is waited for.
+MEMORY = Path("/dev/shm")
+
+_HEADER = struct.Struct("<iBBHiiiiq")
+_WHOLE, _DATA, _PADDING = 0xC0, 1, 0
+
+
+class _Log:
+    """A session that is recorded: lays its messages out as frames."""
+
+    def __init__(self, session_id: int, writer: RecordingWriter) -> None:
+        self.session_id, self.writer = session_id, writer
+        self.recording_id = writer.descriptor.recording_id
+
+    def write(self, payload: bytes, time_ns: int) -> None:
+        """Records a message; raises what the disk raises."""
+        size = (len(payload) + _HEADER.size + 31) & ~31
+        left = TERM_LENGTH - self.writer.position % TERM_LENGTH
+        if size > left:
+            self._run(self._header(left, _PADDING).ljust(left, b"\0"), time_ns)
+        self._run((self._header(_HEADER.size + len(payload), _DATA) + payload).ljust(size, b"\0"), time_ns)
+
+    def _run(self, frames: bytes, time_ns: int) -> None:
+        self.writer.write(memoryview(frames), time_ns)
+
+    def _header(self, length: int, kind: int) -> bytes:
+        term_id, offset = divmod(self.writer.position, TERM_LENGTH)
+        return _HEADER.pack(length, 0, _WHOLE, kind, offset, self.session_id, 1, term_id, 0)
+
+
+class _Expected:
+    """What a recording must hold. ``durable`` messages survive anything, ``messages`` a killed program; ``maybe`` was under way."""
+
+    def __init__(self, channel: str) -> None:
+        self.channel = channel
+        self.messages: list[bytes] = []
+        self.durable = 0
+        self.maybe: list[bytes] = []
+        self.is_durable = False
+
+
+class PowerLossRun:
+    """Lives of the programs of one machine, and what must be there after each."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self.world, self.chance = world, world.chance
+        self.machine = folder / "machine"
+        self.machine.mkdir()
+        self.device = Device(self.machine, self.chance)
+        self.directory = self.machine / "var" / "recordings"
+        self.lake = self.machine / "lake"
+        self.clock = ManualClock()
+        self.expected: dict[int, _Expected] = {}
+        self.channels: dict[int, str] = {}
+        self.has_catalog = self.has_durable_directory = False
+        self.shipped: dict[int, int] = {}
+        self.put: dict[str, bytes] = {}
+        self.losses = self.kills = self.recorded = 0
+        self._prefill()
+
+    def _prefill(self) -> None:
+        """Recordings of before, so that the catalog has some pages."""
+        chance, count = self.chance, self.chance.choice((0, self.chance.randrange(MAX_OLD_RECORDINGS)))
+        if not count:
+            return
+        disk = FaultyDisk(self.device, is_good=True)
+        disk.make_directory(self.directory)
+        disk.sync_path(self.directory)
+        catalog = Catalog(self.directory, durable=True, disk=disk)
+        for _ in range(count):
+            added = catalog.add(_descriptor(chance))
+            self.expected[added.recording_id] = expected = _Expected(added.original_channel)
+            expected.is_durable = True
+        catalog.close()
+        self.has_catalog = self.has_durable_directory = True
+
+    def play(self) -> None:
+        """Everything; raises Violation where a promise is broken."""
+        for _ in range(self.chance.randrange(1, MAX_LIVES)):
+            self._live()
+        self._recover(loses_power=False)
+
+    # -- a life of the programs --------------------------------------------------------------------------------------
+
+    def _live(self) -> None:
+        chance = self.chance
+        crash_at = chance.randrange(1, chance.choice((60, 1000))) if chance.random() < 0.7 else 0
+        disk = FaultyDisk(self.device, crash_at=crash_at)
+        other = FaultyDisk(self.device, is_good=True)
+        self.durable = chance.random() < 0.6
+        self.logs: dict[int, _Log] = {}
+        shippers: list[ArchiveShipper] = []
+        with contextlib.suppress(Crash):
+            self._guarded(lambda: self._act(disk, other, shippers))
+        for shipper in shippers:
+            shipper.close()
+        loses_power = chance.random() < 0.7
+        for each in (disk, other):
+            each.kill()
+        if loses_power:
+            self.losses += 1
+            self.device.lose_power()
+            self._look()
+        else:
+            self.kills += 1
+        self._recover(loses_power=loses_power)
+
+    def _act(self, disk: FaultyDisk, other: FaultyDisk, shippers: list[ArchiveShipper]) -> None:
+        chance = self.chance
+        recorder = Recorder(
+            self.directory, segment_length=SEGMENT_LENGTH, durable=self.durable, clock=self.clock, disk=disk
+        )
+        self.has_catalog = True
+        self.has_durable_directory |= self.durable
+        store = LocalStore(self.lake / "tides", disk=other)
+        for _ in range(chance.randrange(MAX_ACTIONS)):
+            self.clock.advance_ns(chance.choice((0, NS_PER_MS, 150 * NS_PER_MS)))
+            action = chance.random()
+            if action < 0.15:
+                self._guarded(lambda: self._start(recorder))
+            elif action < 0.9:
+                self._guarded(self._write)
+            elif action < 0.95:
+                self._guarded(lambda: self._stop(recorder))
+            elif action < 0.98:
+                self._guarded(lambda: self._put(store))
+            elif self.has_durable_directory:
+                self._ship(other, shippers)
+        if chance.random() < 0.3:
+            self._guarded(lambda: self._close(recorder))
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+
+    def _start(self, recorder: Recorder) -> None:
+        session_id = self.chance.randrange(MAX_SESSIONS)
+        if session_id in self.logs:
+            return
+        channel = self.channels.setdefault(session_id, _channel(self.chance))
+        writer = recorder.start(
+            session_id=session_id,
+            stream_id=1,
+            initial_term_id=0,
+            term_buffer_length=TERM_LENGTH,
+            mtu_length=MTU_LENGTH,
+            join_position=0,
+            channel=channel,
+        )
+        log = self.logs[session_id] = _Log(session_id, writer)
+        expected = self.expected.setdefault(log.recording_id, _Expected(channel))
+        expected.is_durable |= self.durable
+        if self.durable:
+            expected.durable = len(expected.messages)
+
+    def _write(self) -> None:
+        if not self.logs:
+            return
+        log = self.logs[self.chance.choice(list(self.logs))]
+        expected = self.expected[log.recording_id]
+        for _ in range(self.chance.randrange(1, 8)):
+            payload = self.chance.randbytes(self.chance.choice((0, 100, 1_400, self.chance.randrange(MAX_LENGTH))))
+            expected.maybe = [payload]
+            try:
+                log.write(payload, self.clock.epoch_ns())
+            except OSError:
+                expected.maybe = []
+                raise
+            expected.messages.append(payload)
+            expected.maybe = []
+            if self.durable:
+                expected.durable = len(expected.messages)
+
+    def _stop(self, recorder: Recorder) -> None:
+        if self.logs:
+            log = self.logs.pop(self.chance.choice(list(self.logs)))
+            recorder.stop(log.writer)
+
+    def _close(self, recorder: Recorder) -> None:
+        recorder.close()
+
+    def _put(self, store: LocalStore) -> None:
+        name = f"{self.chance.randrange(4)}/{self.chance.randrange(4)}"
+        data = self.chance.randbytes(self.chance.randrange(10_000))
+        if self.chance.random() < 0.5:
+            store.put(name, data)
+            self.put[name] = data
+        elif store.put_if_absent(name, data):
+            if name in self.put:
+                raise Violation(f"{name} was put though it was there")
+            self.put[name] = data
+        elif name not in self.put:
+            raise Violation(f"{name} was never put, and is there")
+
+    def _ship(self, disk: FaultyDisk, shippers: list[ArchiveShipper]) -> None:
+        if not shippers:
+            options = ShippingOptions(roll_after_ns=0, piece_length=64 << 10, uploads=1)
+            shippers.append(
+                ArchiveShipper(
+                    self.directory,
+                    LocalStore(self.lake / "shipped", disk=disk),
+                    options,
+                    clock=self.clock,
+                    pause=lambda _: None,
+                    disk=disk,
+                )
+            )
+        shipper = shippers[0]
+        shipper.do_work()
+        for recording_id, entry in shipper._shipped.items():
+            self.shipped[recording_id] = entry.end
+
+    # -- what must hold ----------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """A reader that comes before the recorder does: nothing may keep it from the recordings that are whole."""
+        if not self.has_catalog or not self.directory.exists():
+            return
+        archive = DirectoryArchive(LocalStore(self.directory))
+        for descriptor in archive.recordings():
+            try:
+                with RecordingReader(archive, descriptor) as reader:
+                    list(messages(reader, reader.start_position, reader.end_position()))
+            except RecordingError:
+                continue
+
+    def _recover(self, *, loses_power: bool) -> None:
+        while self.chance.random() < 0.3:
+            disk = FaultyDisk(self.device, crash_at=self.chance.randrange(1, 200), is_good=True)
+            with contextlib.suppress(Crash):
+                Recorder(self.directory, clock=self.clock, durable=self.chance.random() < 0.5, disk=disk).close()
+            disk.kill()
+            if self.chance.random() < 0.5:
+                self.losses += 1
+                loses_power = True
+                self.device.lose_power()
+        disk = FaultyDisk(self.device, is_good=True)
+        Recorder(self.directory, clock=self.clock, durable=True, disk=disk).close()
+        self.has_catalog = True
+        self._check(loses_power=loses_power)
+
+    def _check(self, *, loses_power: bool) -> None:
+        archive = DirectoryArchive(LocalStore(self.directory))
+        descriptors = {each.recording_id: each for each in archive.recordings()}
+        if catalog_faults(self.directory):
+            raise Violation(f"the catalog was mended and has {catalog_faults(self.directory)}")
+        for recording_id, expected in list(self.expected.items()):
+            if recording_id in descriptors:
+                self._check_recording(archive, descriptors[recording_id], expected, loses_power=loses_power)
+            elif expected.is_durable or not loses_power:
+                raise Violation(f"recording {recording_id} is gone")
+            else:
+                del self.expected[recording_id]
+        for recording_id in descriptors.keys() - self.expected.keys():
+            # It was under way, and nothing of it was reported.
+            self.expected[recording_id] = expected = _Expected(descriptors[recording_id].original_channel)
+            self._check_recording(archive, descriptors[recording_id], expected, loses_power=loses_power)
+        self._check_stores()
+
+    def _check_recording(
+        self, archive: DirectoryArchive, descriptor: RecordingDescriptor, expected: _Expected, *, loses_power: bool
+    ) -> None:
+        name = f"recording {descriptor.recording_id}"
+        if descriptor.stop_position == NULL:
+            raise Violation(f"{name} was not ended")
+        with RecordingReader(archive, descriptor) as reader:
+            start, end = reader.start_position, reader.end_position()
+            found = [payload for _, payload in messages(reader, start, end)]
+            for fault in faults(reader, start, end):
+                raise Violation(f"{name}: {fault}")
+            if reader.count_before(end).messages != len(found):
+                raise Violation(f"{name}: the index has {reader.count_before(end).messages} of {len(found)} messages")
+        if descriptor.original_channel != expected.channel:
+            raise Violation(f"{name} is of {descriptor.original_channel}, not of {expected.channel}")
+        whole = expected.messages + expected.maybe
+        if found != whole[: len(found)]:
+            raise Violation(f"{name} has other messages than were recorded")
+        least = expected.durable if loses_power else len(expected.messages)
+        if len(found) < least:
+            raise Violation(f"{name} has {len(found)} messages, and {least} were reported")
+        CHECKED.messages += len(found)
+        CHECKED.bytes += sum(map(len, found))
+        self.recorded += len(found)
+        expected.messages, expected.maybe = found, []
+        if loses_power:
+            # What is there after a loss of power is on the device.
+            expected.durable, expected.is_durable = len(found), True
+
+    def _check_stores(self) -> None:
+        store = LocalStore(self.lake / "tides")
+        for name, data in self.put.items():
+            if store.read(name, 0, 1 << 20) != data:
+                raise Violation(f"{name} is not what was put")
+        archives = shipped_archives(LocalStore(self.lake / "shipped"))
+        if self.shipped and len(archives) != 1:
+            raise Violation(f"{len(archives)} archives were shipped, not one")
+        for archive in archives:
+            for fault in archive_faults(archive):
+                raise Violation(f"what was shipped: {fault}")
+            for recording_id, end in self.shipped.items():
+                if archive.entry(recording_id).end < end:
+                    raise Violation(f"recording {recording_id} was shipped up to {end}, and less is there")
+
+
+def _descriptor(chance: Random) -> RecordingDescriptor:
+    return RecordingDescriptor(
+        recording_id=NULL,
+        start_timestamp=1,
+        stop_timestamp=2,
+        stop_position=0,
+        term_buffer_length=TERM_LENGTH,
+        segment_file_length=SEGMENT_LENGTH,
+        session_id=-1,
+        original_channel=_channel(chance),
+    )
+
+
+def _channel(chance: Random) -> str:
+    most = chance.choice((MAX_ALIAS, MAX_ALIAS, MAX_ALIAS, MAX_LONG_ALIAS))
+    return f"sim:{chance.randrange(1 << 30)}?alias={chance.randrange(most) * 'a'}"
+
+
+def power_loss(world: World) -> str:
+    """What is durable survives a loss of power at any step, and what is not leaves beginnings."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="mainstem-sim-") as folder:
+        run = PowerLossRun(world, Path(folder))
+        run.play()
+    return (
+        f"{run.recorded} messages in {len(run.expected)} recordings, {run.losses} losses of power, {run.kills} kills, "
+        f"{len(run.put)} objects, {len(run.shipped)} recordings shipped"
+    )
