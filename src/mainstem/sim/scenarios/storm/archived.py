@@ -100,8 +100,8 @@ class Archived(Inhabitant):
 
     @property
     def is_connected(self) -> bool:
-        """Whether it records."""
-        return self._recorder is not None and bool(self._recorder.active)
+        """Whether it has what it records; a recording begins with the first frame."""
+        return self._subscription is not None and self._subscription.is_connected
 
     @property
     def is_read(self) -> bool:
