@@ -18,7 +18,6 @@ import struct
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote, urlsplit
 
@@ -27,11 +26,12 @@ from mainstem.errors import ConfigurationError, StoreError
 from mainstem.store.base import StoredFile
 from mainstem.store.options import HTTP
 from mainstem.store.retry import Retry, TransientError
+from mainstem.store.serve_token import TOKEN_VARIABLE, hint, token_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
-TOKEN_VARIABLE = "MAINSTEM_SERVE_TOKEN"
 OPTIONS = tuple(HTTP)
 # Connections that are kept without a request; more are closed when their request ends.
 MAX_IDLE_CONNECTIONS = 16
@@ -39,7 +39,6 @@ CONNECT_SECONDS = 10.0
 DEFAULT_TIMEOUT_S = 60.0
 # Of a body whose length is not known before: a page of a list.
 MAX_PAGE_LENGTH = 64 << 20
-MAX_TOKEN_LENGTH = 4096
 # Whole files that are asked for again only when they have changed: catalogs.
 MAX_REMEMBERED_FILES = 16
 # A body of fewer bytes is read by the response itself.
@@ -86,7 +85,8 @@ class HttpStore:
 
     Args:
         url: The URL, without a user and a query.
-        options: ``token`` or ``token_file`` (default: the environment variable MAINSTEM_SERVE_TOKEN), sent as a bearer token;
+        options: ``token`` or ``token_file`` (default: the environment variable MAINSTEM_SERVE_TOKEN, where
+            MAINSTEM_SERVE_TOKEN_HOST names this host), sent as a bearer token;
             ``ca``, a file with the authorities to trust; ``timeout`` in seconds, for each request; ``insecure=true`` sends a token
             without TLS to another machine.
         retry: How what fails for a moment is tried again.
@@ -122,7 +122,8 @@ class HttpStore:
         self._timeout_s = _seconds(texts.get("timeout"))
         self._tls = _tls(texts.get("ca")) if parts.scheme.lower() == "https" else None
         self._headers = {"User-Agent": "mainstem", "Accept-Encoding": "identity"}
-        if token := _token(texts):
+        self._token_port = port or (http.client.HTTP_PORT if self._tls is None else http.client.HTTPS_PORT)
+        if token := token_for(texts, self._host, self._token_port):
             if self._tls is None and texts.get("insecure", "").lower() != "true" and not _is_this_machine(self._host):
                 raise ConfigurationError(
                     f"{self.url}: the token would cross the network unencrypted: use https://, or the option insecure=true"
@@ -268,10 +269,8 @@ class HttpStore:
         if status in (408, 425, 429, 500, 502, 503, 504):
             raise TransientError(f"HTTP {status} {sentence}", _retry_after(response.headers.get("Retry-After")))
         if status in (401, 403):
-            hint = "is not valid here" if "Authorization" in self._headers else "is needed"
-            raise StoreError(
-                self.url, f"HTTP {status}: a token {hint}: the option token_file or token, or {TOKEN_VARIABLE}"
-            )
+            state = "is not valid here" if "Authorization" in self._headers else "is needed"
+            raise StoreError(self.url, f"HTTP {status}: a token {state}: {hint(self._host, self._token_port)}")
         if 300 <= status < 400:
             raise StoreError(self.url, f"HTTP {status}: redirections are not followed; name the place itself")
         raise StoreError(self.url, f"HTTP {status} {sentence}")
@@ -557,22 +556,6 @@ def _tls(ca: str | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca)
     except OSError as error:  # ssl.SSLError is one
         raise ConfigurationError(f"ca: {ca}: {error.strerror or error}") from None
-
-
-def _token(options: Mapping[str, str]) -> str:
-    token = options.get("token", "")
-    if not token and (path := options.get("token_file")):
-        try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"token_file: {path}: {getattr(error, 'strerror', None) or 'no text'}") from None
-        token = next((line.strip() for line in lines if line.strip() and not line.startswith("#")), "")
-        if not token:
-            raise ConfigurationError(f"token_file: {path} holds no token")
-    token = token or os.environ.get(TOKEN_VARIABLE, "").strip()
-    if len(token) > MAX_TOKEN_LENGTH or not token.isascii() or not (token.isprintable() or not token):
-        raise ConfigurationError("the token has characters that no header can have")
-    return token
 
 
 def _retry_after(text: str | None) -> float | None:

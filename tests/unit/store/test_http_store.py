@@ -43,6 +43,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
 @pytest.fixture(autouse=True)
 def _no_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MAINSTEM_SERVE_TOKEN", raising=False)
+    monkeypatch.delenv("MAINSTEM_SERVE_TOKEN_HOST", raising=False)
 
 
 def impatient(url: str, **options: str) -> HttpStore:
@@ -123,7 +124,31 @@ def test_a_token_is_sent_and_a_wrong_one_is_named(live: Live, tmp_path: Path, mo
         assert impatient(server.url, token=TOKEN).size("0-0.rec") == 65536
         assert impatient(server.url, token_file=str(path)).size("0-0.rec") == 65536
         monkeypatch.setenv("MAINSTEM_SERVE_TOKEN", TOKEN)
+        with pytest.raises(StoreError, match="MAINSTEM_SERVE_TOKEN_HOST does not name"):
+            impatient(server.url).size("0-0.rec")
+        monkeypatch.setenv("MAINSTEM_SERVE_TOKEN_HOST", "recorder-1:8480, 127.0.0.1")
         assert impatient(server.url).size("0-0.rec") == 65536
+
+
+@pytest.mark.parametrize(
+    ("names", "url", "is_sent"),
+    [
+        ("", "https://recorder-1", False),
+        ("recorder-1", "https://recorder-1:8480", True),
+        ("recorder-1:8480", "https://Recorder-1:8480/tides", True),
+        ("recorder-1:8480", "https://recorder-1:8481", False),
+        ("recorder-1:443", "https://recorder-1", True),
+        ("recorder-1", "https://recorder-1.evil.example", False),
+        ("recorder-1,recorder-2", "https://recorder-2", True),
+        ("[::1]:8480", "https://[::1]:8480", True),
+    ],
+)
+def test_the_token_of_the_environment_goes_to_the_hosts_that_it_is_for(
+    monkeypatch: pytest.MonkeyPatch, names: str, url: str, is_sent: bool
+) -> None:
+    monkeypatch.setenv("MAINSTEM_SERVE_TOKEN", TOKEN)
+    monkeypatch.setenv("MAINSTEM_SERVE_TOKEN_HOST", names)
+    assert ("Authorization" in HttpStore(url)._headers) is is_sent
 
 
 @pytest.mark.parametrize(
