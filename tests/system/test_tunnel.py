@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.patience import STALL_S, soon, until
 
+from mainstem._internal.open_files_limit import raise_open_files_limit
 from mainstem.errors import ConfigurationError, MainstemError, RemoteProtocolError
 from mainstem.mux import async_stream, bymux, jmux
 from mainstem.mux.tunnel import (
@@ -26,7 +27,6 @@ from mainstem.mux.tunnel import (
     TunnelClient,
     TunnelServer,
     open_connection,
-    raise_open_files_limit,
     reset,
 )
 from mainstem.mux.tunnel import settings as tunnel_settings

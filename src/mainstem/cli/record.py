@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import typer
 
+from mainstem._internal.open_files_limit import raise_open_files_limit
 from mainstem.access import parse_mode
 from mainstem.cli._channels import check_subscription
 from mainstem.cli._directory import INT32, DirectoryOption, JsonOption
@@ -80,6 +81,7 @@ def run(
 
     Example: mainstem record aeron:udp?endpoint=localhost:20121 --stream 1001 --out tides
     """
+    raise_open_files_limit()
     length = parse_size(segment_length, name="--segment-length")
     access: dict[str, Any] = {"mode": parse_mode(mode, name="--mode"), "group": group}
     streams = stream or []

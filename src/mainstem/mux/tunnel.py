@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 import random
-import resource
 import socket
 import struct
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._internal.eyeballs import connect_socket
 from mainstem._internal.listening import BACKLOG
+from mainstem._internal.open_files_limit import raise_open_files_limit
 from mainstem.endpoint_stats import Traffic
 from mainstem.errors import (
     ClosedError,
@@ -142,18 +142,6 @@ async def _inward(stream: BymuxStream, writer: asyncio.StreamWriter) -> None:
         writer.write(data)
         await writer.drain()
     writer.write_eof()
-
-
-def raise_open_files_limit() -> int:
-    """Raises the limit of open files to its maximum: each connection is a descriptor. Returns the limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (OSError, ValueError) as error:
-            logger.warning("at most %d files may be open: %s", soft, error)
-            return soft
-    return hard
 
 
 def reset(writer: asyncio.StreamWriter) -> None:

@@ -1,6 +1,6 @@
 """How many recordings a recorder begins: what a peer with ever new sessions may make it do.
 
-A recording costs an entry in the catalog and two files for ever, and, while it is written, two descriptors. So new ones are
+A recording costs an entry in the catalog and two files for ever, and, while it is written, four descriptors. So new ones are
 limited: in an hour, of one source and in all, and by the descriptors that the process may have. A stream beyond a limit waits
 without being read, which holds its publisher back: it is recorded from where it was met as soon as there is room.
 
@@ -23,9 +23,10 @@ SOURCE_SHARE = 4  # a source may begin this part of them
 HOUR_S = 3600
 # A stream that waits is asked about again after this.
 RETRY_NS = NS_PER_SECOND // 10
-# Descriptors of a process that are not for recordings; and those of a recording: its segment and its positions.
+# Descriptors of a process that are not for recordings; and those of a recording: its segment, its positions and their mapping, and
+# the mapping of the image's log.
 RESERVED_FILES = 128
-FILES_OF_RECORDING = 2
+FILES_OF_RECORDING = 4
 
 
 class StartLimits:

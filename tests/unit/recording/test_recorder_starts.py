@@ -200,6 +200,11 @@ def test_recordings_that_are_written_are_limited_by_open_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert max_written() >= 1
+    before = len(os.listdir("/proc/self/fd"))
+    with recorder_of(tmp_path / "each", Subscription(*(Image(number) for number in range(50)))) as recorder:
+        recorder.do_work()
+        # And one more for an image whose log is mapped.
+        assert len(os.listdir("/proc/self/fd")) - before <= 50 * (start_limits.FILES_OF_RECORDING - 1) + 4
     monkeypatch.setattr(start_limits, "max_written", lambda: 2)
     images = [Image(number) for number in range(3)]
     clock = ManualClock()

@@ -1,0 +1,20 @@
+"""How many files this process may have open."""
+
+from __future__ import annotations
+
+import logging
+import resource
+
+logger = logging.getLogger(__name__)
+
+
+def raise_open_files_limit() -> int:
+    """Raises the limit of open files to its maximum, for programs whose descriptors peers use up. Returns the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as error:
+            logger.warning("at most %d files may be open: %s", soft, error)
+            return soft
+    return hard
