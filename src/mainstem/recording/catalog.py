@@ -559,8 +559,9 @@ class Catalog:
 
     def extend(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
         """Marks an ended recording as active again; it goes on at the position where it had stopped."""
-        self._store(descriptor, _STOP_POSITION, NULL)
+        # The position last: a recorder that the disk refuses one of them tries again with a recording that has ended.
         self._store(descriptor, _STOP_TIMESTAMP, NULL)
+        self._store(descriptor, _STOP_POSITION, NULL)
         self._settle()
         return replace(descriptor, stop_position=NULL, stop_timestamp=NULL)
 

@@ -303,7 +303,11 @@ class Recorder:
         )
         self._segments.pop(descriptor.recording_id, None)
         # Active in the catalog only once its positions are published: a reader of an active recording trusts those.
-        writer.descriptor = self._catalog.extend(descriptor)
+        try:
+            writer.descriptor = self._catalog.extend(descriptor)
+        except OSError:
+            writer.close()
+            raise
         self._writers[descriptor.recording_id] = writer
         return writer
 

@@ -118,3 +118,34 @@ def test_only_a_durable_recorder_waits_for_the_device(tmp_path: Path, durable: b
         disk.flushes = 0
         record(recorder.start(**STREAM, join_position=0), Stream(), PAYLOADS[:2])
     assert bool(disk.flushes) is durable
+
+
+class FullCatalog(Disk):
+    """Refuses one write of a catalog's entry, once: the first or the second of eight bytes."""
+
+    def __init__(self, number: int) -> None:
+        self.left = 0
+        self.number = number
+
+    def write_some(self, fd: int, data: bytes | memoryview, offset: int) -> int:
+        if self.left and bytes(data) == b"\xff" * 8:
+            self.left -= 1
+            if not self.left:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write_some(fd, data, offset)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_recording_that_the_disk_would_not_extend_is_extended_later(tmp_path: Path, number: int) -> None:
+    stream, disk = Stream(), FullCatalog(number)
+    with Recorder(tmp_path, disk=disk) as recorder:
+        writer = recorder.start(**STREAM, join_position=0)
+        record(writer, stream, PAYLOADS[:2])
+        recorder.stop(writer)
+        disk.left = number
+        with pytest.raises(OSError, match="No space left"):
+            recorder.start(**STREAM, join_position=0)
+        writer = recorder.start(**STREAM, join_position=0)
+        assert writer.descriptor.recording_id == 0
+        record(writer, stream, PAYLOADS[2:4])
+    assert recorded(tmp_path) == PAYLOADS[:4]
