@@ -485,9 +485,12 @@ class Catalog:
         place = _place(last, end, whole, grain)
         added = replace(descriptor, recording_id=next_id, entry_offset=place)
         added.check()
-        self._make_room(place + whole)
+        has_grown = self._make_room(place + whole)
         disk = self._disk
         if place > end:
+            if has_grown:
+                # The longer entry must not reach over the end of the file that a loss of power leaves.
+                self.sync()
             # Before anything is behind it: readers go from entry to entry by their lengths.
             disk.write(self._fd, _LENGTH.pack(place - last - ENTRY_HEADER_LENGTH), last)
         header = _ENTRY_HEADER.pack(0, STATE_VALID, 0).ljust(ENTRY_HEADER_LENGTH, b"\0")
@@ -530,8 +533,8 @@ class Catalog:
         self._next = next_id, last, end
         return self._next
 
-    def _make_room(self, needed: int) -> None:
-        """Makes the file long enough. It never becomes shorter: an archive may have it mapped."""
+    def _make_room(self, needed: int) -> bool:
+        """Makes the file long enough, and returns whether it was not. It never becomes shorter: an archive may have it mapped."""
         size = capacity = os.fstat(self._fd).st_size
         while capacity < needed:
             # The archive's own growth; it reads whole entry headers up to the end of the file.
@@ -544,6 +547,7 @@ class Catalog:
             )
         if capacity > size:
             self._disk.resize(self._fd, capacity)
+        return capacity > size
 
     def _store(self, descriptor: RecordingDescriptor, field_offset: int, value: int) -> None:
         at = descriptor.entry_offset + ENTRY_HEADER_LENGTH + field_offset
