@@ -282,6 +282,9 @@ class RemoteReceiver(Waiters):
 
     def close(self) -> None:
         self._batch.clear()
+        if self.state is not None:
+            # It has ended already, and nobody reads how: `ended` and `poll` are not called any more.
+            self._session.receivers.pop(self._channel_id, None)
         self._session.close_receiver(self._channel_id)
 
     def drop(self) -> None:

@@ -82,6 +82,26 @@ async def _drain(receiver: Receiver[Any]) -> None:
         pass
 
 
+@pytest.mark.parametrize("ending", ["finish", "cancel"])
+async def test_a_receiver_that_is_closed_after_its_channel_ended_is_forgotten(
+    certificates: CertificateFiles, ending: str
+) -> None:
+    async def handler(connection: Connection) -> None:
+        async for message in connection.receiver:
+            (sender,) = message.attachments
+            getattr(sender, ending)()
+
+    serving = await aqueduct.serve(handler, certificate=certificates.certificate, key=certificates.key)
+    async with serving, await aqueduct.connect(serving.url, ca=certificates.ca) as connection:
+        sender, receiver = channel()
+        await connection.sender.send(Message(b"", [sender]))
+        remote = receiver._pipe.remote_receiver
+        assert remote is not None
+        await until(lambda: remote.state is not None, progress=lambda: remote.state)
+        receiver.close()
+        assert not connection._session.receivers
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("client", "server"), PAIRS)
 async def test_channels_that_ended_in_every_way_leave_nothing_on_either_side(
