@@ -1,4 +1,4 @@
-"""Which servers may listen beyond this machine."""
+"""Which servers may listen beyond this machine, and how requests to those that do not may name it."""
 
 from __future__ import annotations
 
@@ -40,3 +40,27 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
         return False
+
+
+def is_literal_host(host: str | None) -> bool:
+    """Whether a ``Host`` field is an address, or ``localhost``.
+
+    A page in a browser on this machine can make its own domain name resolve to 127.0.0.1 and send requests there. They have
+    that name as their host; programs that were started with the server's URL do not.
+    """
+    if not host:
+        return True
+    name = host_name(host)
+    if name == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def host_name(host: str) -> str:
+    """Returns the name or address in a ``Host`` field: lower case, without port, brackets and the last dot."""
+    name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
+    return name.lower().rstrip(".")

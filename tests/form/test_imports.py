@@ -89,7 +89,7 @@ DOORS: dict[str, set[str]] = {
     "mux/bymux/aio.py": {"asyncio"},
     "mux/bymux/aio_stream.py": {"asyncio"},
     "metrics/endpoints.py": {"threading"},
-    "metrics/server.py": {"threading"},
+    "metrics/page_server.py": {"asyncio", "socket", "threading"},
     "mux/transports.py": {"asyncio", "socket"},
     "mux/engine.py": {"asyncio"},
     "mux/async_stream.py": {"asyncio"},

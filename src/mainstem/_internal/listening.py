@@ -44,6 +44,12 @@ def bind_sockets(
     raise AssertionError("the last attempt returns or raises")
 
 
+def url_of(sock: socket.socket, scheme: str) -> str:
+    """Returns the URL of what is served at a socket's address."""
+    host, port, *_ = sock.getsockname()
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 def _bind_all(addresses: Sequence[HostAddress], kind: socket.SocketKind, backlog: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     missing: OSError | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Annotated
 
 import typer
@@ -12,8 +13,8 @@ from mainstem.aeron.tools.reading import DirectoryReader
 from mainstem.cli._directory import DirectoryOption  # noqa: TC001 - typer reads the annotations
 from mainstem.cli._logs import say
 from mainstem.clock import SYSTEM_CLOCK
+from mainstem.metrics.page_server import PageServer
 from mainstem.metrics.prometheus import render
-from mainstem.metrics.server import http_server, url_of
 
 
 def run(
@@ -38,7 +39,6 @@ def run(
     if not listen:
         sys.stdout.write(page())
         return
-    server = http_server(listen, page, name="--listen")
-    with server:
-        say(f"serving {url_of(server)}")
-        server.serve_forever()
+    with PageServer(listen, page, name="--listen") as server:
+        say(f"serving {server.url}")
+        threading.Event().wait()

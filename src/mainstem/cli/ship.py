@@ -21,7 +21,7 @@ from mainstem.cli._stream import stopping
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, RecordingError, StoreError
 from mainstem.metrics import render_families, shipping_families
-from mainstem.metrics.server import http_server, url_of
+from mainstem.metrics.page_server import PageServer
 from mainstem.recording.shipping.local_retention import Keep
 from mainstem.recording.shipping.patient_store import PatientStore, ShippingEnded
 from mainstem.recording.shipping.shipper import (
@@ -100,10 +100,12 @@ def run(
         )
         stack.callback(shipper.close)
         if listen:
-            server = http_server(listen, lambda: render_families(shipping_families(shipper.status())), name="--listen")
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            stack.callback(server.shutdown)
-            say(f"serving {url_of(server)}")
+
+            def page() -> str:
+                return render_families(shipping_families(shipper.status()))
+
+            server = stack.enter_context(PageServer(listen, page, name="--listen"))
+            say(f"serving {server.url}")
         say(f"shipping {directory} to {url} as archive {shipper.identity.id}")
         drains = threading.Event()
         if beside_recorder:

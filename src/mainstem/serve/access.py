@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import os
 from typing import TYPE_CHECKING
 
@@ -92,21 +91,3 @@ def read_tokens(token_file: Path | None) -> tuple[str, ...]:
     if not tokens:
         raise ConfigurationError(f"--token-file: {token_file} holds no token: write one line with it")
     return tokens
-
-
-def is_literal_host(host: str | None) -> bool:
-    """Whether a ``Host`` field is an address, or ``localhost``.
-
-    A page in a browser on this machine can make its own domain name resolve to 127.0.0.1 and send requests there. They have
-    that name as their host; programs that were started with the server's URL do not.
-    """
-    if not host:
-        return True
-    name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
-    if name.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

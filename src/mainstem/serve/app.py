@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.clock import SYSTEM_CLOCK, Clock
 from mainstem.errors import RecordingError
+from mainstem.exposure import is_literal_host
 from mainstem.log_limit import LogLimit
 from mainstem.recording.archive import IDENTITY_FILE
 from mainstem.recording.catalog import CATALOG_FILE, NULL, RecordingDescriptor
-from mainstem.serve.access import is_literal_host
 from mainstem.serve.counts import CONTENT_TYPE, Counts
 from mainstem.serve.directory import CatalogView, NotServedError, ServedDirectory, TooManyFilesError
 from mainstem.serve.pulse import Pulse

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from mainstem._internal.listening import url_of
 from mainstem.aeron.tools.overview import DriverMonitor, document
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
-from mainstem.exposure import is_loopback
-from mainstem.serve.access import is_literal_host
+from mainstem.exposure import is_literal_host, is_loopback
 from mainstem.serve.replies import json_bytes
-from mainstem.serve.server import close_all, listening_sockets, url_of
+from mainstem.serve.server import close_all, listening_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

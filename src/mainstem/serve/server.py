@@ -7,7 +7,7 @@ import socket
 import ssl
 from typing import TYPE_CHECKING
 
-from mainstem._internal.listening import bind_sockets, listening_addresses
+from mainstem._internal.listening import bind_sockets, listening_addresses, url_of
 from mainstem.errors import ConfigurationError, needs_extras
 
 with needs_extras():
@@ -155,12 +155,6 @@ def close_all(sockets: list[socket.socket]) -> None:
     """Closes the sockets of a server. Twice is fine."""
     for sock in sockets:
         sock.close()
-
-
-def url_of(sock: socket.socket, scheme: str) -> str:
-    """The URL of what is served at a socket's address."""
-    host, port, *_ = sock.getsockname()
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:

@@ -15,8 +15,8 @@ from tests.support.http_peer import connect, get
 from tests.support.patience import soon, until
 
 from mainstem.errors import ConfigurationError
-from mainstem.exposure import check_exposure
-from mainstem.serve.access import Access, is_literal_host, read_tokens
+from mainstem.exposure import check_exposure, is_literal_host
+from mainstem.serve.access import Access, read_tokens
 from mainstem.serve.directory import ServedDirectory, TooManyFilesError
 from mainstem.serve.limits import Limits
 from mainstem.serve.ranges import RangeError, parse_range

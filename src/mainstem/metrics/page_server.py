@@ -1,0 +1,219 @@
+"""A server of one page over HTTP, in one thread with an event loop of its own.
+
+A connection is one request: its head has a deadline, and the connection ends with the response. Connections are limited in number.
+One more than that takes the place of the one that has waited longest without completing a request, so that silent connections
+keep nobody out. The page is written in a second thread, once for all requests that wait for it, since its source may be slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from contextlib import suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from mainstem._internal.listening import bind_sockets, listening_addresses, url_of
+from mainstem.aeron.channel_values import parse_address
+from mainstem.clock import SYSTEM_CLOCK
+from mainstem.errors import ConfigurationError, MainstemError
+from mainstem.exposure import is_loopback
+from mainstem.log_limit import LogLimit, kind_of
+from mainstem.metrics.page_http import END_OF_HEAD, PATH, page_response, parse_head, refusal, response, without_body
+from mainstem.metrics.prometheus import CONTENT_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# A few systems scrape a page, and each has one connection at a time.
+MAX_CONNECTIONS = 64
+BACKLOG = 128
+# A scrape's request has some hundred bytes.
+MAX_HEAD_BYTES = 8192
+# For the head of a request, from the moment that the connection is accepted.
+HEAD_SECONDS = 10.0
+# For the page. Prometheus gives a scrape up after 10 s, unless it is told otherwise.
+PAGE_SECONDS = 60.0
+# For a peer to take the response.
+SEND_SECONDS = 30.0
+# For a page that is being written when the server closes.
+CLOSE_SECONDS = 5.0
+# Without a free descriptor accepting pauses, and connections wait in the kernel's queue.
+ACCEPT_PAUSE_S = 0.1
+
+log = LogLimit(logging.getLogger("mainstem.metrics"))
+
+
+class PageServer:
+    """Serves a page at ``/metrics`` until it is closed. A context manager.
+
+    A request over loopback names the machine by an address, as ``localhost``, or by the host of ``listen``: a page in a browser
+    can make a domain of its own resolve to 127.0.0.1, and would read the page under that name.
+    """
+
+    def __init__(self, listen: str, page: Callable[[], str], *, name: str) -> None:
+        """Starts. Raises ConfigurationError, which has ``name``, when ``listen`` (HOST:PORT) cannot be listened on."""
+        self._page = page
+        self._host, self._listening = _listen(listen, name)
+        self.url = f"{url_of(self._listening[0], 'http')}{PATH}"
+        self._runner = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
+        self._loop = self._runner.get_loop()
+        self._closing = asyncio.Event()
+        # Connections in the order in which they came; those of the second have not completed a request.
+        self._connections: set[asyncio.Task[None]] = set()
+        self._silent: dict[asyncio.Task[None], None] = {}
+        self._writing: asyncio.Future[bytes] | None = None
+        self._writer: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name="mainstem-metrics", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends all connections and stops serving. Twice is fine."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._closing.set)
+        self._thread.join()
+        if self._writer is not None:
+            self._writer.join(CLOSE_SECONDS)
+
+    def __enter__(self) -> PageServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- the loop's thread -------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        with self._runner:
+            self._runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        try:
+            for listening in self._listening:
+                self._loop.add_reader(listening, self._accept, listening)
+            await self._closing.wait()
+        finally:
+            for listening in self._listening:
+                self._loop.remove_reader(listening)
+                listening.close()
+            for task in self._connections:
+                task.cancel()
+            await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def _accept(self, listening: socket.socket) -> None:
+        try:
+            sock, _ = listening.accept()
+        except (BlockingIOError, ConnectionError):
+            return  # it has gone again
+        except OSError as error:
+            self._log("descriptors", f"no connection is accepted for a moment: {error.strerror}")
+            self._loop.remove_reader(listening)
+            self._loop.call_later(ACCEPT_PAUSE_S, self._resume, listening)
+            return
+        sock.setblocking(False)
+        if len(self._connections) >= MAX_CONNECTIONS and not self._make_room():
+            with suppress(OSError):
+                sock.send(response(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests at one time"))
+            sock.close()
+            return
+        task = self._loop.create_task(self._answer(sock))
+        self._connections.add(task)
+        self._silent[task] = None
+        task.add_done_callback(lambda _: self._ended(task, sock))
+
+    def _resume(self, listening: socket.socket) -> None:
+        if not self._closing.is_set():
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _make_room(self) -> bool:
+        """Ends the connection that has been silent for longest. Returns whether there was one."""
+        oldest = next(iter(self._silent), None)
+        if oldest is None:
+            return False
+        oldest.cancel()
+        self._connections.discard(oldest)
+        del self._silent[oldest]
+        return True
+
+    def _ended(self, task: asyncio.Task[None], sock: socket.socket) -> None:
+        self._connections.discard(task)
+        self._silent.pop(task, None)
+        sock.close()
+
+    async def _answer(self, sock: socket.socket) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            async with asyncio.timeout(HEAD_SECONDS):
+                head = await self._read_head(sock)
+            self._silent.pop(task, None)
+            reply = await self._reply(head, is_local=is_loopback(sock.getsockname()[0]))
+            async with asyncio.timeout(SEND_SECONDS):
+                await self._loop.sock_sendall(sock, reply)
+        except OSError:  # TimeoutError among them
+            return  # the peer has gone, or is too slow
+
+    async def _read_head(self, sock: socket.socket) -> bytes:
+        """Returns what came up to the end of the head, or one byte more than it may have."""
+        head = bytearray()
+        while END_OF_HEAD not in head and len(head) <= MAX_HEAD_BYTES:
+            received = await self._loop.sock_recv(sock, MAX_HEAD_BYTES + 1 - len(head))
+            if not received:
+                raise ConnectionResetError
+            head += received
+        return bytes(head)
+
+    async def _reply(self, head: bytes, *, is_local: bool) -> bytes:
+        if len(head) > MAX_HEAD_BYTES:
+            return response(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head is longer than {MAX_HEAD_BYTES} bytes"
+            )
+        request = parse_head(head)
+        reply = refusal(request, own_name=self._host if is_local else None) or await self._page_reply()
+        return without_body(reply) if request is not None and request.method == "HEAD" else reply
+
+    async def _page_reply(self) -> bytes:
+        if self._writing is None:
+            self._writer = threading.Thread(target=self._write, name="mainstem-metrics-page", daemon=True)
+            self._writer.start()
+            self._writing = self._loop.create_future()
+        try:
+            async with asyncio.timeout(PAGE_SECONDS):
+                return await asyncio.shield(self._writing)
+        except TimeoutError:
+            return response(HTTPStatus.SERVICE_UNAVAILABLE, f"the page was not ready within {PAGE_SECONDS:g} s")
+
+    def _written(self, reply: bytes) -> None:
+        assert self._writing is not None
+        self._writing.set_result(reply)
+        self._writing = None
+
+    @staticmethod
+    def _log(kind: object, text: str, error: BaseException | None = None) -> None:
+        log.log(logging.WARNING, kind, text, SYSTEM_CLOCK.monotonic_ns(), error=error)
+
+    # -- the page's thread -------------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        try:
+            reply = page_response(HTTPStatus.OK, self._page().encode(), CONTENT_TYPE)
+        except MainstemError as error:
+            reply = response(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        except Exception as error:
+            self._log(kind_of(error), "a source of metrics raised", error)
+            reply = response(HTTPStatus.INTERNAL_SERVER_ERROR, "a source of metrics raised; the program's log has more")
+        with suppress(RuntimeError):  # the server was closed meanwhile
+            self._loop.call_soon_threadsafe(self._written, reply)
+
+
+def _listen(listen: str, name: str) -> tuple[str, list[socket.socket]]:
+    kind = socket.SOCK_STREAM
+    try:
+        host, port = parse_address(listen if not listen.startswith(":") else f"127.0.0.1{listen}")
+        return host, bind_sockets(listening_addresses(host, port, kind), kind=kind, backlog=BACKLOG)
+    except ValueError as error:
+        raise ConfigurationError(f"{name}: {listen!r}: {error}") from None
+    except OSError as error:
+        raise ConfigurationError(f"{name}: cannot listen on {listen}: {error.strerror}") from None
