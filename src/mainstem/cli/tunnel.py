@@ -32,7 +32,7 @@ app = typer.Typer(no_args_is_help=True, help="Forward many TCP connections over 
 
 ListenOption = Annotated[str, typer.Option("--listen", "-l", help="Where to listen: HOST:PORT, :PORT or unix:PATH.")]
 TokenFileOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--token-file", help=f"A file with the secret that both ends share (default: the variable {TOKEN_VARIABLE})."
     ),
@@ -53,7 +53,7 @@ WindowOption = Annotated[str, typer.Option("--window", help="Bytes buffered for 
 def serve(
     listen: ListenOption,
     to: Annotated[str, typer.Option("--to", help="Where connections go: HOST:PORT or unix:PATH.")],
-    token_file: TokenFileOption = "",
+    token_file: TokenFileOption = None,
     tls_cert: Annotated[str, typer.Option("--tls-cert", help="Our certificate (PEM); switches TLS on.")] = "",
     tls_key: Annotated[str, typer.Option("--tls-key", help="Its key (PEM).")] = "",
     window: WindowOption = "256k",
@@ -102,7 +102,7 @@ def serve(
 def connect(
     listen: ListenOption,
     to: Annotated[str, typer.Option("--to", help="Where the tunnel is served: HOST:PORT or unix:PATH.")],
-    token_file: TokenFileOption = "",
+    token_file: TokenFileOption = None,
     tls: Annotated[
         bool, typer.Option("--tls", help="Use TLS, with the machine's own trust (default for other machines).")
     ] = False,
@@ -194,9 +194,9 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(work)
 
 
-def _secret(token_file: str) -> bytes:
+def _secret(token_file: str | None) -> bytes:
     """The token of the file, else of the environment; empty only where neither is there: an empty one would let everybody in."""
-    if token_file:
+    if token_file is not None:
         return check_token(_load(lambda: Path(token_file).read_bytes().strip(), f"token file {token_file}"))
     text = os.environ.get(TOKEN_VARIABLE)
     return b"" if text is None else check_token(text.strip().encode())

@@ -74,14 +74,18 @@ def read_tokens(token_file: Path | None) -> tuple[str, ...]:
         The tokens; none where neither is there.
 
     Raises:
-        ConfigurationError: The file cannot be read or holds no token.
+        ConfigurationError: The file cannot be read or holds no token, or the variable is set and empty.
 
     Example:
         ``Access(read_tokens(Path("/etc/mainstem/token")))``
     """
     if token_file is None:
-        token = os.environ.get(TOKEN_VARIABLE, "").strip()
-        return (token,) if token else ()
+        token = os.environ.get(TOKEN_VARIABLE)
+        if token is None:
+            return ()
+        if not token.strip():
+            raise ConfigurationError(f"{TOKEN_VARIABLE} is empty: set it to a token, or unset it to serve without one")
+        return (token.strip(),)
     try:
         text = token_file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

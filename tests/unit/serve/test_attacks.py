@@ -361,6 +361,13 @@ def test_the_token_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch
     assert read_tokens(None) == ()
 
 
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_token_in_the_environment_does_not_open_the_server(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("MAINSTEM_SERVE_TOKEN", text)
+    with pytest.raises(ConfigurationError, match="MAINSTEM_SERVE_TOKEN is empty"):
+        read_tokens(None)
+
+
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1"])
 def test_beyond_loopback_both_tls_and_a_token_are_needed(address: str) -> None:
     for has_tls, has_token in ((False, False), (True, False), (False, True)):
