@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 
 from mainstem.aeron.driver.event_log.frame_text import frame_text
 from mainstem.aeron.protocol.frames import (
     Data,
     ErrorFrame,
+    Frame,
     Heartbeat,
     Nak,
     Pad,
@@ -21,11 +23,16 @@ from mainstem.aeron.protocol.frames import (
 )
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _STREAM = {"session_id": 7, "stream_id": 1001}
 _PLACE = _STREAM | {"term_id": -9, "term_offset": 128}
 _NAMES = [ResolutionEntry(name="alpha", address=ip_address(text), port=20991) for text in ("127.0.0.1", "::1")]
 SEEDS = [
     Data(**_PLACE, payload=b"payload").encode() + Pad(**_PLACE | {"term_offset": 192}, frame_length=320).encode(),
+    Pad(**_PLACE, frame_length=39).encode().ljust(64, b"\0")
+    + Data(**_PLACE | {"term_offset": 192}, payload=b"").encode(),
     Heartbeat(**_PLACE).encode(),
     Nak(**_PLACE, length=64).encode(),
     StatusMessage(**_STREAM, receiver_window=4096, receiver_id=5, group_tag=99).encode(),
@@ -45,11 +52,19 @@ def target(data: bytes) -> None:
     except RemoteProtocolError:
         return
     try:
-        encoded = b"".join(frame.encode() for frame in frames)
+        encoded = laid_out(frames)
     except LocalProtocolError as error:
         if error.rule != "ERR text":  # a text that is not UTF-8 grows where it is replaced
             raise
         return
     again = decode_datagram(encoded)
     assert [type(frame) for frame in again] == [type(frame) for frame in frames]
-    assert b"".join(frame.encode() for frame in again) == encoded, "a frame does not come back as it was"
+    assert laid_out(again) == encoded, "a frame does not come back as it was"
+
+
+def laid_out(frames: Sequence[Frame]) -> bytes:
+    """A datagram of these frames. Padding is its header alone only at the end; before other frames its body is there."""
+    before = b"".join(
+        frame.encode().ljust(frame.aligned_length if isinstance(frame, Pad) else 0, b"\0") for frame in frames[:-1]
+    )
+    return before + frames[-1].encode()
