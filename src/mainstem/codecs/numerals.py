@@ -62,7 +62,10 @@ def text_array(values: list[Any], kind: pa.DataType) -> pa.Array:
         return pa.nulls(len(texts), kind)
     if is_.is_integer(kind):
         _require(values, INTEGER.fullmatch, kind)
-        return pa.array([None if text is None else int(text) for text in values], kind)
+        try:
+            return pa.array([None if text is None else int(text) for text in values], kind)
+        except OverflowError:
+            raise ValueError(f"a number is outside the range of {kind}") from None
     if is_.is_floating(kind):
         _require(values, _is_float, kind)
         array = texts.cast(kind)

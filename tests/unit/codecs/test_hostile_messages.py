@@ -187,3 +187,15 @@ def test_views_and_zones_of_arrow_become_types_that_every_reader_has() -> None:
     first, _ = rows_of("arrow", [message], schema)
     assert (first["t"], first["b"], first["k"], first["r"]) == ("x" * 40, b"y" * 40, "a", {"x": [1]})
     assert first["at"].timestamp() == 0
+
+
+def test_a_csv_number_beyond_every_integer_has_a_column_that_holds_it() -> None:
+    for number in (b"9223372036854775808", b"-9223372036854775809", b"9" * 40, b"9" * 5000):
+        messages = [b"1,x", number + b",y"]
+        codec = find_codec("csv", {"columns": "n,t"})
+        batch = pa.record_batch({"id": range(2), "payload": messages})
+        schema = codec.schema(messages)
+        (result,) = DecodedRows(codec, schema, ["id"])(iter([batch]))
+        assert [row["problem"] for row in result.to_pylist()] == [None, None]
+        value = result.column("n").to_pylist()[1]
+        assert value == number.decode() or int(value) == int(number)
