@@ -8,6 +8,7 @@ import errno
 import os
 import socket
 import ssl
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -431,3 +432,13 @@ def test_a_server_whose_queue_is_full_is_alive(tmp_path: Path) -> None:
         assert number == errno.EAGAIN
         with pytest.raises(OSError, match="another server"):
             UnixListener(path, backlog=1)
+
+
+@PROTOCOLS
+async def test_an_address_is_looked_up_without_a_thread(protocol: Any) -> None:
+    async def handler(_: Any) -> None:
+        """Nobody opens a stream."""
+
+    before = set(threading.enumerate())
+    async with await protocol.serve(handler, SECOND, 0) as listener, await protocol.connect(SECOND, listener.port):
+        assert set(threading.enumerate()) == before

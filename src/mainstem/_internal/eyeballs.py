@@ -52,7 +52,11 @@ def interleaved(addresses: Sequence[HostAddress]) -> list[HostAddress]:
 
 async def resolve(host: str, port: int, kind: socket.SocketKind) -> list[HostAddress]:
     """Returns the addresses of a host in the order in which to try them. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=kind)
+    try:
+        # An address is no name: it needs no thread to be looked up in.
+        found = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=kind)
     return interleaved([(family, address) for family, _, _, _, address in found])
 
 

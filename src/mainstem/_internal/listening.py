@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from typing import TYPE_CHECKING
@@ -16,12 +17,24 @@ PORT_ATTEMPTS = 16
 BACKLOG = 1024
 
 
-def listening_addresses(host: str | Sequence[str] | None, port: int, kind: socket.SocketKind) -> list[HostAddress]:
+async def find_listening_addresses(
+    host: str | Sequence[str] | None, port: int, kind: socket.SocketKind
+) -> list[HostAddress]:
+    """Like `listening_addresses`, but names are looked up in a thread of the event loop's."""
+    try:
+        return listening_addresses(host, port, kind, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        return await asyncio.get_running_loop().run_in_executor(None, listening_addresses, host, port, kind)
+
+
+def listening_addresses(
+    host: str | Sequence[str] | None, port: int, kind: socket.SocketKind, *, flags: int = 0
+) -> list[HostAddress]:
     """Returns the addresses to listen on: of one host, of several, or with None of every interface. Raises OSError."""
     hosts = [host or None] if host is None or isinstance(host, str) else list(host)
     found: dict[HostAddress, None] = {}
     for each in hosts:
-        for family, _, _, _, address in socket.getaddrinfo(each, port, type=kind, flags=socket.AI_PASSIVE):
+        for family, _, _, _, address in socket.getaddrinfo(each, port, type=kind, flags=socket.AI_PASSIVE | flags):
             if family in (socket.AF_INET, socket.AF_INET6):
                 found[int(family), address] = None
     return list(found)

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mainstem._internal.listening import bind_sockets, listening_addresses
+from mainstem._internal.listening import bind_sockets, find_listening_addresses
 from mainstem._internal.tasks import start_task
 from mainstem.aqueduct.admission import Admission
 from mainstem.aqueduct.aio import LINGER, LONG_HEADER, Connection, Endpoint, HeaderSource
@@ -448,7 +448,7 @@ async def serve(
     settings = settings or QuicSettings(**quic)
     context = load_backend(backend).server_context(settings, tickets)
     kind = socket.SOCK_DGRAM
-    addresses = await asyncio.get_running_loop().run_in_executor(None, listening_addresses, host, port, kind)
+    addresses = await find_listening_addresses(host, port, kind)
     return Server(
         [UdpSocket(bound=bound) for bound in bind_sockets(addresses, kind=kind)],
         context,

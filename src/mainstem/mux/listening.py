@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from typing import TYPE_CHECKING, Any
 
-from mainstem._internal.listening import BACKLOG, bind_sockets, listening_addresses
+from mainstem._internal.listening import BACKLOG, bind_sockets, find_listening_addresses
 from mainstem._internal.unix_listening import UnixListener
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable, Sequence
 
     Create = Callable[[socket.socket], Awaitable[asyncio.Server]]
@@ -40,9 +40,8 @@ class ListeningSockets:
                 self._unix = UnixListener(path, backlog=BACKLOG)
                 await self._add([self._unix.socket], create)
             else:
-                loop, kind = asyncio.get_running_loop(), socket.SOCK_STREAM
-                addresses = await loop.run_in_executor(None, listening_addresses, host, port, kind)
-                await self._add(bind_sockets(addresses, kind=kind), create)
+                addresses = await find_listening_addresses(host, port, socket.SOCK_STREAM)
+                await self._add(bind_sockets(addresses, kind=socket.SOCK_STREAM), create)
             # Apart, since a task that is cancelled while asyncio starts what it has made leaves the socket open.
             for server in self.servers:
                 await server.start_serving()

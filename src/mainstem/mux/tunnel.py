@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem._internal.eyeballs import connect_socket
-from mainstem._internal.listening import BACKLOG
+from mainstem._internal.listening import BACKLOG, find_listening_addresses
 from mainstem._internal.open_files_limit import raise_open_files_limit
 from mainstem.endpoint_stats import Traffic
 from mainstem.errors import (
@@ -195,12 +195,11 @@ class TunnelServer:
         )
 
     async def _check_exposure(self, listen: Address, *, has_tls: bool, insecure: bool) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            found = await find_listening_addresses(listen.host, listen.port or 0, socket.SOCK_STREAM)
         except OSError as error:
             raise ConfigurationError(f"cannot listen on {listen}: {error}") from error
-        for *_, address in found:
+        for _, address in found:
             check_exposure(
                 str(address[0]),
                 has_tls=has_tls,

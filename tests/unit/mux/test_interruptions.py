@@ -246,7 +246,7 @@ def test_an_interrupted_connect_and_close_leave_no_connection_and_no_thread(
     wait_for(lambda: listener.connections)
     interrupt(client.close)
     wait_for(lambda: not listener.connections)
-    assert threading.active_count() == threads
+    wait_for(lambda: threading.active_count() == threads)
     client.close()
     thread.run(listener.close())
 
