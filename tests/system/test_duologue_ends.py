@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.duologues import client_settings, server_settings
+from tests.support.interruptions import Alarm
 from tests.support.live_driver import shared_memory
 from tests.support.patience import STALL_S, soon, until
 from tests.support.ports import free_port
 
+from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.duologue import DuologueClient, DuologueServer, Echo, Handler, aio
@@ -250,3 +252,23 @@ def test_a_server_that_does_not_read_is_an_error_to_who_sends(aeron: Aeron, port
         pytest.raises(BackPressured, match="the peer does not read"),
     ):
         deque(map(client.send, repeat(bytes(8192))), 0)
+
+
+def test_a_server_whose_close_a_signal_handler_interrupted_can_be_closed(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = AgentRunner.close
+
+    def interrupt(*arguments: object) -> bool:
+        monkeypatch.setattr(AgentRunner, "close", close)
+        raise Alarm
+
+    server = DuologueServer(Echo(), server_settings(port))
+    driver = server._life._connection
+    assert driver is not None
+    monkeypatch.setattr(AgentRunner, "close", interrupt)
+    with pytest.raises(Alarm):
+        server.close()
+    server.close()
+    assert server.wait(timeout=0)
+    assert driver.aeron.closed

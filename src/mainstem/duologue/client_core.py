@@ -1,6 +1,9 @@
 """The duologue client's steps and duty cycle: no thread, no clock and no socket of its own.
 
 See docs/protocols/duologue.md, 4.4 and 4.6.
+
+A signal handler may raise in the thread that runs the duty cycles, behind any call. A message passes from the log to ``receive`` as
+``polled.py`` of the client of Aeron has it, and its number is counted in the same statements: none is lost, and none comes twice.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from mainstem.aeron.client.polled import polled
 from mainstem.clock import seconds_ns
 from mainstem.duologue.errors import Refused, StepTimedOut
 from mainstem.duologue.limits import checked_message, longest_message
@@ -128,6 +132,9 @@ class ClientCore:
             self._handshake = ClientHandshake(settings.server_key, self._key, chance)
         self._ciphers: Ciphers | None = None
         self._response: Connect | None = None
+        self._arrived: deque[bytes] = (
+            deque()
+        )  # as they came; emptied by each duty cycle, except where it was interrupted
         self._received: deque[bytes] = deque()
         self._outbox: Outbox | None = None
         self._pairs: list[StreamPair] = []
@@ -268,7 +275,7 @@ class ClientCore:
         assert self._duologue.publication is not None
         self._outbox = Outbox(self._duologue.publication, name=f"duologue {self.duologue_session}")
         if self._ciphers is not None:
-            self._outbox.seal = self._ciphers.sealer.seal
+            self._outbox.sealer = self._ciphers.sealer
         return self._enter(Step.TALK, now_ns)
 
     def _talk(self, now_ns: int) -> int:
@@ -276,21 +283,30 @@ class ClientCore:
         assert self._outbox is not None
         subscription = self._duologue.subscription
         assert subscription is not None
-        room = min(MESSAGES_AT_ONCE, MAX_RECEIVED - len(self._received))
-        work = subscription.poll_messages(self._on_message, room) if room > 0 else 0
+        arrived = self._arrived
+        room = min(MESSAGES_AT_ONCE, MAX_RECEIVED - len(self._received)) - len(arrived)
+        if room > 0:
+            arrived.extend(polled(subscription.poll_bytes, room))
+        work = len(arrived)
+        self._take_in()
         if not work and room > 0 and not subscription.is_connected:
             raise ClosedError(f"{self._peer} ended the duologue")
         # Last, so that what the server sent before it went away is received before the failure.
         return work + self._outbox.do_work(now_ns)
 
-    def _on_message(self, fragment: Fragment) -> None:
-        message = bytes(fragment)
-        if self._ciphers is not None:
-            message = self._ciphers.opener.open(message)
-        reason = error_of(message)
-        if reason is not None:
-            raise Refused(f"{self._peer} ended the duologue: {reason}", reason=reason, peer=self._peer)
-        self._received.append(message)
+    def _take_in(self) -> None:
+        arrived, received = self._arrived, self._received
+        opener = None if self._ciphers is None else self._ciphers.opener
+        while arrived:
+            message = arrived[0] if opener is None else opener.open(arrived[0])
+            reason = error_of(message)
+            if reason is not None:
+                raise Refused(f"{self._peer} ended the duologue: {reason}", reason=reason, peer=self._peer)
+            # Calls nothing.
+            received += (message,)
+            del arrived[0]
+            if opener is not None:
+                opener.number += 1
 
     _STEPS: dict[Step, Callable[[ClientCore, int], int]] = {  # noqa: RUF012 - never changed
         Step.INTRODUCE: _introduce,
@@ -345,7 +361,13 @@ class ClientCore:
         Example:
             >>> message = core.receive()
         """
-        return self._received.popleft() if self._received else None
+        received = self._received
+        if not received:
+            return None
+        message = received[0]
+        # Calls nothing up to the caller.
+        del received[0]
+        return message
 
     def close(self) -> bool:
         """Close both pairs of streams.

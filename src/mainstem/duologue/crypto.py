@@ -159,48 +159,45 @@ class ClientHandshake:
 
 
 class Sealer:
-    """One direction's sending end."""
+    """One direction's sending end. ``number`` is the next message's; who takes what was sealed adds one to it."""
 
     def __init__(self, key: bytes, session_id: int) -> None:
         self._cipher = ChaCha20Poly1305(key)
         self._session = _session_bytes(session_id)
-        self._number = 0
+        self.number = 0
 
     def seal(self, message: bytes) -> bytes:
-        """The message with its number, encrypted. What this returns must go out once, and in order."""
-        if self._number >= MAX_MESSAGES:
+        """The message with its number, encrypted. One message of a number may go out, once, and in order."""
+        if self.number >= MAX_MESSAGES:
             raise LocalProtocolError("all numbers of this duologue's messages are used up")
-        number = self._number.to_bytes(NUMBER_LENGTH, "little")
-        self._number += 1
+        number = self.number.to_bytes(NUMBER_LENGTH, "little")
         return number + self._cipher.encrypt(b"\0\0\0\0" + number, bytes(message), self._session)
 
 
 class Opener:
-    """One direction's receiving end."""
+    """One direction's receiving end. ``number`` is the next message's; who takes what was opened adds one to it."""
 
     def __init__(self, key: bytes, session_id: int) -> None:
         self._cipher = ChaCha20Poly1305(key)
         self._session = _session_bytes(session_id)
-        self._number = 0
+        self.number = 0
 
     def open(self, sealed: bytes) -> bytes:
         """The message. Raises RemoteProtocolError for one that is not the next that the peer sealed, unchanged."""
         number = sealed[:NUMBER_LENGTH]
         if len(sealed) < OVERHEAD:
             raise RemoteProtocolError(f"a message of {len(sealed)} bytes is not an encrypted one", rule="encryption")
-        if int.from_bytes(number, "little") != self._number:
+        if int.from_bytes(number, "little") != self.number:
             raise RemoteProtocolError(
-                f"message {int.from_bytes(number, 'little')} came where {self._number} was due: replayed, lost or reordered",
+                f"message {int.from_bytes(number, 'little')} came where {self.number} was due: replayed, lost or reordered",
                 rule="encryption",
             )
         try:
-            opened = self._cipher.decrypt(b"\0\0\0\0" + number, sealed[NUMBER_LENGTH:], self._session)
+            return self._cipher.decrypt(b"\0\0\0\0" + number, sealed[NUMBER_LENGTH:], self._session)
         except InvalidTag:
             raise RemoteProtocolError(
-                f"message {self._number} is not what the peer encrypted", rule="encryption"
+                f"message {self.number} is not what the peer encrypted", rule="encryption"
             ) from None
-        self._number += 1
-        return opened
 
 
 @dataclass(frozen=True, slots=True)

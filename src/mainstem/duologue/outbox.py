@@ -1,4 +1,8 @@
-"""What is to be sent and was not accepted yet: tried again for 500 ms, then an error (docs/protocols/duologue.md, 4.5)."""
+"""What is to be sent and was not accepted yet: tried again for 500 ms, then an error (docs/protocols/duologue.md, 4.5).
+
+A signal handler may raise in the thread that sends, behind any call. A message is numbered and queued in statements that call
+nothing, and so are its offer and its removal: where the exception comes, it is in the queue or it is not, and goes out once.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from mainstem.clock import NS_PER_MS
 from mainstem.errors import BackPressured, ClosedError, NotConnected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from mainstem.duologue.crypto import Sealer
 
 RETRY_NS = 500 * NS_PER_MS
 # A duologue whose queue is this long has a peer that does not read; further messages are refused, not queued.
@@ -30,13 +34,13 @@ class Outbox:
     """Messages on their way into one publication, in order. Nothing here waits: ``do_work`` tries again."""
 
     def __init__(
-        self, publication: Offers, *, name: str, retry_ns: int = RETRY_NS, seal: Callable[[bytes], bytes] | None = None
+        self, publication: Offers, *, name: str, retry_ns: int = RETRY_NS, sealer: Sealer | None = None
     ) -> None:
         self._publication = publication
         self._name = name
         self._retry_ns = retry_ns
         # Sealed when queued: what is retried are the same bytes under the same number.
-        self.seal = seal
+        self.sealer = sealer
         self._queue: deque[bytes] = deque()
         self._octets = 0
         self._since_ns = -1
@@ -53,10 +57,15 @@ class Outbox:
         """Offer a message, or queue it behind those that wait. Raises BackPressured when too much waits already."""
         if self.is_full:
             raise BackPressured(f"{self._name}: {len(self._queue)} messages of {self._octets} bytes wait already")
-        sealed = message if self.seal is None else self.seal(message)
-        is_first = not self._queue
-        self._queue.append(sealed)
-        self._octets += len(sealed)
+        queue, sealer = self._queue, self.sealer
+        sealed = message if sealer is None else sealer.seal(message)
+        length = len(sealed)
+        is_first = not queue
+        # Calls nothing.
+        queue += (sealed,)
+        self._octets += length
+        if sealer is not None:
+            sealer.number += 1
         if is_first:
             # Behind others it waits for ``do_work``, which is also where the failure of an older one is raised.
             self.do_work(now_ns)
@@ -64,19 +73,26 @@ class Outbox:
     def do_work(self, now_ns: int) -> int:
         """Offer what waits; returns how many were accepted. Raises an OfferError where the first was refused for 500 ms."""
         sent = 0
-        while self._queue:
-            status = self._publication.offer(self._queue[0])
+        queue = self._queue
+        while queue:
+            message = queue[0]
+            length = len(message)
+            # Offered by the assignment, which is no call: no signal handler runs until the message has left the queue.
+            (status,) = map(self._publication.offer, (message,))
             if status < 0:
                 self._refused(status, now_ns)
                 return sent
-            self._octets -= len(self._queue.popleft())
+            del queue[0]
+            self._octets -= length
             self._since_ns = -1
             sent += 1
         return sent
 
     def drop_first(self) -> None:
         """Give up the message that was refused; those behind it get their own time."""
-        self._octets -= len(self._queue.popleft())
+        length = len(self._queue[0])
+        del self._queue[0]
+        self._octets -= length
         self._since_ns = -1
 
     def _refused(self, status: int, now_ns: int) -> None:

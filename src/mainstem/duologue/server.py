@@ -163,8 +163,13 @@ class DuologueServer:
         """
         if not self._closed:
             self._closed = True
-            self._runner.close()
-            self._life.disconnect()
+            try:
+                self._runner.close()
+                self._life.disconnect()
+            except BaseException:
+                # A signal handler raised while this waited: the next call closes the rest.
+                self._closed = False
+                raise
 
     def _leave_to_parent(self) -> None:
         """In a forked child: threads, driver and clients are the parent's."""

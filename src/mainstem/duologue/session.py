@@ -7,6 +7,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from mainstem.aeron.client.polled import polled
 from mainstem.duologue.handler import BadMessage
 from mainstem.duologue.limits import address_of, checked_message, longest_message
 from mainstem.duologue.messages import BAD_MESSAGE, INTERNAL_ERROR, error_text
@@ -17,7 +18,6 @@ from mainstem.errors import ClosedError, MainstemError, OfferError, RemoteProtoc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mainstem._core.log.fragment import Fragment
     from mainstem.aeron.client.asynchronous import AsyncOperation
     from mainstem.aeron.client.client import Aeron
     from mainstem.aeron.client.image import Image
@@ -76,6 +76,7 @@ class Duologue:
         # Filled by the client conductor's thread, emptied by the server's: a deque is safe for that.
         self._images: deque[tuple[bool, str, int]] = deque()
         self._present: set[int] = set()
+        self._arrived: deque[bytes] = deque()  # emptied by each duty cycle, except where it was interrupted
         self._outbox: Outbox | None = None
         self._publication: ExclusivePublication | None = None
         self._subscription: Subscription | None = None
@@ -219,9 +220,9 @@ class Duologue:
         work += outbox.do_work(now_ns)
         # A client that does not receive the responses is not read.
         if self.state is State.JOINED and not outbox and not self.paused:
-            work += subscription.poll_messages(
-                lambda fragment: self._on_message(fragment, now_ns, handler), MESSAGES_AT_ONCE
-            )
+            self._arrived.extend(polled(subscription.poll_bytes, MESSAGES_AT_ONCE - len(self._arrived)))
+            work += len(self._arrived)
+            self._hand_over(now_ns, handler)
         return work
 
     def _finish_opening(self, now_ns: int) -> int:
@@ -233,7 +234,7 @@ class Duologue:
             return 0
         self._outbox = Outbox(self._publication, name=f"duologue {self.session_id}")
         if self.ciphers is not None:
-            self._outbox.seal = self.ciphers.sealer.seal
+            self._outbox.sealer = self.ciphers.sealer
         self.lifetime.move(State.WAITING, now_ns)
         if self.on_ready is not None:
             self.on_ready()
@@ -252,11 +253,20 @@ class Duologue:
                 self._present.add(correlation_id)
         return work
 
-    def _on_message(self, fragment: Fragment, now_ns: int, handler: Handler) -> None:
-        if self.state is not State.JOINED:
-            return  # what follows a bad message is not read
-        self.lifetime.heard(now_ns)
-        message = bytes(fragment) if self.ciphers is None else self.ciphers.opener.open(bytes(fragment))
+    def _hand_over(self, now_ns: int, handler: Handler) -> None:
+        arrived = self._arrived
+        opener = None if self.ciphers is None else self.ciphers.opener
+        # What follows a bad message is not read.
+        while arrived and self.state is State.JOINED:
+            self.lifetime.heard(now_ns)
+            message = arrived[0] if opener is None else opener.open(arrived[0])
+            # Calls nothing: from here on the message is the handler's.
+            del arrived[0]
+            if opener is not None:
+                opener.number += 1
+            self._on_message(message, handler)
+
+    def _on_message(self, message: bytes, handler: Handler) -> None:
         if len(message) > self.max_message_length:
             self.bad_messages += 1
             self.close(BAD_MESSAGE)

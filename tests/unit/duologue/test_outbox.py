@@ -6,6 +6,7 @@ import pytest
 
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.clock import NS_PER_MS
+from mainstem.duologue.crypto import Opener, Sealer
 from mainstem.duologue.outbox import MAX_QUEUED, Outbox
 from mainstem.errors import BackPressured, ClosedError, NotConnected
 
@@ -93,17 +94,15 @@ def test_holds_no_more_than_its_limit() -> None:
 
 
 def test_seals_each_message_once() -> None:
-    sealed: list[bytes] = []
-
-    def seal(message: bytes) -> bytes:
-        sealed.append(message)
-        return b"<" + message + b">"
-
     window = Window(0)
-    outbox = Outbox(window, name="x", seal=seal)
+    outbox = Outbox(window, name="x", sealer=Sealer(bytes(32), 5))
     outbox.send(b"a", 0)
+    outbox.send(b"b", 0)
     outbox.do_work(1)
-    window.room = 1
+    window.room = 2
     outbox.do_work(2)
-    assert window.taken == [b"<a>"]
-    assert sealed == [b"a"]
+    opener = Opener(bytes(32), 5)
+    first, second = window.taken
+    assert opener.open(first) == b"a"
+    opener.number += 1
+    assert opener.open(second) == b"b"

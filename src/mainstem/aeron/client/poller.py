@@ -102,7 +102,8 @@ class Poller:
                 self.remove(subscription)
                 continue
             # Its turn is over, whether it has messages or not: the next one begins where this one stops.
-            self._subscriptions.append(self._subscriptions.pop(0))
+            # One assignment: a signal handler that raises takes no subscription out.
+            self._subscriptions = [*self._subscriptions[1:], self._subscriptions[0]]
             batch = subscription.take_messages(self._batch, metadata)
             if batch is not None:
                 return subscription, batch

@@ -8,9 +8,8 @@ The payload is the program's alone, so any Aeron peer can reply by copying the r
 A replier reads a requester's requests only once the way back is connected: until then they wait in the log, and the requester
 feels back pressure. So a request that was read can be replied to at once, and a replier holds no request but the batch it has read.
 
-A signal handler may raise in the thread that polls. Messages come from the log into a queue within one call of C, where no
-handler runs (``_take``), and leave the queue in a statement that calls nothing: an exception comes before or after it, so that no
-reply to another thread and no request is lost.
+A signal handler may raise in the thread that polls. Messages come from the log into a queue within one call of C, and leave it in a
+statement that calls nothing (``polled.py``), so that no reply to another thread and no request is lost.
 
 Nothing here waits; ``requester.py`` and ``aeron/aio/requests.py`` do.
 """
@@ -18,14 +17,13 @@ Nothing here waits; ``requester.py`` and ``aeron/aio/requests.py`` do.
 from __future__ import annotations
 
 from collections import deque
-from itertools import chain, repeat
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+from mainstem.aeron.client.polled import polled
 from mainstem.errors import BackPressured, ClosedError, MainstemError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from mainstem._core.log.fragment import Message
     from mainstem.aeron.client.asynchronous import AsyncOperation
     from mainstem.aeron.client.client import Aeron
@@ -40,11 +38,6 @@ MAX_CLIENTS = 256  # requesters of one replier: each has a log of its own, which
 MAX_CONCURRENT = 64
 REPLIES = 1000  # replies that a requester takes at once
 BATCH = 16  # requests that a replier takes of one requester before it turns to the next
-
-
-def _take(poll: Callable[[int], list[Message]], limit: int) -> Iterator[Message]:
-    """Returns an iterator that polls when it is consumed; all of it is C."""
-    return chain.from_iterable(map(poll, (limit,)))
 
 
 def with_parameter(channel: str, parameter: str) -> str:
@@ -97,7 +90,7 @@ class RequesterState:
     def poll(self) -> int:
         """Gives each reply that is there to its slot; one thread at a time."""
         arrived = self._arrived
-        arrived.extend(_take(self.subscription.poll_with_metadata, REPLIES))
+        arrived.extend(polled(self.subscription.poll_with_metadata, REPLIES))
         count = len(arrived)
         while arrived:
             message = arrived[0]
@@ -152,7 +145,7 @@ class ReplierState:
             for image in images[self._first :] + images[: self._first]:
                 publication = self._publications.get(image.correlation_id)
                 if publication is not None and publication.is_connected:
-                    self.queue.extend(zip(_take(image.poll_with_metadata, BATCH), repeat(publication), strict=False))
+                    self.queue.extend(zip(polled(image.poll_with_metadata, BATCH), repeat(publication), strict=False))
         return bool(self.queue)
 
     def _follow(self, images: tuple[Image, ...]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, overload
 from mainstem._core.log.columns import Columns
 from mainstem._core.log.read import SubscriptionReader
 from mainstem.aeron.client.arrow import COLUMNS, poll_arrow
+from mainstem.aeron.client.polled import polled
 from mainstem.aeron.client.resource import Destinations, ResourceOwner
 from mainstem.errors import LocalProtocolError, TimedOut
 
@@ -166,16 +167,19 @@ class Subscription(Destinations, SubscriptionReader):
         """
         if metadata == self._taken_with_metadata:
             return self._taken
-        rest = list(self._taken)
-        self._taken = iter(rest)
+        rest: list[Any] = []
+        kept, taken = iter(rest), self._taken
+        # Calls nothing: no signal handler runs between the two.
+        rest += taken
+        self._taken = kept
         if not rest:
             return self._taken
         if metadata:
             raise LocalProtocolError(
                 f"{self!r}: an iterator without metadata was left with {len(rest)} messages: iterate without metadata first"
             )
-        self._taken = iter([message.payload for message in rest])
-        self._taken_with_metadata = False
+        payloads = iter([message.payload for message in rest])
+        self._taken, self._taken_with_metadata = payloads, False
         return self._taken
 
     def take_messages(self, limit: int, metadata: bool) -> Iterator[Any] | None:
@@ -199,11 +203,12 @@ class Subscription(Destinations, SubscriptionReader):
         rest = self.taken_messages(metadata)
         if length_hint(rest):
             return rest
-        batch: list[Any] = self.poll_with_metadata(limit) if metadata else self.poll_bytes(limit)
-        if not batch:
-            return None
-        self._taken, self._taken_with_metadata = iter(batch), metadata
-        return self._taken
+        batch: list[Any] = []
+        taken = iter(batch)
+        # Kept before they come from the log: a signal handler that raises here takes none of them.
+        self._taken, self._taken_with_metadata = taken, metadata
+        batch.extend(polled(self.poll_with_metadata if metadata else self.poll_bytes, limit))
+        return taken if batch else None
 
     def raise_failure(self) -> None:
         """Raises the error that ended the client, if one did.
