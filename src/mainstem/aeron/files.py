@@ -18,6 +18,7 @@ from mainstem import access
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.errors import StorageSpaceError
 
+ROOT = 0  # the user who may read and write everything anyway
 BLOCK_LENGTH = 512  # the unit of st_blocks, whatever the file system's own is
 
 
@@ -100,9 +101,18 @@ class Files(Protocol):
         """Returns what there is under that name, without following a link; None when there is nothing."""
         ...
 
+    def foreign_owner(self, path: str) -> str:
+        """Returns the user who owns what the name leads to; empty for this user, for root, and where there is nothing."""
+        ...
+
     def free_space(self, path: str) -> int:
         """Returns the bytes that a new file under that directory may still take."""
         ...
+
+
+def other_owner(status: os.stat_result) -> str:
+    """Returns the name of the user who owns a file; empty for the user of this process."""
+    return "" if status.st_uid == os.geteuid() else _user_name(status.st_uid)
 
 
 def _user_name(uid: int) -> str:
@@ -209,13 +219,20 @@ class MappedFiles:
             status = os.lstat(path)
         except FileNotFoundError:
             return None
-        owner = "" if status.st_uid == os.geteuid() else _user_name(status.st_uid)
+        owner = other_owner(status)
         if not stat.S_ISDIR(status.st_mode):
             return DirectoryInfo(is_directory=False, is_link=stat.S_ISLNK(status.st_mode), owner=owner)
         files = tuple(
             os.path.relpath(os.path.join(folder, name), path) for folder, _, names in os.walk(path) for name in names
         )
         return DirectoryInfo(is_directory=True, owner=owner, files=files)
+
+    def foreign_owner(self, path: str) -> str:
+        try:
+            status = os.stat(path)
+        except OSError:
+            return ""
+        return "" if status.st_uid == ROOT else other_owner(status)
 
     def free_space(self, path: str) -> int:
         status = os.statvfs(path)
@@ -291,6 +308,10 @@ class MemoryFiles:
         if path in self._directories or files:
             return DirectoryInfo(is_directory=True, files=files)
         return DirectoryInfo(is_directory=False) if path in self._files else None
+
+    def foreign_owner(self, path: str) -> str:
+        del path  # one process
+        return ""
 
     def free_space(self, path: str) -> int:
         del path  # one file system

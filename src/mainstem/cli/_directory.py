@@ -16,6 +16,7 @@ from rich.text import Text
 
 from mainstem._internal.printable import printable, printable_json
 from mainstem.aeron.directory import CNC_FILE, default_directory
+from mainstem.aeron.files import other_owner
 from mainstem.aeron.tools.reading import DirectoryReader
 from mainstem.aeron.tools.stream_state import DRIVER_TIMEOUT_MS
 from mainstem.cli._numbers import finite
@@ -90,7 +91,7 @@ def _is_own(path: Path) -> bool:
         status = os.lstat(path)
     except OSError:
         return False
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    return stat.S_ISDIR(status.st_mode) and not other_owner(status)
 
 
 def take_snapshot(reader: DirectoryReader, *, logs: bool = False) -> Snapshot:

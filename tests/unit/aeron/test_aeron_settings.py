@@ -124,6 +124,8 @@ def test_the_client_shares_names_with_its_driver():
     assert client.client_idle_sleep_duration_ns == 16_000_000
     assert client.client_resource_linger_duration_ns == 3_000_000_000
     assert not client.client_pre_touch_mapped_memory
+    assert not client.require_own_driver
+    assert ClientSettings.load(environ={"AERON_REQUIRE_OWN_DRIVER": "true"}).require_own_driver
     assert DriverSettings.load(environ=environ).dir == default_directory(environ) == "/dev/shm/other"
     assert default_directory({"USER": "mole"}).endswith("/aeron-mole")
 

@@ -9,6 +9,7 @@ from mainstem.aeron.agent import AgentInvoker, AgentRunner
 from mainstem.aeron.client.asynchronous import Waiting
 from mainstem.aeron.client.conductor import ClientConductor
 from mainstem.aeron.client.context import ClientContext
+from mainstem.aeron.client.ownership import foreign_driver, warn_of
 from mainstem.aeron.client.stats import client_stats
 from mainstem.aeron.cnc import ATTACH_POLL_INTERVAL_NS, CncAttach
 from mainstem.aeron.idle import SleepIdle
@@ -108,7 +109,8 @@ class Aeron:
 
         Raises:
             DriverTimeout: No driver is ready in the directory within ``driver_timeout_ns``.
-            ConfigurationError: The driver's CnC version is another one, or a setting is not accepted.
+            ConfigurationError: The driver's CnC version is another one, a setting is not accepted, or the directory belongs to
+                another user and ``require_own_driver`` is set.
 
         Example:
             >>> aeron = Aeron.connect("/dev/shm/aeron-prices", client_name="pricing")
@@ -134,15 +136,20 @@ class Aeron:
 
         Raises:
             DriverTimeout: The wait is over.
-            ConfigurationError: The driver's CnC version is another one.
+            ConfigurationError: The driver's CnC version is another one, or the directory belongs to another user and
+                ``require_own_driver`` is set.
 
         Example:
             >>> while (client := Aeron.attached(context, attach)) is None:
             ...     time.sleep(0.016)
         """
         clock = context.clock
+        foreign = foreign_driver(context)
         cnc = attach.step(clock.monotonic_ns(), epoch_ms=clock.epoch_ms())
-        return None if cnc is None else cls(context, ClientConductor(context, cnc, clock.monotonic_ns()))
+        if cnc is None:
+            return None
+        warn_of(foreign)
+        return cls(context, ClientConductor(context, cnc, clock.monotonic_ns()))
 
     @property
     def client_id(self) -> int:

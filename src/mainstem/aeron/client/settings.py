@@ -37,6 +37,7 @@ class ClientSettings(Settings):
         client_idle_sleep_duration_ns: How long the conductor sleeps when it has nothing to do.
         client_resource_linger_duration_ns: How long the log of an image that ended stays mapped.
         client_pre_touch_mapped_memory: Whether every page of a log is touched when it is mapped.
+        require_own_driver: Whether a driver's directory of another user is refused, where it is only a warning by default.
 
     Example:
         >>> aeron = Aeron.connect(settings=ClientSettings.load(client_name="pricing"))
@@ -61,4 +62,8 @@ class ClientSettings(Settings):
     )
     client_pre_touch_mapped_memory: bool = boolean(
         False, "Whether every page of a log is touched when it is mapped, so that no later access waits for it."
+    )
+    require_own_driver: bool = boolean(
+        False,
+        "Whether a driver's directory that belongs to another user is refused; by default the client logs a warning.",
     )
