@@ -54,15 +54,16 @@ class Qh3Link(Link):
     def _receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
         quic, paths = self.quic, self._paths
         if self.is_client or not self.handshake_done or paths.is_settled(address):
-            quic.receive_many_datagrams(datagrams, address, now)
+            quic.receive_many_datagrams(datagrams, paths.name(address), now)
             return
-        count, is_refused = quic.receive_established(datagrams, address, now), False
+        name = paths.taken_from(address, now, self.round_trip or 0.0)
+        count, is_refused = quic.receive_established(datagrams, name, now), False
         if not count:
             # Maybe authentic all the same, from one address too many.
             count = quic.receive_established(datagrams, quic.active_address, now)
             is_refused = bool(count)
         if count:
-            paths.came(count, address, active=quic.active_address, is_refused=is_refused, now=now)
+            paths.came(count, address, name, active=quic.active_address, is_refused=is_refused, now=now)
             if paths.is_lost:
                 self._error = ConnectionLost(
                     f"the client's address changed to {address[0]}:{address[1]}, and qh3 follows to three new addresses; "
@@ -74,11 +75,11 @@ class Qh3Link(Link):
 
     def transmit(self, now: float) -> list[tuple[bytes, Address]]:
         datagrams = super().transmit(now)
-        detour = self._paths.detour
-        if detour is None or not datagrams:
+        paths = self._paths
+        if not (datagrams and paths.differ):
             return datagrams
-        active = self.quic.active_address
-        return [(data, detour if address == active else address) for data, address in datagrams]
+        detour, active = paths.detour, self.quic.active_address
+        return [(data, paths.address(name) if detour is None or name != active else detour) for data, name in datagrams]
 
     @property
     def peer_certificate(self) -> bytes | None:

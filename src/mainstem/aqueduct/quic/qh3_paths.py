@@ -7,6 +7,18 @@ where no one is. Nor does it go back to an address that it has left.
 So a server's link watches where packets come from. It goes back to an address that the library has validated and left. An address
 that the library refuses may be forged, and cannot be validated: the connection ends, with an error on both sides. One packet is
 not enough for either, since it may have been late, or copied by someone on the path.
+
+The library challenges an address once, and again only if the challenge is lost. It takes the answer only from there, while RFC 9000
+(8.2.3) has it count from anywhere. So:
+
+* A client that has gone back meanwhile answers from where it is. For a short time, packets from elsewhere are given to the library
+  as if they had come from the new address.
+* An answer that is lost may not be repeated. An address that stays unvalidated is given to the library by another name, which it
+  challenges as an address of its own.
+* Where no one is, no one answers, and the library goes on asking; once it may send no more there, it sends nothing at all. So that
+  name is given to the address where the client is, which answers.
+
+No address is trusted before the library has had the answer to a challenge that went there.
 """
 
 from __future__ import annotations
@@ -25,6 +37,16 @@ REFUSED_PACKETS = 3
 REFUSED_SECONDS = 0.5
 """Seconds in which they come, at least."""
 
+VALIDATION_SECONDS = 1.0
+"""Seconds that the validation of an address may take, at least, before it is begun again."""
+
+VALIDATION_ROUND_TRIPS = 3
+"""Round trips that it may take, at least."""
+
+ANSWER_PACKETS = 16
+"""Packets from elsewhere that may have the answer. They count as received from the address, which may be sent three times as
+much before it is validated."""
+
 
 class Paths:
     """The addresses of a client, as the library follows them and as they are."""
@@ -33,6 +55,16 @@ class Paths:
         self.detour: Address | None = None
         self.is_lost = False
         self._validated: set[Address] = set()
+        # Addresses that the library was given under another name, and what those names stand for.
+        self._names: dict[Address, Address] = {}
+        self._named: dict[Address, Address] = {}
+        # What the library was given, and challenged, without an answer yet.
+        self._challenged: set[Address] = set()
+        # The last of these addresses, while its answer may come from elsewhere.
+        self._candidate: Address | None = None
+        self._asked = 0.0
+        self._patience = VALIDATION_SECONDS
+        self._answers = 0
         self._settled: Address | None = None
         self._stray: Address | None = None
         self._strays = 0
@@ -40,28 +72,65 @@ class Paths:
 
     def is_settled(self, address: Address) -> bool:
         """Whether packets from an address, the last ones too, change nothing."""
-        return address == self._settled
+        return address == self._settled and self._candidate is None
 
-    def came(self, count: int, address: Address, *, active: Address, is_refused: bool, now: float) -> None:
+    @property
+    def differ(self) -> bool:
+        """Whether packets may go elsewhere than the library says."""
+        return self.detour is not None or bool(self._named)
+
+    def name(self, address: Address) -> Address:
+        """An address as the library knows it."""
+        return self._names.get(address, address)
+
+    def address(self, name: Address) -> Address:
+        """An address, of which the library knows the name."""
+        return self._named.get(name, name)
+
+    def taken_from(self, address: Address, now: float, round_trip: float) -> Address:
+        """The name of the address that the library is to take packets from, which come from an address."""
+        self._patience = max(VALIDATION_SECONDS, VALIDATION_ROUND_TRIPS * round_trip)
+        name, candidate = self.name(address), self._candidate
+        if address in self._validated:
+            may_answer = candidate is not None and self._answers < ANSWER_PACKETS and not self._is_overdue(now)
+            return self.name(candidate) if candidate is not None and may_answer else name
+        is_unanswered = address == self._stray and now - self._since >= self._patience
+        if is_unanswered or self.address(name) != address:
+            return _other_name(address, len(self._named) + 1)
+        return name
+
+    def came(
+        self, count: int, address: Address, name: Address, *, active: Address, is_refused: bool, now: float
+    ) -> None:
         """Authentic packets came.
 
         Args:
             count: How many.
             address: From where.
-            active: Where the library sends to.
+            name: Where the library was to take them from.
+            active: The name of where the library sends to.
             is_refused: Whether the library took them only as if they had come from there.
             now: The time in seconds.
         """
-        if active not in self._validated:
+        active = self.address(active)
+        has_moved = active not in self._validated
+        if has_moved:
             # The library has moved on.
             self._validated.add(active)
             self.detour = None
+            if active == self._candidate:
+                self._candidate = None
+        if self._candidate is not None and address in self._validated:
+            self._came_from_elsewhere(count, address, now)
         if address == active:
             self.detour = None
             self._settle(address)
         elif not is_refused and address not in self._validated:
-            # The library validates it.
-            self._settled = None
+            self._await_validation(count, address, name, now)
+        elif has_moved and not is_refused:
+            # The answer came from elsewhere: the client has left again.
+            self.detour = address
+            self._settle(address)
         elif address == self.detour:
             self._settle(address)
         else:
@@ -72,6 +141,31 @@ class Paths:
                 self.detour = address
                 self._settle(address)
 
+    def _is_overdue(self, now: float) -> bool:
+        return now - self._asked >= self._patience
+
+    def _came_from_elsewhere(self, count: int, address: Address, now: float) -> None:
+        """Packets came from a validated address, while another is being validated."""
+        self._answers += count
+        candidate = self._candidate
+        if candidate is not None and candidate != self._stray and self._is_overdue(now):
+            # Nobody answers there. The library would go on asking, and would send nothing else once it may send no more there.
+            # The client answers where it is: by that name that is where it is.
+            name = self.name(candidate)
+            self._names.pop(candidate, None)
+            self._names[address], self._named[name] = name, address
+            self._candidate = None
+
+    def _await_validation(self, count: int, address: Address, name: Address, now: float) -> None:
+        if name not in self._challenged:
+            # The library challenges it now.
+            self._challenged.add(name)
+            if name != address:
+                self._names[address], self._named[name] = name, address
+            self._candidate, self._asked, self._answers = address, now, 0
+            self._stray = None
+        self._count(count, address, now)
+
     def _settle(self, address: Address) -> None:
         self._settled, self._stray, self._strays = address, None, 0
 
@@ -80,3 +174,10 @@ class Paths:
         if address != self._stray:
             self._stray, self._strays, self._since = address, 0, now
         self._strays += count
+
+
+def _other_name(address: Address, number: int) -> Address:
+    """An address as no packet comes from it: that of IPv6, with a flow label, which a host's sockets do not tell."""
+    host, port = address[:2]
+    scope = address[3] if len(address) > 2 else 0
+    return (host if ":" in host else f"::ffff:{host}", port, number, scope)

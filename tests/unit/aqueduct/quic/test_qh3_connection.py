@@ -4,98 +4,19 @@ from __future__ import annotations
 
 import heapq
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.unit.aqueduct.quic.qh3_pair import CLIENT, MS, SERVER, Pair
 
 from mainstem.aqueduct import make_certificates
 from mainstem.aqueduct.events import SendDatagram, SendStream
-from mainstem.aqueduct.quic import load_backend
-from mainstem.aqueduct.quic.settings import QuicSettings
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.certificates import CertificateFiles
     from mainstem.aqueduct.events import Command
-    from mainstem.aqueduct.quic.link import Link
 
 pytest.importorskip("qh3")
-
-CLIENT = ("127.0.0.1", 4000)
-SERVER = ("127.0.0.1", 4001)
-MS = 0.001
-
-
-class Heard:
-    """What one side hears: the bytes of each stream, and whether they are all."""
-
-    def __init__(self) -> None:
-        self.streams: dict[int, bytes] = {}
-        self.ended: set[int] = set()
-        self.datagrams = 0
-
-    def receive_stream(self, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
-        assert stream_id not in self.ended, f"stream {stream_id} had ended"
-        self.streams[stream_id] = self.streams.get(stream_id, b"") + data
-        if fin:
-            self.ended.add(stream_id)
-
-    def receive_stream_ends(self, stream_ids: list[int], pieces: list[bytes], now_ns: int) -> None:
-        for stream_id, data in zip(stream_ids, pieces, strict=True):
-            self.receive_stream(stream_id, data, True, now_ns)
-
-    def receive_datagrams(self, datagrams: list[bytes], now_ns: int) -> None:
-        self.datagrams += len(datagrams)
-
-    def handshake_completed(self, now_ns: int) -> None:
-        """It may begin."""
-
-    def connection_lost(self, error: Exception | None, now_ns: int) -> None:
-        raise AssertionError(f"the connection was lost: {error}")
-
-
-class Pair:
-    """A client and a server that have shaken hands, at a time that the test moves."""
-
-    def __init__(self, files: CertificateFiles) -> None:
-        backend = load_backend("qh3")
-        context = backend.server_context(QuicSettings(certificate=files.certificate, key=files.key), None)
-        self.client = backend.client(QuicSettings(ca=files.ca), server_name="localhost", sessions=None, origin="")
-        self.heard = Heard()
-        self._unheard = Heard()
-        self.now = 1000.0
-        self.client.connect(SERVER, self.now)
-        self.server: Any = None
-        for _ in range(10):
-            self.now += MS
-            for data, _ in self.client.transmit(self.now):
-                if self.server is None:
-                    header = context.parse(data)
-                    assert header is not None
-                    self.server = context.accept(header)
-                self.server.receive([data], CLIENT, self.now)
-            self.client.receive([data for data, _ in self.server.transmit(self.now)], SERVER, self.now)
-            self.deliver()
-        assert self.client.handshake_done
-
-    def deliver(self) -> None:
-        self.client.deliver(self._unheard, 0)  # type: ignore[arg-type]
-        self.server.deliver(self.heard, 0)
-
-    def sent(self, link: Link) -> list[bytes]:
-        return [data for data, _ in link.transmit(self.now)]
-
-    def exchange(self, turns: int) -> None:
-        """Let both sides speak, with nothing in the way."""
-        for _ in range(turns):
-            self.now += 30 * MS
-            for link in (self.client, self.server):
-                due = link.timer()
-                if due is not None and due <= self.now:
-                    link.handle_timer(self.now)
-            self.server.receive(self.sent(self.client), CLIENT, self.now)
-            self.now += MS
-            self.client.receive(self.sent(self.server), SERVER, self.now)
-            self.deliver()
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +58,7 @@ def test_the_end_of_the_connection_is_told_even_while_copies_wait(pair: Pair) ->
     client.execute(SendStream(2 + 4 * n, bytes(1000), True) for n in range(60))
     pair.sent(client)
     ends: list[Exception | None] = []
-    pair._unheard.connection_lost = lambda error, now_ns: ends.append(error)  # type: ignore[method-assign]
+    pair.heard_by_client.connection_lost = lambda error, now_ns: ends.append(error)  # type: ignore[method-assign]
     while not ends:
         due = client.timer()
         assert due is not None

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from mainstem.aqueduct.quic.qh3_paths import LATE_PACKETS, REFUSED_PACKETS, REFUSED_SECONDS, Paths
+from typing import TYPE_CHECKING
 
+from mainstem.aqueduct.quic.qh3_paths import (
+    ANSWER_PACKETS,
+    LATE_PACKETS,
+    REFUSED_PACKETS,
+    REFUSED_SECONDS,
+    VALIDATION_ROUND_TRIPS,
+    VALIDATION_SECONDS,
+    Paths,
+)
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.quic.link import Address
+
+ROUND_TRIP = 0.05
 HOME, AWAY, FIFTH, ELSEWHERE = [(f"192.0.2.{number}", 4433) for number in range(1, 5)]
+
+
+def came(paths: Paths, count: int, address: Address, *, active: Address, now: float, is_refused: bool = False) -> None:
+    """Packets came, of which the library was told as it has to be."""
+    name = paths.taken_from(address, now, ROUND_TRIP)
+    paths.came(count, address, name, active=active, is_refused=is_refused, now=now)
 
 
 def moved() -> Paths:
     """A client that was at HOME and is at AWAY, as the library knows."""
     paths = Paths()
-    paths.came(1, HOME, active=HOME, is_refused=False, now=0.0)
-    paths.came(1, AWAY, active=HOME, is_refused=False, now=1.0)
+    came(paths, 1, HOME, active=HOME, now=0.0)
+    came(paths, 1, AWAY, active=HOME, now=1.0)
     assert not paths.is_settled(AWAY)
-    paths.came(1, AWAY, active=AWAY, is_refused=False, now=1.1)
+    came(paths, 1, AWAY, active=AWAY, now=1.1)
     assert paths.is_settled(AWAY)
     return paths
 
@@ -21,37 +41,122 @@ def moved() -> Paths:
 def test_an_address_that_the_library_is_validating_changes_nothing_yet() -> None:
     paths = Paths()
     for number in range(10):
-        paths.came(5, AWAY, active=HOME, is_refused=False, now=float(number))
+        came(paths, 5, AWAY, active=HOME, now=number * VALIDATION_SECONDS / 10)
     assert paths.detour is None
     assert not paths.is_lost
+    assert not paths.differ
+
+
+def test_for_a_while_packets_from_elsewhere_are_taken_for_the_answer_of_a_new_address() -> None:
+    paths = Paths()
+    came(paths, 1, HOME, active=HOME, now=0.0)
+    came(paths, 1, AWAY, active=HOME, now=1.0)
+    for _ in range(ANSWER_PACKETS):
+        assert paths.taken_from(HOME, 1.1, ROUND_TRIP) == AWAY
+        came(paths, 1, HOME, active=HOME, now=1.1)
+        assert paths.detour is None
+    assert paths.taken_from(HOME, 1.1, ROUND_TRIP) == HOME
+    # It is asked once, however often packets come from there.
+    came(paths, 1, AWAY, active=HOME, now=1.2)
+    assert paths.taken_from(HOME, 1.2, ROUND_TRIP) == HOME
+
+
+def test_an_address_that_was_left_before_it_answered_is_another_address_when_it_is_back() -> None:
+    paths = Paths()
+    came(paths, 1, HOME, active=HOME, now=0.0)
+    came(paths, 1, AWAY, active=HOME, now=1.0)
+    now = 1.0 + VALIDATION_SECONDS
+    # One packet may be late.
+    came(paths, 1, HOME, active=HOME, now=now)
+    assert paths.address(AWAY) == AWAY
+    came(paths, 1, HOME, active=HOME, now=now)
+    # The challenge goes to where the client is, which answers it. That proves nothing of the other address.
+    assert paths.address(AWAY) == paths.address(HOME) == HOME
+    assert paths.taken_from(HOME, now, ROUND_TRIP) == AWAY
+    assert paths.taken_from(AWAY, now, ROUND_TRIP) == ("::ffff:192.0.2.2", 4433, 2, 0)
+    came(paths, 1, HOME, active=AWAY, now=now)
+    assert paths.is_settled(HOME)
+    came(paths, 1, AWAY, active=AWAY, now=now)
+    assert paths.detour is None
+    assert not paths.is_settled(AWAY)
+
+
+def test_the_wait_for_an_answer_from_elsewhere_ends() -> None:
+    for round_trip, patience in ((ROUND_TRIP, VALIDATION_SECONDS), (2.0, 2.0 * VALIDATION_ROUND_TRIPS)):
+        paths = Paths()
+        came(paths, 1, HOME, active=HOME, now=0.0)
+        came(paths, 1, AWAY, active=HOME, now=1.0)
+        assert not paths.is_settled(HOME)
+        assert paths.taken_from(HOME, 1.0 + 0.9 * patience, round_trip) == AWAY
+        assert paths.taken_from(HOME, 1.0 + patience, round_trip) == HOME
+        for _ in range(2):
+            paths.came(1, HOME, HOME, active=HOME, is_refused=False, now=1.0 + patience)
+        assert paths.is_settled(HOME)
+
+
+def test_packets_follow_a_client_whose_answer_came_from_elsewhere() -> None:
+    paths = Paths()
+    came(paths, 1, HOME, active=HOME, now=0.0)
+    came(paths, 1, AWAY, active=HOME, now=1.0)
+    came(paths, 1, HOME, active=AWAY, now=1.1)
+    assert paths.detour == HOME
+    assert paths.is_settled(HOME)
+    came(paths, 1, AWAY, active=AWAY, now=1.2)
+    assert paths.detour is None
+    assert paths.is_settled(AWAY)
+
+
+def test_an_address_that_stays_unvalidated_has_another_name() -> None:
+    paths = Paths()
+    came(paths, 1, HOME, active=HOME, now=0.0)
+    came(paths, 1, AWAY, active=HOME, now=1.0)
+    now = 1.0 + VALIDATION_SECONDS
+    other = paths.taken_from(AWAY, now, ROUND_TRIP)
+    assert other == ("::ffff:192.0.2.2", 4433, 1, 0)
+    # Only once authentic packets have come.
+    assert paths.address(other) == other
+    came(paths, 1, AWAY, active=HOME, now=now)
+    assert paths.address(other) == AWAY
+    assert paths.name(AWAY) == other
+    came(paths, 1, AWAY, active=other, now=now + 0.1)
+    assert paths.is_settled(AWAY)
+    assert paths.name(AWAY) == other
+
+
+def test_other_names_of_ipv6_addresses_keep_their_scope() -> None:
+    paths = Paths()
+    address = ("fe80::1", 4433, 0, 2)
+    came(paths, 1, HOME, active=HOME, now=0.0)
+    came(paths, 1, address, active=HOME, now=1.0)
+    assert paths.taken_from(address, 1.0 + VALIDATION_SECONDS, ROUND_TRIP) == ("fe80::1", 4433, 1, 2)
 
 
 def test_one_late_packet_changes_nothing() -> None:
     paths = moved()
     for number in range(10):
-        paths.came(1, HOME, active=AWAY, is_refused=False, now=2.0 + number)
+        came(paths, 1, HOME, active=AWAY, now=2.0 + number)
         assert paths.detour is None
         assert not paths.is_settled(AWAY)
-        paths.came(1, AWAY, active=AWAY, is_refused=False, now=2.5 + number)
+        came(paths, 1, AWAY, active=AWAY, now=2.5 + number)
         assert paths.is_settled(AWAY)
 
 
 def test_packets_go_back_to_an_address_that_was_left_and_forth_again() -> None:
     paths = moved()
-    paths.came(LATE_PACKETS, HOME, active=AWAY, is_refused=False, now=2.0)
+    came(paths, LATE_PACKETS, HOME, active=AWAY, now=2.0)
     assert paths.detour == HOME
     assert paths.is_settled(HOME)
-    paths.came(1, AWAY, active=AWAY, is_refused=False, now=3.0)
+    came(paths, 1, AWAY, active=AWAY, now=3.0)
     assert paths.detour is None
     assert paths.is_settled(AWAY)
 
 
 def test_a_new_address_of_the_library_ends_the_detour() -> None:
     paths = moved()
-    paths.came(LATE_PACKETS, HOME, active=AWAY, is_refused=False, now=2.0)
-    paths.came(1, ELSEWHERE, active=AWAY, is_refused=False, now=3.0)
+    came(paths, LATE_PACKETS, HOME, active=AWAY, now=2.0)
+    came(paths, 1, ELSEWHERE, active=AWAY, now=3.0)
     assert paths.detour == HOME
-    paths.came(1, ELSEWHERE, active=ELSEWHERE, is_refused=False, now=3.1)
+    came(paths, 1, ELSEWHERE, active=ELSEWHERE, now=3.1)
     assert paths.detour is None
 
 
@@ -59,11 +164,11 @@ def test_an_address_that_is_refused_ends_the_connection_once_nothing_comes_from_
     paths = moved()
     for number in range(10):
         # Copies of what the client sends, from somewhere else: it goes on.
-        paths.came(REFUSED_PACKETS, FIFTH, active=AWAY, is_refused=True, now=2.0 + number)
+        came(paths, REFUSED_PACKETS, FIFTH, active=AWAY, now=2.0 + number, is_refused=True)
         assert not paths.is_lost
-        paths.came(1, AWAY, active=AWAY, is_refused=False, now=2.9 + number)
-    paths.came(REFUSED_PACKETS, FIFTH, active=AWAY, is_refused=True, now=20.0)
+        came(paths, 1, AWAY, active=AWAY, now=2.9 + number)
+    came(paths, REFUSED_PACKETS, FIFTH, active=AWAY, now=20.0, is_refused=True)
     assert not paths.is_lost
     assert paths.detour is None
-    paths.came(1, FIFTH, active=AWAY, is_refused=True, now=20.0 + REFUSED_SECONDS)
+    came(paths, 1, FIFTH, active=AWAY, now=20.0 + REFUSED_SECONDS, is_refused=True)
     assert paths.is_lost
