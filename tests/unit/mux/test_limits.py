@@ -96,7 +96,8 @@ async def test_jmux_sessions_that_wait_for_a_handler_may_be_retried_after_a_shut
     waiting.write(b"x")
     await settle()
     shutting = asyncio.ensure_future(endpoint.servers[0].shut_down(asyncio.get_running_loop().time()))
-    await until(lambda: waiting.broken or shutting.done())
+    await settle()
+    assert not shutting.done()
     handler.release.set()
     await shutting
     await settle()
