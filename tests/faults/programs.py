@@ -72,7 +72,7 @@ def publisher(directory: str, channel: str) -> None:
 def subscriber(directory: str, channel: str, log: str) -> None:
     file = open_log(log)
     with client(directory) as aeron, aeron.add_subscription(channel, STREAM) as subscription:
-        while not subscription.is_closed:
+        while not subscription.closed:
             with contextlib.suppress(TimedOut):
                 for message in subscription.messages(timeout=0.1, metadata=True):
                     # Each image of a stream is one sequence, and the next one may begin elsewhere.

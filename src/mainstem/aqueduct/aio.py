@@ -192,7 +192,7 @@ class Connection:
         """
         await self._session.wait_ended()
         if self._session.error is not None:
-            raise self._session.error
+            raise self._session.error.with_traceback(None)
 
     async def wind_down(self, timeout: float = LINGER) -> None:
         """Wait until every channel has ended; `close` would cut them off.

@@ -235,7 +235,7 @@ class AsyncStream:
     async def _wait_for_data(self) -> None:
         if self._read_error is not None:
             self._reported = True
-            raise self._read_error
+            raise self._read_error.with_traceback(None)
         if self._reader is not None:
             raise RuntimeError("another task is reading from this stream already")
         self._reader = asyncio.get_running_loop().create_future()
@@ -354,12 +354,12 @@ class AsyncStream:
     def _check_writable(self) -> None:
         if self._write_error is not None:
             self._reported = True
-            raise self._write_error
+            raise self._write_error.with_traceback(None)
 
     def _check_written(self) -> None:
         if self._write_failure is not None:
             self._reported = True
-            raise self._write_failure
+            raise self._write_failure.with_traceback(None)
 
     async def _drain_to(self, limit: int, level: int) -> None:
         """Waits while more than ``limit`` bytes are queued, until at most ``level`` are."""

@@ -47,7 +47,6 @@ cdef class ImageReader:
 cdef class SubscriptionReader:
     cdef readonly tuple images
     cdef long long next_image
-    cdef readonly bint is_closed
 
     cdef long long start(self) noexcept
     cdef long long poll_all(self, object handler, long long limit, bint whole) except -1

@@ -613,12 +613,10 @@ class SubscriptionReader:
 
     images: readonly[tuple[ImageReader, ...]]
     next_image: cython.longlong
-    is_closed: readonly[cython.bint]
 
     def __init__(self) -> None:
         self.images = ()
         self.next_image = 0
-        self.is_closed = False
 
     def set_images(self, images: Iterable[ImageReader]) -> None:
         """Replaces the images; a poll that runs goes on with the old ones."""

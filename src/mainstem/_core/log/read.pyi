@@ -104,7 +104,6 @@ class SubscriptionReader:
     """All images of one subscription, polled in turn by one call; each call starts with the next image."""
 
     images: tuple[ImageReader, ...]
-    is_closed: bool
     def __init__(self) -> None: ...
     def set_images(self, images: Iterable[ImageReader]) -> None:
         """Replaces the images; a poll that runs goes on with the old ones."""

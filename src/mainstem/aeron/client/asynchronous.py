@@ -65,7 +65,7 @@ class PendingCommand(Generic[T]):
     def take(self) -> T | None:
         """Returns the result, for a caller, or raises the error; None while there is neither."""
         if self.error is not None:
-            raise self.error
+            raise self.error.with_traceback(None)
         self.is_taken = self.is_done
         return self.result
 

@@ -276,7 +276,7 @@ class ClientConductor:
     def raise_failure(self) -> None:
         """Raises the error that ended the client, if one did."""
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
 
     def _check_open(self) -> None:
         self.raise_failure()

@@ -143,7 +143,7 @@ class Connection(Engine):
         """
         while self.failure is not None or not self.sans_io.can_open:
             if self.failure is not None:
-                raise self.failure
+                raise self.failure.with_traceback(None)
             if self.sans_io.own & Half.CLOSED:
                 raise ClosedError(f"{self.sans_io.peer_name} allows no new streams any more")
             waiter: asyncio.Future[None] = self._loop.create_future()
@@ -169,7 +169,7 @@ class Connection(Engine):
         """
         while not self._accepted:
             if self.failure is not None and not isinstance(self.failure, ClosedError):
-                raise self.failure
+                raise self.failure.with_traceback(None)
             if self.failure is not None or self.sans_io.peer & Half.CLOSED:
                 return None
             waiter: asyncio.Future[None] = self._loop.create_future()
@@ -236,7 +236,7 @@ class Connection(Engine):
             >>> connection.send_ping()
         """
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
         self.sans_io.ping(stream, now_ns=self._clock.monotonic_ns())
         self.schedule_flush()
 

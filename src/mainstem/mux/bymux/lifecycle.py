@@ -170,7 +170,7 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
         if verdict is Verdict.DEAD:
             seconds = self.settings.ping_timeout_ns / 1e9
             self.failure = TimedOut(f"{self.peer_name} did not answer a ping for {seconds:g} s", timeout=seconds)
-            raise self.failure
+            raise self.failure.with_traceback(None)
         if verdict is Verdict.PING:
             self._ping_peer(now_ns)
         while self._timers and self._timers[0][0] <= now_ns:

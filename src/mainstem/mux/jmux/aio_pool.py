@@ -66,7 +66,7 @@ class ClientEngine(JmuxEngine):
         if isinstance(self.failure, ConnectionLost):
             raise ConnectionLost(str(self.failure), delivery="none") from self.failure
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
 
     def _settle(self) -> None:
         if not self._header_or_end.done():
