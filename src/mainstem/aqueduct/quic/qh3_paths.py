@@ -60,9 +60,8 @@ class Paths:
         self._named: dict[Address, Address] = {}
         # What the library was given, and challenged, without an answer yet.
         self._challenged: set[Address] = set()
-        # The last of these addresses, while its answer may come from elsewhere.
-        self._candidate: Address | None = None
-        self._asked = 0.0
+        # Those of these names that no one has answered, and when each was challenged.
+        self._waiting: dict[Address, float] = {}
         self._patience = VALIDATION_SECONDS
         self._answers = 0
         self._settled: Address | None = None
@@ -72,7 +71,7 @@ class Paths:
 
     def is_settled(self, address: Address) -> bool:
         """Whether packets from an address, the last ones too, change nothing."""
-        return address == self._settled and self._candidate is None
+        return address == self._settled and not self._waiting
 
     @property
     def differ(self) -> bool:
@@ -90,10 +89,11 @@ class Paths:
     def taken_from(self, address: Address, now: float, round_trip: float) -> Address:
         """The name of the address that the library is to take packets from, which come from an address."""
         self._patience = max(VALIDATION_SECONDS, VALIDATION_ROUND_TRIPS * round_trip)
-        name, candidate = self.name(address), self._candidate
+        name = self.name(address)
         if address in self._validated:
-            may_answer = candidate is not None and self._answers < ANSWER_PACKETS and not self._is_overdue(now)
-            return self.name(candidate) if candidate is not None and may_answer else name
+            last = next(reversed(self._waiting), None)
+            may_answer = last is not None and self._answers < ANSWER_PACKETS and not self._is_overdue(last, now)
+            return last if last is not None and may_answer else name
         is_unanswered = address == self._stray and now - self._since >= self._patience
         if is_unanswered or self.address(name) != address:
             return _other_name(address, len(self._named) + 1)
@@ -112,15 +112,14 @@ class Paths:
             is_refused: Whether the library took them only as if they had come from there.
             now: The time in seconds.
         """
+        self._waiting.pop(active, None)
         active = self.address(active)
         has_moved = active not in self._validated
         if has_moved:
             # The library has moved on.
             self._validated.add(active)
             self.detour = None
-            if active == self._candidate:
-                self._candidate = None
-        if self._candidate is not None and address in self._validated:
+        if self._waiting and address in self._validated:
             self._came_from_elsewhere(count, address, now)
         if address == active:
             self.detour = None
@@ -141,20 +140,25 @@ class Paths:
                 self.detour = address
                 self._settle(address)
 
-    def _is_overdue(self, now: float) -> bool:
-        return now - self._asked >= self._patience
+    def _is_overdue(self, name: Address, now: float) -> bool:
+        return now - self._waiting[name] >= self._patience
 
     def _came_from_elsewhere(self, count: int, address: Address, now: float) -> None:
         """Packets came from a validated address, while another is being validated."""
         self._answers += count
-        candidate = self._candidate
-        if candidate is not None and candidate != self._stray and self._is_overdue(now):
-            # Nobody answers there. The library would go on asking, and would send nothing else once it may send no more there.
-            # The client answers where it is: by that name that is where it is.
-            name = self.name(candidate)
-            self._names.pop(candidate, None)
-            self._names[address], self._named[name] = name, address
-            self._candidate = None
+        for name in self._waiting:
+            former = self.address(name)
+            if former != self._stray and self._is_overdue(name, now):
+                # Nobody answers there. The library would go on asking, and would send nothing else once it may send no more
+                # there. The client answers where it is: by that name that is where it is. One name after the other: the
+                # library may send there three times what has come from there.
+                if self._names.get(former) == name:
+                    del self._names[former]
+                self._names[address], self._named[name] = name, address
+                del self._waiting[name]
+                self._waiting = dict.fromkeys(self._waiting, now)
+                self._answers = ANSWER_PACKETS
+                break
 
     def _await_validation(self, count: int, address: Address, name: Address, now: float) -> None:
         if name not in self._challenged:
@@ -162,7 +166,7 @@ class Paths:
             self._challenged.add(name)
             if name != address:
                 self._names[address], self._named[name] = name, address
-            self._candidate, self._asked, self._answers = address, now, 0
+            self._waiting[name], self._answers = now, 0
             self._stray = None
         self._count(count, address, now)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 pytest.importorskip("qh3")
 
 AWAY = ("127.0.0.1", 4002)
+THIRD = ("127.0.0.1", 4003)
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +164,27 @@ def test_an_address_that_never_answers_ends_the_connection(files: CertificateFil
     assert isinstance(errors[0], ConnectionLost)
     assert "follows to three new addresses" in str(errors[0])
     assert client.pair.now >= begun + 3 * VALIDATION_SECONDS
+
+
+@pytest.mark.parametrize("library", ["qh3", "aioquic"])
+@pytest.mark.parametrize("end", [CLIENT, THIRD])
+def test_addresses_that_a_client_only_passed_through_do_not_hold_it(
+    files: CertificateFiles, library: str, end: tuple[str, int]
+) -> None:
+    pytest.importorskip(library)
+    client = Traveler(files, library)
+    for at in (AWAY, THIRD):
+        client.at, client.is_heard = at, False
+        client.say()
+        client.to_server()
+        client.to_client()
+    client.at, client.is_heard = end, True
+    for _ in range(60):
+        client.turn()
+        client.say()
+    client.turn(100)
+    assert client.heard()
+    assert client.active == end
 
 
 def test_a_packet_that_another_address_has_copied_moves_nothing(files: CertificateFiles) -> None:
