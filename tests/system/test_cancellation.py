@@ -738,7 +738,7 @@ async def test_a_server_that_is_cancelled_while_it_starts_leaves_no_socket(proto
     async def handler(stream: Any) -> None: ...
 
     # uvloop keeps a descriptor in reserve from a loop's first server on.
-    await (await protocol.serve(handler, "127.0.0.1", 0)).close()
+    await (await protocol.serve(handler, "localhost", 0)).close()
     before = descriptors()
     for at in range(1, 10):
 
@@ -747,7 +747,7 @@ async def test_a_server_that_is_cancelled_while_it_starts_leaves_no_socket(proto
                 asyncio.current_task().cancel()  # type: ignore[union-attr]
 
         async def start(cancel: Any = cancel) -> Any:
-            return await Watched(protocol.serve(handler, "127.0.0.1", 0), cancel)
+            return await Watched(protocol.serve(handler, "localhost", 0), cancel)
 
         starting = asyncio.ensure_future(start())
         await asyncio.wait({starting})
@@ -770,7 +770,7 @@ def test_nothing_is_lost_comes_twice_or_is_left_whatever_is_cancelled(
     protocol: str, certificates: CertificateFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # How long a client's socket waits to repeat its close: every world would last as long.
-    for module in ("aio", "client"):
+    for module in ("aio", "dialing"):
         monkeypatch.setattr(f"mainstem.aqueduct.{module}.DRAIN_TIME", 0.005)
     calls: Counter[str] = Counter()
     waited: Counter[str] = Counter()
