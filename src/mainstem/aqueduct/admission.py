@@ -78,7 +78,7 @@ class Admission(Generic[C]):
         return self._longest_silent(address if not in_share else None) is not None
 
     def enter(self, connection: C, address: str) -> bool:
-        """Give a connection of a proven address a place, if it has none; False where there is none for it."""
+        """Give a connection of a proven address a place unless it has one; False if all places are taken."""
         self._unproven.discard(connection)
         if connection in self._places:
             return True

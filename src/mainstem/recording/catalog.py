@@ -8,7 +8,7 @@ store.
 After a loss of power each page of the file may be the old one or the new one. So a new entry does not cross a page where it fits
 into one: the entry before it becomes longer, up to the page's end. Where an entry must cross, and always in a durable catalog, its
 body is on the device before its length is written. An entry that cannot be read all the same (another program wrote it, or the
-device lost a page) is a ``CatalogFault``: reading goes on with the next entry that can be.
+device lost a page) is a ``CatalogFault``: reading continues with the next readable entry.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ USUAL_ENTRY_LENGTH = 16 << 10
 MAX_ALIGNMENT = 4096
 # What is on the device after a loss of power is so: each page is old or new.
 PAGE_LENGTH = 4096
-# Behind an entry that is broken so many bytes are searched for the next one, and so many places are looked at in one reading.
+# Limits of the search for the next entry after a damaged one: bytes, and offsets that are tried in one reading.
 MAX_SEARCH_LENGTH = 16 << 20
 MAX_CANDIDATES = 1_000
 SEARCH_LENGTH = 1 << 20
@@ -372,12 +372,12 @@ def _entries(file: IO[bytes], name: str, size: int) -> Iterator[_Entry | Catalog
 
 
 def _aligned(length: int, grain: int) -> int:
-    """What an entry with a body of so many bytes takes."""
+    """Returns the size of an entry whose body has this length."""
     return (ENTRY_HEADER_LENGTH + length + grain - 1) // grain * grain
 
 
 def _wrong_length(offset: int, length: int, size: int) -> str:
-    """Why an entry cannot have this length; empty where it can, or where there is none."""
+    """Says why an entry cannot have this length; empty if it can, or if there is no entry."""
     if length < 0:
         return f"the entry at {offset} has a length of {length}"
     if offset + ENTRY_HEADER_LENGTH + length > size:

@@ -165,7 +165,7 @@ class BroadcastReceiver:
         """Hands up to ``limit`` records to ``handler(type_id, payload)`` and returns how many.
 
         OVERRUN (-1) means that the transmitter was a whole buffer ahead, before a record was read or while it was: responses
-        are lost for ever, and a client must take it as fatal. The receiver itself could go on with the latest record. When the
+        are lost, and a client must treat that as fatal. The receiver itself could go on with the latest record. When the
         handler raises, its record counts as received.
         """
         if self.buffer.capacity == 0:

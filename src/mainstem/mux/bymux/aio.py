@@ -469,7 +469,7 @@ async def serve(
         ssl: A server-side context, for TLS.
         settings: The configuration of each connection; the defaults are vanilla bymux.
         max_connections: Connections at once (1024 by default), with those that are gone and whose handlers still run. A further
-            one takes the place of one that has sent nothing yet, and is closed where there is none.
+            one replaces a connection that has sent nothing yet, or is closed if there is no such connection.
         max_connections_per_address: Of these, from one IPv4 address or IPv6 /64 network (256 by default); raise it where
             clients come through a proxy.
         handshake_timeout: Seconds for TLS and for the peer's first byte (15 by default); ``None`` for no limit.
