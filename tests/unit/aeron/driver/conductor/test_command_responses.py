@@ -14,6 +14,7 @@ from tests.support.invoked_driver import CLIENT, InvokedDriver, count, only
 from mainstem.aeron.command import commands, responses
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.command.wire import Counted, _layout
+from mainstem.aeron.files import MemoryFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,7 @@ OTHER_CLIENT = CLIENT + 1
 HEADER_LENGTH = 16
 PUBLICATION, SUBSCRIPTION, COUNTER = 9001, 9002, 9003
 COOL_DOWN_MS = 10_000  # longer than a freed counter rests
+SPACE = 64 << 20  # of the file system: a log with terms of 1 GiB does not fit
 FIRST_ID = 1 << 40  # of the commands with any content: no id that the driver draws
 CHANNELS = (
     "aeron:ipc",
@@ -87,7 +89,7 @@ def owner() -> Iterator[InvokedDriver]:
 
 
 def prepared() -> InvokedDriver:
-    driver = InvokedDriver(socket_so_sndbuf=1 << 21, socket_so_rcvbuf=1 << 21)
+    driver = InvokedDriver(files=MemoryFiles(space=SPACE), socket_so_sndbuf=1 << 21, socket_so_rcvbuf=1 << 21)
     channel = "aeron:udp?control=127.0.0.1:20200|control-mode=manual"
     own: dict[str, Any] = {"client_id": CLIENT, "stream_id": 1001}
     driver.ask(commands.AddPublication(correlation_id=PUBLICATION, channel=channel, **own))
