@@ -143,6 +143,8 @@ class SbeSchema:
                 at = _whole(child, "offset", at)
                 members.append((child.get("name") or "", at, part))
                 at += part.size
+            if not members:
+                raise ValueError(f"composite {name!r} has no members")
             return Type(name, members=members)
         if kind in ("enum", "set"):
             base = self._named(element.get("encodingType") or "")

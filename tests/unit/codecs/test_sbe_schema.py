@@ -32,6 +32,7 @@ def schema(types: str, messages: str = "") -> SbeSchema:
         (HEADER + SIZE.replace("numInGroup", "n"), GROUP, "'size' has no member 'numInGroup'"),
         (HEADER + TEXT.replace("length", "n"), DATA, "'text' has no member 'length'"),
         (HEADER + '<enum name="e" encodingType="messageHeader"/>', "", "enum 'e' is of 'messageHeader'"),
+        (HEADER + '<composite name="c"/>', "", "composite 'c' has no members"),
         (HEADER + '<type name="t" primitiveType="char" length="-5"/>', "", "length -5 of 't'"),
         (HEADER + '<type name="t" primitiveType="char" length="99999999999"/>', "", "length 99999999999 of 't'"),
         ("<composite>" * 5000 + "</composite>" * 5000, "", "nested too deeply"),

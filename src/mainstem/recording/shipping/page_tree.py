@@ -199,12 +199,12 @@ def read_checked(store: Store, archive_id: str, name: str, length: int, crc32: i
 def _decoded(data: bytes, ref: PageRef) -> tuple[Item, ...]:
     try:
         page = json.loads(data)
-        kind = Piece if page["level"] == 1 else PageRef
-        items: tuple[Item, ...] = tuple(kind.of(row) for row in page["rows"])
         level = page["level"]
+        kind = Piece if level == 1 else PageRef
+        items: tuple[Item, ...] = tuple(kind.of(row) for row in page["rows"])
     except MALFORMED as error:
         raise RecordingError(f"page {ref.name} cannot be read: {error}") from error
-    deeper = [item for item in items if isinstance(item, PageRef) and item.level != level - 1]
+    deeper = [item for item in items if isinstance(item, PageRef) and item.level != ref.level - 1]
     if level != ref.level or not 0 < len(items) <= FANOUT or deeper:
         raise RecordingError(f"page {ref.name} is not of level {ref.level}")
     try:

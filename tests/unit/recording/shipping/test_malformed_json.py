@@ -51,7 +51,18 @@ def test_a_manifest_that_is_none_is_refused(data: bytes) -> None:
         Manifest.decode(data, manifest_name(ARCHIVE, 3))
 
 
-@pytest.mark.parametrize("data", [b"[" * 100_000, b"{}", b"[]", b'{"level":1,"rows":5}', b'{"level":1,"rows":[[]]}'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 100_000,
+        b"{}",
+        b"[]",
+        b'{"level":1,"rows":5}',
+        b'{"level":1,"rows":[[]]}',
+        json.dumps({"level": "1", "rows": [REF.row()]}).encode(),
+    ],
+    ids=["deep", "no fields", "no object", "no list", "no fields in a row", "a level that is no number"],
+)
 def test_a_page_that_is_none_is_refused(data: bytes) -> None:
     with pytest.raises(RecordingError):
         _decoded(data, REF)
