@@ -31,7 +31,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / "build" / "sanitize"
-COPIED = ("src", "tests", "docs", "tools", "fuzz", "examples", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+COPIED = (
+    "src",
+    "tests",
+    "docs",
+    "tools",
+    "fuzz",
+    "examples",
+    "benchmarks",
+    "setup.py",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+)
 LEFT_OUT = re.compile(r"(^|/)(__pycache__|\.hypothesis|.*\.egg-info)(/|$)|\.(so|pyc)$")
 FLAGS = {
     # -fno-wrapv: Python's own flags define what an overflow does, and other compilers' need not.
@@ -47,6 +59,7 @@ MEASURED = ("--deselect", "tests/unit/recording/test_archives.py::test_a_long_se
 FULL = (
     "tests/unit",
     "--ignore=tests/unit/spark",
+    "--ignore=tests/unit/cli/test_doctor.py",
     *MEASURED,
     "tests/system/test_hostile_datagrams.py",
     "tests/system/test_duologue_hostile.py",
