@@ -17,7 +17,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from mainstem import ClosedError, MainstemError
-from mainstem.duologue import BadMessage, DuologueClient, DuologueServer, Handler
+from mainstem.duologue import DuologueClient, DuologueServer, Handler
+from mainstem.errors import BadMessage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ server opens a publication to that port and sends back what it receives.
 It works, and shows every weakness that the guide lists. `mainstem.duologue` (the guide's second take) removes each:
 
 * 3.3.1, server disconnections: this client talks for ever to a server that has gone, or never was. There, each step of connecting
-  has a time limit and fails by name (`StepTimedOut`), and a server that ends is a `ClosedError` (`client_core.py`).
+  has a time limit and fails by name (`ConnectTimeout`), and a server that ends is a `ClosedError` (`client_core.py`).
 * 3.3.2, the MTU is implicit: messages here are short by luck. There, the MTU is 1184, a multiple of 32 below 1200, and a message
   that is too long is refused before it is sent (`settings.py`).
 * 3.3.3, bad messages are not punished: a first message that is no HELLO makes this server complain for ever. There, the client is

@@ -10,7 +10,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from mainstem.duologue import BadMessage, DuologueClient, DuologueServer, Handler
+from mainstem.duologue import DuologueClient, DuologueServer, Handler
+from mainstem.errors import BadMessage
 
 if TYPE_CHECKING:
     from mainstem.duologue import Duologue

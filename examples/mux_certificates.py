@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from mainstem.errors import Cancelled
-from mainstem.mux import jmux
+from mainstem import jmux
+from mainstem.errors import Aborted
 
 ALLOWED = {"ada.example"}
 
@@ -90,7 +90,7 @@ async def main() -> None:
                 ) as client:
                     try:
                         print((await client.call(b"request")).decode())
-                    except Cancelled as error:
+                    except Aborted as error:
                         print(error)
 
 

@@ -5,10 +5,10 @@ python examples/mux_requests.py
 
 from __future__ import annotations
 
-from mainstem.errors import Cancelled
-from mainstem.mux import jmux
+from mainstem import jmux
+from mainstem.errors import Aborted
+from mainstem.jmux import blocking
 from mainstem.mux.blocking import LoopThread
-from mainstem.mux.jmux import blocking
 
 
 async def serve(session: jmux.ServerSession) -> None:
@@ -36,7 +36,7 @@ def main() -> None:
                     session.write(request)
                     session.finish()
                     session.read(-1)
-                except Cancelled as error:
+                except Aborted as error:
                     print(f"{error}; may be sent again: {session.may_retry}")
     thread.run(listener.close())
     thread.run(busy.close())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from mainstem.mux import bymux
+from mainstem import bymux
 
 BULK = 200_000_000
 

@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from mainstem.mux import bymux
+from mainstem import bymux
 
 LENGTH = 4
 MAX_REQUEST = 65_536

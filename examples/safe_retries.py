@@ -12,8 +12,8 @@ import asyncio
 import json
 from collections import Counter
 
-from mainstem.errors import Cancelled, ConnectionLost
-from mainstem.mux import jmux
+from mainstem import jmux
+from mainstem.errors import Aborted, ConnectionLost
 
 TRANSFERS = {"t1": 10, "t2": 20, "t3": 12}
 ATTEMPTS = 5
@@ -53,7 +53,7 @@ async def transfer(client: jmux.Client, name: str, amount: int) -> str:
                 session.write(request)
                 session.finish()
                 return f"{name}: {(await session.read(-1)).decode()}"
-            except (Cancelled, ConnectionLost):
+            except (Aborted, ConnectionLost):
                 if not session.may_retry:
                     break
         await asyncio.sleep(0.05)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainstem import bymux, jmux
 from mainstem.errors import RemoteProtocolError
-from mainstem.mux import bymux, jmux
 
 if TYPE_CHECKING:
     from collections.abc import Callable

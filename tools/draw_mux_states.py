@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from mainstem.mux.bymux import state as bymux  # noqa: E402
-from mainstem.mux.jmux import state as jmux  # noqa: E402
+from mainstem.bymux import state as bymux  # noqa: E402
+from mainstem.jmux import state as jmux  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

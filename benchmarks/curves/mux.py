@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.curve import Curve, memory_mb
 
-from mainstem import aqueduct
-from mainstem.mux import bymux
+from mainstem import aqueduct, bymux
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -7,7 +7,7 @@ import time
 
 from mux_common import CHECK_EVERY, CHUNK, SMALL, Options, main, percentiles, report, requests, until_stopped
 
-from mainstem.mux import bymux, jmux
+from mainstem import bymux, jmux
 
 
 async def count_bytes(stream: bymux.BymuxStream) -> None:

@@ -2,7 +2,7 @@
 
 What users may import: the names in ``__all__`` here, and what these modules list in theirs: ``mainstem.aio``,
 ``mainstem.errors``, ``mainstem.settings``, ``mainstem.repeats``, ``mainstem.instruments``, ``mainstem.metrics``,
-``mainstem.mux.bymux``, ``mainstem.mux.jmux``, ``mainstem.aqueduct``, ``mainstem.duologue``, ``mainstem.recording``,
+``mainstem.bymux``, ``mainstem.jmux``, ``mainstem.aqueduct``, ``mainstem.duologue``, ``mainstem.recording``,
 ``mainstem.capture``, ``mainstem.codecs``, ``mainstem.sim`` and ``mainstem.spark`` with its public subpackages. Everything else is
 private and may change in any release.
 
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         RemoteProtocolError,
         StorageSpaceError,
         StoreError,
-        TimedOut,
+        Timeout,
     )
     from mainstem.recording import Recordings, open_recordings
 
@@ -116,7 +116,7 @@ _HOMES = {
     "RemoteProtocolError": _ERRORS,
     "StorageSpaceError": _ERRORS,
     "StoreError": _ERRORS,
-    "TimedOut": _ERRORS,
+    "Timeout": _ERRORS,
     "open_recordings": _RECORDING,
 }
 
@@ -165,7 +165,7 @@ __all__ = [
     "StorageSpaceError",
     "StoreError",
     "Subscription",
-    "TimedOut",
+    "Timeout",
     "aio",
     "open_recordings",
 ]

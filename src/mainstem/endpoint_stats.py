@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from mainstem.errors import ClosedError, ConnectionLost, RemoteProtocolError, TimedOut
+from mainstem.errors import ClosedError, ConnectionLost, RemoteProtocolError, Timeout
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Traffic:
             self.connections_closed += 1
         elif isinstance(error, RemoteProtocolError):
             self.connections_violated += 1
-        elif isinstance(error, TimedOut):
+        elif isinstance(error, Timeout):
             self.connections_timed_out += 1
         elif isinstance(error, ConnectionLost):
             self.connections_lost += 1

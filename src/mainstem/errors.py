@@ -7,26 +7,32 @@ socket, a QUIC library, a file system) are mapped where the backend is called.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "Aborted",
     "ActiveDriverError",
     "AdminAction",
     "BackPressured",
-    "Cancelled",
+    "BadMessage",
     "CaptureError",
     "ChannelError",
     "ChannelUriError",
     "ClientTimeout",
     "ClosedError",
     "ConfigurationError",
+    "ConnectRefused",
+    "ConnectTimeout",
     "ConnectionLost",
     "CorruptLogError",
+    "Delivery",
     "DriverTimeout",
     "InternalError",
+    "LimitExceeded",
     "LocalProtocolError",
     "LostInTransit",
     "MainstemError",
@@ -41,7 +47,7 @@ __all__ = [
     "RemoteProtocolError",
     "StorageSpaceError",
     "StoreError",
-    "TimedOut",
+    "Timeout",
 ]
 
 
@@ -231,6 +237,36 @@ class RemoteProtocolError(ProtocolError):
         super().__init__(message, rule=rule)
 
 
+class ConnectRefused(RemoteProtocolError):
+    """The server refused the connection, or ended the duologue, and said why.
+
+    Attributes:
+        reason: What the server said.
+        peer: The server's address and port.
+
+    Example:
+        >>> try:
+        ...     DuologueClient.connect("192.0.2.1")
+        ... except ConnectRefused as error:
+        ...     print(error.reason)
+    """
+
+    def __init__(self, message: str, *, reason: str, peer: str) -> None:
+        self.reason = reason
+        super().__init__(message, rule="guide 4.4", peer=peer)
+
+
+class BadMessage(MainstemError):
+    """Raised by a handler for a message that its protocol does not define.
+
+    A duologue server sends ``ERROR bad message`` to the client and disconnects it.
+
+    Example:
+        >>> if not message.startswith(b"ECHO "):
+        ...     raise BadMessage("not ECHO <text>")
+    """
+
+
 class ClosedError(MainstemError):
     """The publication, subscription, stream or connection is closed.
 
@@ -242,14 +278,14 @@ class ClosedError(MainstemError):
     """
 
 
-class TimedOut(MainstemError, TimeoutError):
+class Timeout(MainstemError, TimeoutError):
     """Something did not happen in time.
 
     Attributes:
         timeout: The limit in seconds; None where there was no single one.
 
     Example:
-        >>> for message in subscription.messages(timeout=5.0):  # raises TimedOut after 5 s without a message
+        >>> for message in subscription.messages(timeout=5.0):  # raises Timeout after 5 s without a message
         ...     print(message)
     """
 
@@ -258,7 +294,26 @@ class TimedOut(MainstemError, TimeoutError):
         super().__init__(message)
 
 
-class DriverTimeout(TimedOut):
+class ConnectTimeout(Timeout):
+    """A step of connecting to a duologue server timed out.
+
+    Attributes:
+        step: What was awaited.
+        timeout: The limit in seconds.
+
+    Example:
+        >>> try:
+        ...     DuologueClient.connect("192.0.2.1", timeout=2)
+        ... except ConnectTimeout as error:
+        ...     print(error.step)
+    """
+
+    def __init__(self, message: str, *, step: str, timeout: float) -> None:
+        self.step = step
+        super().__init__(message, timeout=timeout)
+
+
+class DriverTimeout(Timeout):
     """There is no media driver, it does not respond, or its heartbeat stopped.
 
     Example:
@@ -268,7 +323,7 @@ class DriverTimeout(TimedOut):
     """
 
 
-class ClientTimeout(TimedOut):
+class ClientTimeout(Timeout):
     """The driver timed this client out, or the client was not run for too long.
 
     Too long is its liveness timeout, or the time in which the driver overwrote responses that the client had not read.
@@ -478,27 +533,37 @@ class NoReceivers(ChannelError):
     """
 
 
-class Cancelled(ChannelError):
-    """The sender cancelled the channel.
+class Aborted(ChannelError):
+    """The peer gave up: it aborted the stream or the request, or cancelled the channel.
 
     Example:
         >>> try:
         ...     message = await receiver.receive()
-        ... except Cancelled:
+        ... except Aborted:
         ...     message = None
     """
+
+
+class Delivery(StrEnum):
+    """How much of what was sent has reached the peer.
+
+    After ``NONE``, sending it again is safe: the peer has processed nothing of it.
+    """
+
+    NONE = "none"
+    #: Some of it was sent and some was not, or some is known to have arrived.
+    PARTIAL = "partial"
+    COMPLETE = "complete"
+    #: All of it was sent, and it is not known whether it arrived.
+    UNKNOWN = "unknown"
 
 
 class ConnectionLost(ChannelError):
     """The connection under a channel, stream or session ended, or could not be made.
 
-    ``delivery`` is what is known about the data that was written: ``"none"`` reached the peer, so that sending it again is
-    safe; ``"partial"``: some was sent and some was not, or some is known to have arrived; ``"unknown"``: all was sent, and
-    nothing is known about its arrival.
-
     Args:
         message: What happened.
-        delivery: ``"none"``, ``"partial"`` or ``"unknown"``.
+        delivery: How much of what was written reached the peer.
 
     Example:
         >>> try:
@@ -507,7 +572,7 @@ class ConnectionLost(ChannelError):
         ...     await reconnect()
     """
 
-    def __init__(self, message: str = "", *, delivery: str = "unknown") -> None:
+    def __init__(self, message: str = "", *, delivery: Delivery = Delivery.UNKNOWN) -> None:
         self.delivery = delivery
         super().__init__(message)
 

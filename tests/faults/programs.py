@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.faults.chain import Chain, write_record
 
-from mainstem.errors import TimedOut
+from mainstem.errors import Timeout
 
 STREAM = 1001
 # A soak is slower and more patient than rounds, which set neither.
@@ -73,14 +73,14 @@ def subscriber(directory: str, channel: str, log: str) -> None:
     file = open_log(log)
     with client(directory) as aeron, aeron.add_subscription(channel, STREAM) as subscription:
         while not subscription.closed:
-            with contextlib.suppress(TimedOut):
+            with contextlib.suppress(Timeout):
                 for message in subscription.messages(timeout=0.1, metadata=True):
                     # Each image of a stream is one sequence, and the next one may begin elsewhere.
                     write_record(file, message.image.correlation_id, message.payload)
 
 
 async def mux_server(protocol: str, port: str, log: str) -> None:
-    from mainstem.mux import bymux, jmux
+    from mainstem import bymux, jmux
 
     file = open_log(log)
 
@@ -100,7 +100,7 @@ async def mux_server(protocol: str, port: str, log: str) -> None:
 
 
 async def mux_client(protocol: str, port: str) -> None:
-    from mainstem.mux import bymux, jmux
+    from mainstem import bymux, jmux
 
     chain = Chain(os.urandom(8))
     if protocol == "bymux":

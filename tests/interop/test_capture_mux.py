@@ -14,7 +14,7 @@ from tests.support.captures import rows_of
 from tests.support.dumpcap import Dumpcap
 from tests.support.ports import free_port
 
-from mainstem.mux import bymux, jmux
+from mainstem import bymux, jmux
 
 if TYPE_CHECKING:
     from pathlib import Path

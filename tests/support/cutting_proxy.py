@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from mainstem.mux.tunnel import reset
+from mainstem.bymux.tunnel import reset
 
 if TYPE_CHECKING:
     import random

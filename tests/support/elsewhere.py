@@ -105,7 +105,7 @@ def client(directory: str) -> None:
 
 def multiplexer() -> None:
     """Has a stream of bymux echoed."""
-    from mainstem.mux import bymux
+    from mainstem import bymux
 
     async def echo(stream: Any) -> None:
         async for data in stream:

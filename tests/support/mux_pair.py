@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from mainstem.mux import bymux
-from mainstem.mux.jmux.aio_client import Client
-from mainstem.mux.jmux.aio_server import ServerEngine
+from mainstem import bymux
+from mainstem.jmux.aio_client import Client
+from mainstem.jmux.aio_server import ServerEngine
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mainstem.mux import jmux
+    from mainstem import jmux
     from mainstem.mux.transports import Transport, TransportHandler
 
 

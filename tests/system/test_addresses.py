@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.patience import soon, until
 
-from mainstem import aqueduct
+from mainstem import aqueduct, bymux, jmux, sockets
 from mainstem._internal import blocking_eyeballs, eyeballs, listening
 from mainstem._internal.unix_listening import UnixListener
 from mainstem.aqueduct import dialing, make_certificates
 from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
-from mainstem.errors import ConfigurationError, ConnectionLost, TimedOut
-from mainstem.mux import bymux, jmux, sockets
-from mainstem.mux.bymux import blocking as bymux_blocking
-from mainstem.mux.jmux import blocking as jmux_blocking
-from mainstem.mux.tunnel import Address, open_connection
+from mainstem.bymux import blocking as bymux_blocking
+from mainstem.bymux.tunnel import Address, open_connection
+from mainstem.errors import ConfigurationError, ConnectionLost, Timeout
+from mainstem.jmux import blocking as jmux_blocking
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -145,7 +144,7 @@ async def test_a_client_that_reaches_no_address_says_why(protocol: Any, two_addr
         before = open_files()
         with pytest.raises(ConnectionLost, match="refused"):
             await protocol.connect("host", port)
-        with silent_tcp(port + 1 if port < 65535 else port - 1), pytest.raises((TimedOut, ConnectionLost)):
+        with silent_tcp(port + 1 if port < 65535 else port - 1), pytest.raises((Timeout, ConnectionLost)):
             await protocol.connect("host", port + 1 if port < 65535 else port - 1, timeout=0.5)
         await until(lambda: open_files() == before)
 
@@ -242,7 +241,7 @@ async def test_aqueduct_reports_a_server_that_is_refused_though_another_address_
         before = open_files()
         with pytest.raises(ConnectionLost):
             await soon(aqueduct.connect(server.url, backend=backend, timeout=None))  # its authority is not trusted
-        with silent_udp(server.port), pytest.raises(TimedOut, match=r"(?i)certificate|issuer|authority|chain"):
+        with silent_udp(server.port), pytest.raises(Timeout, match=r"(?i)certificate|issuer|authority|chain"):
             await aqueduct.connect(server.url, backend=backend, timeout=2.0)
         await until(lambda: open_files() == before)
 

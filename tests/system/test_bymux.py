@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.patience import STALL_S, soon, until
 
-from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, TimedOut
-from mainstem.mux import bymux
-from mainstem.mux.bymux import blocking
+from mainstem import bymux
+from mainstem.bymux import blocking
+from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -296,7 +296,7 @@ async def test_a_dead_peer_is_an_error_in_time() -> None:
     async with await asyncio.start_server(silence, "127.0.0.1", 0) as server:
         connection = await bymux.connect("127.0.0.1", server.sockets[0].getsockname()[1], settings=settings)
         await soon(connection.wait_ended())
-        assert isinstance(connection.failure, TimedOut)
+        assert isinstance(connection.failure, Timeout)
 
 
 async def test_a_peer_that_sends_one_byte_at_a_time_is_understood() -> None:
@@ -427,7 +427,7 @@ def test_the_blocking_api() -> None:
             with connection.open_stream() as stream:
                 stream.write(b"x" * 100_000)
                 assert stream.readexactly(100_000) == b"x" * 100_000
-                with pytest.raises(TimedOut):
+                with pytest.raises(Timeout):
                     stream.read(timeout=0.05)
                 stream.close()
                 assert b"".join(stream) == b""

@@ -10,7 +10,7 @@ from tests.support.patience import soon
 from tests.support.ports import free_port
 
 import mainstem
-from mainstem.mux import bymux
+from mainstem import bymux
 
 pytestmark = pytest.mark.system
 

@@ -24,10 +24,9 @@ import pytest
 from tests.support.cancellation import Canceller, Leftovers, Watched, awaitables, descriptors
 from tests.support.patience import STALL_S, until
 
-from mainstem import aqueduct
+from mainstem import aqueduct, bymux, jmux
 from mainstem.aqueduct import Limits, Message, Mode, channel, oneshot
 from mainstem.errors import ChannelError, ClosedError
-from mainstem.mux import bymux, jmux
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -145,7 +144,7 @@ AQUEDUCT = {
     "Session.wait_over": "Closing.__await__",
     "Session.wind_down": "Connection.wind_down",
 }
-TABLES = {"mux.bymux": BYMUX, "mux.jmux": JMUX, "aqueduct": AQUEDUCT}
+TABLES = {"bymux": BYMUX, "jmux": JMUX, "aqueduct": AQUEDUCT}
 
 
 @pytest.mark.parametrize("protocol", TABLES)
@@ -706,8 +705,8 @@ def connection_leftovers(connection: Any) -> str:
 
 
 SCENARIOS: dict[str, Callable[[Canceller, Any], Awaitable[list[Callable[[], str]]]]] = {
-    "mux.bymux": bymux_world,
-    "mux.jmux": jmux_world,
+    "bymux": bymux_world,
+    "jmux": jmux_world,
     "aqueduct": aqueduct_world,
 }
 

@@ -20,14 +20,14 @@ from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.duologue import (
     ClientSettings,
+    ConnectRefused,
+    ConnectTimeout,
     DuologueClient,
     DuologueServer,
     Echo,
     Handler,
-    Refused,
     ServerKey,
     ServerSettings,
-    StepTimedOut,
     aio,
 )
 from mainstem.duologue.settings import reserved_sessions
@@ -92,7 +92,7 @@ def test_a_bad_message_is_told_and_ends_the_duologue(aeron: Aeron, port: int) ->
         DuologueClient.connect(settings=client_settings(port), aeron=aeron) as client,
     ):
         client.send("nonsense")
-        with pytest.raises(Refused, match="bad message") as refused:
+        with pytest.raises(ConnectRefused, match="bad message") as refused:
             client.receive(timeout=STALL_S)
         assert refused.value.reason == "bad message"
         wait_for(lambda: in_use(server) == (0, 0))
@@ -102,7 +102,7 @@ def test_a_bad_message_is_told_and_ends_the_duologue(aeron: Aeron, port: int) ->
 def test_one_address_gets_no_more_than_its_share(aeron: Aeron, port: int) -> None:
     with DuologueServer(Echo(), server_settings(port, max_per_address=2), aeron=aeron) as server:
         clients = [DuologueClient.connect(settings=client_settings(port), aeron=aeron) for _ in range(2)]
-        with pytest.raises(Refused, match="too many connections for IP address"):
+        with pytest.raises(ConnectRefused, match="too many connections for IP address"):
             DuologueClient.connect(settings=client_settings(port), aeron=aeron)
         clients.pop().close()
         wait_for(lambda: in_use(server) == (2, 1))
@@ -122,7 +122,7 @@ def test_serves_over_ipv6_where_a_64_counts_as_one_address(aeron: Aeron, port: i
     ):
         client.send("ECHO six")
         assert client.receive(timeout=STALL_S) == b"ECHO six"
-        with pytest.raises(Refused, match="too many connections"):
+        with pytest.raises(ConnectRefused, match="too many connections"):
             DuologueClient.connect(settings=asking, aeron=aeron)
 
 
@@ -130,14 +130,14 @@ def test_a_full_server_says_so(aeron: Aeron, port: int) -> None:
     with (
         DuologueServer(Echo(), server_settings(port, max_clients=1), aeron=aeron),
         DuologueClient.connect(settings=client_settings(port), aeron=aeron),
-        pytest.raises(Refused, match="server full"),
+        pytest.raises(ConnectRefused, match="server full"),
     ):
         DuologueClient.connect(settings=client_settings(port), aeron=aeron)
 
 
 def test_a_server_that_is_not_there_is_named_with_the_step(aeron: Aeron, port: int) -> None:
     begin = time.monotonic()
-    with pytest.raises(StepTimedOut, match="all-clients channel is reached") as failed:
+    with pytest.raises(ConnectTimeout, match="all-clients channel is reached") as failed:
         DuologueClient.connect(settings=client_settings(port, timeout=0.5), aeron=aeron)
     assert "reached" in failed.value.step
     assert time.monotonic() - begin < 60
@@ -155,13 +155,13 @@ def test_a_server_that_goes_is_heard_of(driver: MediaDriver, port: int) -> None:
 def test_a_client_with_encryption_and_one_without_are_told_apart(aeron: Aeron, port: int) -> None:
     key, other = (ServerKey.generate(random.SystemRandom()) for _ in range(2))
     with DuologueServer(Echo(), server_settings(port), aeron=aeron, key=key):
-        with pytest.raises(Refused, match="encryption required"):
+        with pytest.raises(ConnectRefused, match="encryption required"):
             DuologueClient.connect(settings=client_settings(port), aeron=aeron)
-        with pytest.raises(Refused, match="bad message"):
+        with pytest.raises(ConnectRefused, match="bad message"):
             DuologueClient.connect(settings=client_settings(port, server_key=other.public), aeron=aeron)
     with (
         DuologueServer(Echo(), server_settings(port + 100), aeron=aeron),
-        pytest.raises(Refused, match="encryption not offered"),
+        pytest.raises(ConnectRefused, match="encryption not offered"),
     ):
         DuologueClient.connect(settings=client_settings(port + 100, server_key=key.public), aeron=aeron)
 
@@ -198,7 +198,7 @@ def test_a_fault_in_the_handler_costs_one_client_its_duologue(
         DuologueClient.connect(settings=client_settings(port), aeron=aeron) as bad,
     ):
         bad.send(b"trip")
-        with pytest.raises(Refused, match="internal error"):
+        with pytest.raises(ConnectRefused, match="internal error"):
             bad.receive(timeout=STALL_S)
         good.send(b"on")
         assert good.receive(timeout=STALL_S) == b"on"

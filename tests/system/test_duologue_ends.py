@@ -22,7 +22,7 @@ from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.duologue import DuologueClient, DuologueServer, Echo, Handler, aio
 from mainstem.duologue.client_core import Step
 from mainstem.duologue.settings import reserved_sessions
-from mainstem.errors import BackPressured, ClosedError, MainstemError, TimedOut
+from mainstem.errors import BackPressured, ClosedError, MainstemError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -235,7 +235,7 @@ def test_a_client_that_waits_in_vain_loses_nothing_by_it(aeron: Aeron, port: int
         assert not client.is_encrypted
         assert client.max_message_length == 8192
         assert client.step is Step.TALK
-        with pytest.raises(TimedOut, match=r"no message came within 0\.01 s"):
+        with pytest.raises(Timeout, match=r"no message came within 0\.01 s"):
             client.receive(timeout=0.01)
         client.send("ECHO on")
         assert client.receive(timeout=STALL_S) == b"ECHO on"

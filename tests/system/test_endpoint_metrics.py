@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.patience import STALL_S, until, wait_for
 
+from mainstem import bymux, jmux
+from mainstem.bymux import blocking as bymux_blocking
 from mainstem.errors import ConfigurationError, ConnectionLost
+from mainstem.jmux import blocking as jmux_blocking
 from mainstem.metrics import Endpoints, MetricsServer
-from mainstem.mux import bymux, jmux
-from mainstem.mux.bymux import blocking as bymux_blocking
-from mainstem.mux.jmux import blocking as jmux_blocking
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mainstem.mux.bymux import BymuxStream
-    from mainstem.mux.jmux import ServerSession
+    from mainstem.bymux import BymuxStream
+    from mainstem.jmux import ServerSession
 
 pytestmark = pytest.mark.system
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.patience import STALL_S, soon, until
 
-from mainstem.errors import Cancelled, ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, TimedOut
-from mainstem.mux import jmux
-from mainstem.mux.jmux import blocking
+from mainstem import jmux
+from mainstem.errors import Aborted, ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, Timeout
+from mainstem.jmux import blocking
 
 from .test_bymux import certificate
 
@@ -161,16 +161,16 @@ async def test_what_may_be_retried() -> None:
             async with client.request() as session:
                 session.write(how)
                 session.finish()
-                with pytest.raises(Cancelled):
+                with pytest.raises(Aborted):
                     await session.read()
                 assert session.delivery is jmux.Delivery.PARTIAL
                 assert not session.may_retry
         async with refused.request() as session:
             session.write(b"x")
-            with pytest.raises(Cancelled, match="busy"):
+            with pytest.raises(Aborted, match="busy"):
                 await session.read()
             assert session.delivery is jmux.Delivery.NONE
-        with pytest.raises(Cancelled):
+        with pytest.raises(Aborted):
             await refused.call(b"x", attempts=3)
 
 
@@ -277,9 +277,9 @@ async def test_a_server_that_is_none_and_one_that_says_nothing() -> None:
     quick = jmux.Settings(handshake_timeout_ns=50_000_000)
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(TimedOut):
+        with pytest.raises(Timeout):
             await jmux.connect("127.0.0.1", port, settings=quick)
-        with pytest.raises(TimedOut):
+        with pytest.raises(Timeout):
             await jmux.connect("127.0.0.1", port, timeout=0.05)
         await until(lambda: ends == ["rude", "silent", "silent"])
 
@@ -295,7 +295,7 @@ def test_the_blocking_api() -> None:
             with client.request() as session:
                 session.write(b"piece by piece")
                 assert session.readexactly(5) == b"piece"
-                with pytest.raises(TimedOut):
+                with pytest.raises(Timeout):
                     session.read(100, timeout=0.2) and session.read(timeout=0.05)
                 session.finish()
                 assert session.read(-1) in (b" by piece", b"")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.patience import soon, until
 
-from mainstem.mux import bymux, jmux
+from mainstem import bymux, jmux
 from mainstem.mux.engine import FLUSH_BATCH
 from mainstem.mux.transports import KERNEL_LOW_WATER
 

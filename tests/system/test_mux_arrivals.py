@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.patience import STALL_S, settle, soon, until
 
+from mainstem import bymux, jmux
 from mainstem.errors import ConfigurationError, MainstemError
-from mainstem.mux import bymux, jmux
 from mainstem.mux.arrivals import Arrival, Arrivals
 
 if TYPE_CHECKING:

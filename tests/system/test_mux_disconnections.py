@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.cutting_proxy import CuttingProxy
 
+from mainstem import bymux, jmux
 from mainstem.errors import MainstemError
-from mainstem.mux import bymux, jmux
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.patience import STALL_S, settle, soon, until
 
-from mainstem.mux import bymux, jmux
+from mainstem import bymux, jmux
 
 pytestmark = pytest.mark.system
 

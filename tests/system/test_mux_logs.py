@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.support.patience import STALL_S, soon, until
 
-from mainstem.mux import bymux, jmux
+from mainstem import bymux, jmux
 
 pytestmark = pytest.mark.system
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.patience import STALL_S, soon, until
 
+from mainstem import bymux, jmux
+from mainstem.bymux import blocking as bymux_blocking
 from mainstem.errors import ConnectionLost
-from mainstem.mux import bymux, jmux
+from mainstem.jmux import blocking as jmux_blocking
 from mainstem.mux.blocking import LoopThread
-from mainstem.mux.bymux import blocking as bymux_blocking
-from mainstem.mux.jmux import blocking as jmux_blocking
 
 if TYPE_CHECKING:
     from types import ModuleType

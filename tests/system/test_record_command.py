@@ -12,7 +12,7 @@ import pytest
 from tests.support.live_driver import PATIENCE_S, wait_for
 
 from mainstem import Aeron, MediaDriver
-from mainstem.mux.bymux.blocking import connect
+from mainstem.bymux.blocking import connect
 from mainstem.recording import messages, open_recording
 from mainstem.repeats import framed
 

@@ -13,7 +13,7 @@ from tests.support.ports import free_port
 
 import mainstem
 from mainstem.aeron.system_counter import SystemCounter
-from mainstem.errors import ClosedError, ConfigurationError, MainstemError, NotConnected, TimedOut
+from mainstem.errors import ClosedError, ConfigurationError, MainstemError, NotConnected, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +130,7 @@ async def test_what_a_handler_raises_is_reported_and_the_others_go_on(
         async with await mainstem.aio.AsyncRequester.open(client, channel, 1001, **back) as requester:
             assert await requester.request(b"\2", timeout=STALL_S) == b"\5"
             for wrong in (b"\0", b"\0", b"\0", b"\x0a"):
-                with pytest.raises(TimedOut):
+                with pytest.raises(Timeout):
                     await requester.request(wrong, timeout=0.2)
             assert await requester.request(b"\5", timeout=STALL_S) == b"\2"
         await until(lambda: len(errors) >= 4)
@@ -189,7 +189,7 @@ async def test_replies_that_come_late_are_dropped_and_counted(
             assert await requester.request(b"first", timeout=STALL_S) == b"first"
             tasks = [asyncio.create_task(requester.request(b"slow", timeout=0.3)) for _ in range(10)]
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-            assert {type(outcome) for outcome in outcomes} == {TimedOut}
+            assert {type(outcome) for outcome in outcomes} == {Timeout}
             assert requester.in_flight == 0
             await until(lambda: replier.handling == 10)
             go.set()
@@ -224,7 +224,7 @@ async def test_a_requester_goes_on_when_its_replier_restarts(
                 replies: list[bytes] = []
                 while not replies:
                     # Sent to the one before, which has gone: whether to send again is the program's to decide.
-                    with contextlib.suppress(TimedOut, NotConnected):
+                    with contextlib.suppress(Timeout, NotConnected):
                         replies.append(await requester.request(b"tide", timeout=2.0))
                 assert replies == [b"TIDE"]
                 replier.close()
@@ -244,7 +244,7 @@ def test_threads_ask_a_replier_that_restarts_over_loss(aeron: mainstem.Aeron, wa
             while len(replies) < 200:
                 try:
                     replies.append(requester.request(b"tide", timeout=1.0))
-                except (TimedOut, NotConnected):
+                except (Timeout, NotConnected):
                     pass
                 except ClosedError:
                     return

@@ -19,9 +19,7 @@ import pytest
 from tests.support.patience import STALL_S, soon, until
 
 from mainstem._internal.open_files_limit import raise_open_files_limit
-from mainstem.errors import ConfigurationError, MainstemError, RemoteProtocolError
-from mainstem.mux import async_stream, bymux, jmux
-from mainstem.mux.tunnel import (
+from mainstem.bymux.tunnel import (
     CONTROL_STREAM,
     Address,
     TunnelClient,
@@ -29,8 +27,10 @@ from mainstem.mux.tunnel import (
     open_connection,
     reset,
 )
-from mainstem.mux.tunnel import settings as tunnel_settings
-from mainstem.mux.tunnel_token import NONCE_BYTES, PROOF_BYTES, check_token
+from mainstem.bymux.tunnel import settings as tunnel_settings
+from mainstem.bymux.tunnel_token import NONCE_BYTES, PROOF_BYTES, check_token
+from mainstem.errors import ConfigurationError, MainstemError, RemoteProtocolError
+from mainstem.mux import async_stream, bymux, jmux
 
 from .test_bymux import certificate
 

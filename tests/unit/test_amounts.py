@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mainstem import aqueduct
+from mainstem import aqueduct, bymux, jmux
 from mainstem.amounts import MOST, check_seconds, check_whole
 from mainstem.aqueduct import Limits, QuicSettings
 from mainstem.errors import BackPressured, ConfigurationError
-from mainstem.mux import bymux, jmux
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ A receiver keeps what it has processed as ranges, never as single numbers:
 * Reliable: ``unacked`` (processed, not acknowledged) and ``acked`` are disjoint; ``reliable_count`` is the size of both.
 * Unreliable: ``received`` holds what was processed at or above ``mark``; below ``mark`` all is decided, and is never
   processed (a nack binds). ``declared`` counts what the sender declared, ``expired`` how far the grace of that has run out.
-* ``queue`` holds what the application has not taken: runs of plain payloads, or one `Delivery` with its attachments.
+* ``queue`` holds what the application has not taken: runs of plain payloads, or one `ReceivedMessage` with its attachments.
   ``queued`` and ``queued_bytes`` count it; an entry costs `QUEUED_MESSAGE_OVERHEAD` beside its payload.
 
 Ranges from the peer are checked against what was really sent before any number in them is visited, so that the work is
@@ -74,7 +74,7 @@ class Pending:
 
 
 @dataclass(slots=True)
-class Delivery:
+class ReceivedMessage:
     """A message that waits for the application, with the halves that came attached to it."""
 
     message: Message
@@ -283,7 +283,7 @@ class ReceiverHalf:
         # Whether the message that the receiver was attached to has come: only then can the application get at it.
         self.handed_over = handed_over
         # Messages with something attached, and runs of all the others.
-        self.queue: deque[Delivery | Unreliable | deque[bytes]] = deque()
+        self.queue: deque[ReceivedMessage | Unreliable | deque[bytes]] = deque()
         self.queued = 0
         self.queued_bytes = 0
         self.blocked: dict[Stream, None] = {}
@@ -305,7 +305,7 @@ class ReceiverHalf:
         """The application is behind by as much as it may be."""
         return self.queued >= limits.receive_messages or self.queued_bytes >= limits.receive_bytes
 
-    def put(self, delivery: Delivery) -> int:
+    def put(self, delivery: ReceivedMessage) -> int:
         """Queue a message for the application; returns the bytes that it takes here."""
         self.queue.append(delivery)
         self.queued += 1
@@ -343,11 +343,11 @@ class ReceiverHalf:
         self.queued_bytes += size
         return size
 
-    def pop(self) -> tuple[Delivery | bytes, int]:
+    def pop(self) -> tuple[ReceivedMessage | bytes, int]:
         """Take out the oldest message, and the bytes that it took."""
-        entry: Delivery | bytes
+        entry: ReceivedMessage | bytes
         head = self.queue[0]
-        if not isinstance(head, Delivery):
+        if not isinstance(head, ReceivedMessage):
             if isinstance(head, Unreliable):
                 head.numbers.popleft()
             payloads = head.payloads if isinstance(head, Unreliable) else head
@@ -366,7 +366,7 @@ class ReceiverHalf:
     def pop_run(self) -> tuple[deque[bytes] | None, int]:
         """Take out the run of plain messages at the head of the queue, and the bytes that they took."""
         queue = self.queue
-        if not queue or isinstance(queue[0], Delivery):
+        if not queue or isinstance(queue[0], ReceivedMessage):
             return None, 0
         head = queue[0]
         run = head.payloads if isinstance(head, Unreliable) else head
@@ -520,9 +520,9 @@ class ReceiverHalf:
         self.received.discard_below(position)
         return tuple(counts)
 
-    def take_queue(self) -> list[Delivery]:
+    def take_queue(self) -> list[ReceivedMessage]:
         """Take out everything that the application has not received; returns what has attachments."""
-        deliveries = [entry for entry in self.queue if isinstance(entry, Delivery)]
+        deliveries = [entry for entry in self.queue if isinstance(entry, ReceivedMessage)]
         self.queue.clear()
         self.queued = self.queued_bytes = 0
         return deliveries

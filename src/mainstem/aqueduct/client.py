@@ -75,7 +75,7 @@ async def connect(
         The connection.
 
     Raises:
-        TimedOut: The server did not respond in time.
+        Timeout: The server did not respond in time.
         ConnectionLost: The server, or TLS, refused the connection.
         RemoteProtocolError: The peer does not speak Aqueduct, or has none of the serialisers.
         ConfigurationError: A setting cannot be used.

@@ -14,7 +14,7 @@ from mainstem._internal.eyeballs import NoneSucceededError, race, resolve
 from mainstem.aqueduct.aio import DRAIN_TIME, Endpoint
 from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.aqueduct.session import Session
-from mainstem.errors import ConnectionLost, TimedOut
+from mainstem.errors import ConnectionLost, Delivery, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +92,7 @@ class Dialer:
             timeout: Seconds for all attempts together; None for as long as QUIC tries.
 
         Raises:
-            TimedOut: The timeout passed.
+            Timeout: The timeout passed.
             MainstemError: Every attempt failed; the first one's error.
         """
         addresses = await self._resolve()
@@ -114,13 +114,13 @@ class Dialer:
             if not error.timed_out:
                 raise error.failures[0][1] from None
             text = f"no answer from {self._host}:{self._port} in {timeout:g} s"
-            raise TimedOut(f"{text}: {error}" if error.failures else text, timeout=timeout) from None
+            raise Timeout(f"{text}: {error}" if error.failures else text, timeout=timeout) from None
 
     async def _resolve(self) -> list[HostAddress]:
         try:
             return await resolve(self._host, self._port, socket.SOCK_DGRAM)
         except OSError as error:
-            raise ConnectionLost(f"{self._host}: {error.strerror}", delivery="none") from error
+            raise ConnectionLost(f"{self._host}: {error.strerror}", delivery=Delivery.NONE) from error
 
     def _begin(self, address: HostAddress, link: Link, on_refused: Callable[[], None] | None) -> Session:
         """Sends the first packets, through a socket that is closed with the session."""

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from mainstem.aqueduct.enums import direct
+from mainstem.errors import Delivery
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.codec import Headers
@@ -94,11 +95,13 @@ class Tally:
         return Tally(self.left + other.left, self.acknowledged + other.acknowledged, self.waiting + other.waiting)
 
     @property
-    def delivery(self) -> str:
+    def delivery(self) -> Delivery:
         """What a lost connection lets assume of them, as `mainstem.errors.ConnectionLost` has it."""
         if not self.left:
-            return "none"
-        return "partial" if self.waiting or 0 < self.acknowledged < self.left else "unknown"
+            return Delivery.NONE
+        if self.waiting or 0 < self.acknowledged < self.left:
+            return Delivery.PARTIAL
+        return Delivery.UNKNOWN
 
 
 NO_MESSAGES = Tally()

@@ -28,8 +28,8 @@ from mainstem.aqueduct.events import Mode
 from mainstem.aqueduct.limits import DEFAULT_SEND_BYTES
 from mainstem.aqueduct.middleware import Handle
 from mainstem.errors import (
+    Aborted,
     BackPressured,
-    Cancelled,
     ChannelError,
     ClosedError,
     ConfigurationError,
@@ -181,7 +181,7 @@ class _Half(Handle):
 class Sender(_Half, Generic[M]):
     """The sending half of a channel, made by `channel` or `oneshot`, or received in a message.
 
-    Once the channel has ended its error is sticky: `Cancelled`, `NoReceivers`, `LostInTransit`, `ConnectionLost`, or
+    Once the channel has ended its error is sticky: `Aborted`, `NoReceivers`, `LostInTransit`, `ConnectionLost`, or
     ClosedError after `finish`. As a context manager it finishes the channel, or cancels it where an exception leaves
     the block; ``async with`` also waits until all was received, and raises where it never will be.
 
@@ -205,7 +205,7 @@ class Sender(_Half, Generic[M]):
         Raises:
             LocalProtocolError: The message cannot be sent, or this handle was sent away.
             ClosedError: The channel was finished.
-            Cancelled: The channel was cancelled.
+            Aborted: The channel was cancelled.
             NoReceivers: The receiver was closed.
             LostInTransit: The receiver was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
@@ -244,7 +244,7 @@ class Sender(_Half, Generic[M]):
             BackPressured: `send` would wait.
             LocalProtocolError: The message cannot be sent, or this handle was sent away.
             ClosedError: The channel was finished.
-            Cancelled: The channel was cancelled.
+            Aborted: The channel was cancelled.
             NoReceivers: The receiver was closed.
             LostInTransit: The receiver was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
@@ -281,7 +281,7 @@ class Sender(_Half, Generic[M]):
             ConnectionLost: The connection ended first; whether the message arrived is not known.
             LocalProtocolError: The message cannot be sent, or this handle was sent away.
             ClosedError: The channel was finished.
-            Cancelled: The channel was cancelled.
+            Aborted: The channel was cancelled.
             NoReceivers: The receiver was closed.
 
         Example:
@@ -312,7 +312,7 @@ class Sender(_Half, Generic[M]):
         if pipe.finished:
             raise ClosedError("the channel was finished; nothing more can be sent on it")
         if pipe.cancelled:
-            raise Cancelled("the channel was cancelled")
+            raise Aborted("the channel was cancelled")
         if pipe.closed:
             raise NoReceivers("the channel's receiver was closed")
         return pipe
@@ -357,7 +357,7 @@ class Sender(_Half, Generic[M]):
         """Wait until the channel is over.
 
         Raises:
-            Cancelled: The channel was cancelled.
+            Aborted: The channel was cancelled.
             NoReceivers: The receiver was closed before the channel had finished.
             LostInTransit: The receiver was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
@@ -370,7 +370,7 @@ class Sender(_Half, Generic[M]):
         pipe = self._require()
         while pipe.remote_sender is None:
             if pipe.cancelled:
-                raise Cancelled("the channel was cancelled")
+                raise Aborted("the channel was cancelled")
             if pipe.finished and (pipe.closed or not pipe.queue):
                 return
             if pipe.closed:
@@ -447,7 +447,7 @@ class Sender(_Half, Generic[M]):
 class Receiver(_Half, Generic[M]):
     """The receiving half of a channel: ``async for`` over it, or `receive`.
 
-    Iteration ends where the sender finished. Every other end is a sticky error: `Cancelled`, `LostInTransit`,
+    Iteration ends where the sender finished. Every other end is a sticky error: `Aborted`, `LostInTransit`,
     `ConnectionLost`, and ClosedError after `close`. As a context manager it closes the receiver. ``await receiver`` is
     ``await receiver.receive()``: the one message of a oneshot.
 
@@ -467,7 +467,7 @@ class Receiver(_Half, Generic[M]):
 
         Raises:
             ClosedError: The sender finished and all was received, or this receiver was closed.
-            Cancelled: The sender cancelled the channel.
+            Aborted: The sender cancelled the channel.
             LostInTransit: The sender was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
             RemoteProtocolError: The message cannot be decoded; the next call receives the one after it.
@@ -490,7 +490,7 @@ class Receiver(_Half, Generic[M]):
 
         Raises:
             ClosedError: The sender finished and all was received, or this receiver was closed.
-            Cancelled: The sender cancelled the channel.
+            Aborted: The sender cancelled the channel.
             LostInTransit: The sender was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
             RemoteProtocolError: The message cannot be decoded.
@@ -513,7 +513,7 @@ class Receiver(_Half, Generic[M]):
         if pipe.remote_receiver is not None:
             return pipe.remote_receiver.poll()
         if pipe.cancelled:
-            raise Cancelled("the channel was cancelled by its sender")
+            raise Aborted("the channel was cancelled by its sender")
         if pipe.finished:
             pipe.wake()
             raise ClosedError("the channel has finished")

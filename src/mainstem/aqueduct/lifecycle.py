@@ -36,7 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.aqueduct.acknowledgements import declare, flush_acks, schedule_ack
-from mainstem.aqueduct.channel_halves import Delivery, Half, ReceiverHalf, SenderHalf, Sent
+from mainstem.aqueduct.channel_halves import Half, ReceivedMessage, ReceiverHalf, SenderHalf, Sent
 from mainstem.aqueduct.events import Acknowledged, ConnectionEnded, Lost, Readable, ReceiverEnded, SenderEnded
 from mainstem.aqueduct.frames import (
     RESET_CANCELLED,
@@ -375,7 +375,7 @@ def end_connection(state: ConnectionState, error: Exception | None) -> None:
     if state.is_ended:
         return
     state.is_ended = True
-    unread: list[Delivery] = []
+    unread: list[ReceivedMessage] = []
     for sender in list(state.senders.values()):
         unacknowledged = sender.unacknowledged
         tally = sender.tally

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.aqueduct import lifecycle
 from mainstem.aqueduct.acknowledgements import flush_acks, schedule_ack
-from mainstem.aqueduct.channel_halves import Delivery, Half, ReceiverHalf, SenderHalf, Unreliable
+from mainstem.aqueduct.channel_halves import Half, ReceivedMessage, ReceiverHalf, SenderHalf, Unreliable
 from mainstem.aqueduct.channel_id import describe
 from mainstem.aqueduct.codec import violation
 from mainstem.aqueduct.events import HoldStream, Readable
@@ -86,7 +86,7 @@ def receive_message(state: ConnectionState, message: Message, *, stream: Stream 
     elif not halves:
         state.account(receiver.put_unreliable(message.number, [message.payload], len(message.payload)))
     else:
-        state.account(receiver.put(Delivery(message, halves, stream is None)))
+        state.account(receiver.put(ReceivedMessage(message, halves, stream is None)))
     if receiver.handed_over and receiver.queued == 1:
         state.emit(Readable(channel_id))
     if stream is not None:
@@ -202,7 +202,7 @@ def _missing_receiver(state: ConnectionState, channel_id: int) -> ReceiverHalf |
 def _evict(state: ConnectionState, receiver: ReceiverHalf) -> bool:
     """Make room for a newer unreliable message by dropping the oldest, if that is unreliable too."""
     head = receiver.queue[0]
-    if isinstance(head, deque) or (isinstance(head, Delivery) and not head.unreliable):
+    if isinstance(head, deque) or (isinstance(head, ReceivedMessage) and not head.unreliable):
         return False
     number = head.numbers[0] if isinstance(head, Unreliable) else head.message.number
     state.account(-receiver.pop()[1])
@@ -210,7 +210,7 @@ def _evict(state: ConnectionState, receiver: ReceiverHalf) -> bool:
     if number >= receiver.mark:
         # Not acknowledged yet: it will be given up, as it was never delivered.
         receiver.received.remove(number)
-    if isinstance(head, Delivery):
+    if isinstance(head, ReceivedMessage):
         lifecycle.drop_halves(state, head.halves, as_lost=True)
     return True
 
@@ -325,7 +325,7 @@ def finished(state: ConnectionState, receiver: ReceiverHalf, count: int) -> None
         lifecycle.complete(state, receiver)
 
 
-def take(state: ConnectionState, receiver: ReceiverHalf) -> Delivery | bytes:
+def take(state: ConnectionState, receiver: ReceiverHalf) -> ReceivedMessage | bytes:
     """The oldest of the messages that wait. Streams that waited for room go on."""
     entry, size = receiver.pop()
     _taken(state, receiver, size)

@@ -29,11 +29,12 @@ from mainstem.aqueduct.handles import (
 from mainstem.aqueduct.middleware import RawSerializer
 from mainstem.aqueduct.state import ReceiverState, SenderState
 from mainstem.errors import (
+    Aborted,
     BackPressured,
-    Cancelled,
     ChannelError,
     ClosedError,
     ConnectionLost,
+    Delivery,
     LostInTransit,
     MainstemError,
     NoReceivers,
@@ -81,13 +82,13 @@ class RemoteSender(Waiters):
         self.reported()
         name = describe(self._channel_id)
         if state is SenderState.CANCELLED:
-            raise Cancelled(f"channel {name} was cancelled")
+            raise Aborted(f"channel {name} was cancelled")
         if state is SenderState.NO_RECEIVERS:
             raise NoReceivers(f"channel {name}: the receiver closed{self._lost}")
         if state is SenderState.LOST:
             raise LostInTransit(f"channel {name}: its receiver was lost on its way{self._lost}")
         if state is SenderState.DISCONNECTED:
-            delivery = "none" if self._session.is_untouched else self._tally.delivery
+            delivery = Delivery.NONE if self._session.is_untouched else self._tally.delivery
             text = f"channel {name}: {self._session.reason}{self._lost}"
             raise ConnectionLost(text, delivery=delivery) from self._session.error
         raise ClosedError(f"channel {name} was finished")
@@ -231,7 +232,7 @@ class RemoteReceiver(Waiters):
         self._session.receivers.pop(self._channel_id, None)
         name = describe(self._channel_id)
         if state is ReceiverState.CANCELLED:
-            raise Cancelled(f"channel {name} was cancelled by its sender")
+            raise Aborted(f"channel {name} was cancelled by its sender")
         if state is ReceiverState.LOST:
             raise LostInTransit(f"channel {name}: its sender was lost on its way")
         if state is ReceiverState.DISCONNECTED:

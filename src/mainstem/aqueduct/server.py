@@ -25,7 +25,7 @@ from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.aqueduct.session import Session, logger
 from mainstem.aqueduct.stats import add_counts, session_stats
 from mainstem.endpoint_stats import Traffic
-from mainstem.errors import ChannelError, ClosedError, ConnectionLost, LocalProtocolError, RemoteProtocolError
+from mainstem.errors import ChannelError, ClosedError, ConnectionLost, Delivery, LocalProtocolError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 from mainstem.log_limit import kind_of
 from mainstem.prefixes import Prefixes
@@ -189,13 +189,15 @@ class Server(Endpoint):
         if self._admission.enter(session, _owner(session.address)):
             return True
         self._traffic.connections_refused += 1
-        session.fail(ConnectionLost("the server has no place for the connection", delivery="none"), code=NO_PLACE)
+        session.fail(
+            ConnectionLost("the server has no place for the connection", delivery=Delivery.NONE), code=NO_PLACE
+        )
         return False
 
     def _drop_silent(self, session: Session) -> None:
         """End a connection whose headers have not come: another client needs its place."""
         if not session.conn.is_ended:
-            error = ConnectionLost("no connection headers had come, and the place was needed", delivery="none")
+            error = ConnectionLost("no connection headers had come, and the place was needed", delivery=Delivery.NONE)
             session.fail(error, code=NO_PLACE)
 
     def _start_session(

@@ -34,7 +34,7 @@ from mainstem.aqueduct.events import (
     Writable,
 )
 from mainstem.endpoint_stats import Traffic
-from mainstem.errors import ConnectionLost, LostInTransit, TimedOut
+from mainstem.errors import ConnectionLost, Delivery, LostInTransit, Timeout
 from mainstem.log_limit import LogLimit, kind_of
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ class Session:
     @property
     def is_untouched(self) -> bool:
         """The connection was lost, and nothing of this side's can have been processed."""
-        return isinstance(self.error, ConnectionLost) and self.error.delivery == "none"
+        return isinstance(self.error, ConnectionLost) and self.error.delivery is Delivery.NONE
 
     def _ended(self, error: Exception | None, tally: Tally) -> None:
         self.error = self.error or error
@@ -336,7 +336,7 @@ class Session:
 
     def _lost_message(self, outcome: asyncio.Future[None]) -> ConnectionLost:
         if outcome in self._unsent or self.is_untouched:
-            return ConnectionLost(f"the message was not sent: {self.reason}", delivery="none")
+            return ConnectionLost(f"the message was not sent: {self.reason}", delivery=Delivery.NONE)
         return ConnectionLost(f"what became of the message is not known: {self.reason}")
 
     def give_up(self) -> None:
@@ -417,14 +417,14 @@ class Session:
     async def flush_messages(self, timeout: float) -> None:
         """Wait until every reliable message is acknowledged.
 
-        Raises the error of a sender whose messages were not delivered, where no call has raised it, and TimedOut after
+        Raises the error of a sender whose messages were not delivered, where no call has raised it, and Timeout after
         ``timeout`` seconds.
         """
         until = self.loop.time() + timeout
         while not self.conn.is_ended and (unacknowledged := self.conn.unacknowledged)[0]:
             if self.loop.time() >= until:
                 messages, size = unacknowledged
-                raise TimedOut(
+                raise Timeout(
                     f"{messages} messages of {size} bytes were not acknowledged within {timeout:g} s", timeout=timeout
                 )
             await asyncio.sleep(WIND_DOWN_STEP)
@@ -497,11 +497,11 @@ class Session:
         self.wake()
 
     async def wait_for(self, step: Awaitable[Any], timeout: float | None) -> None:
-        """Wait for a step of connecting. Raises TimedOut where it takes too long, and ends the connection."""
+        """Wait for a step of connecting. Raises Timeout where it takes too long, and ends the connection."""
         try:
             await asyncio.wait_for(step, timeout)
         except TimeoutError:
-            error = TimedOut(f"no answer from {self.address} in {timeout} s", timeout=timeout)
+            error = Timeout(f"no answer from {self.address} in {timeout} s", timeout=timeout)
             self.fail(error)
             raise error from None
 

@@ -18,7 +18,7 @@ from mainstem.cli._directory import INT32, hint_of_drivers
 from mainstem.cli._logs import say
 from mainstem.cli._numbers import finite
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
-from mainstem.errors import ConfigurationError, DriverTimeout, TimedOut
+from mainstem.errors import ConfigurationError, DriverTimeout, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,7 +84,7 @@ class Word:
 
 
 def wait_until(condition: Callable[[], bool], what: str, *, patience: float, stop: Stop | None = None) -> None:
-    """Polls a condition until it is true. Raises TimedOut after ``patience`` seconds (0 waits for ever)."""
+    """Polls a condition until it is true. Raises Timeout after ``patience`` seconds (0 waits for ever)."""
     begin_ns = SYSTEM_CLOCK.monotonic_ns()
     limit = f"for {patience:g} s" if patience > 0 else "without limit"
     word = Word(f"{what} yet; waiting {limit} (--wait)")
@@ -93,7 +93,7 @@ def wait_until(condition: Callable[[], bool], what: str, *, patience: float, sto
         if stop is not None and stop.asked:
             return
         if patience > 0 and SYSTEM_CLOCK.monotonic_ns() - begin_ns > patience * 1e9:
-            raise TimedOut(f"{what} within {patience:g} s", timeout=patience)
+            raise Timeout(f"{what} within {patience:g} s", timeout=patience)
         time.sleep(POLL_S)
 
 

@@ -26,7 +26,7 @@ from mainstem.cli._stream import (
     wait_until,
 )
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK, seconds_ns
-from mainstem.errors import TimedOut
+from mainstem.errors import Timeout
 from mainstem.units import parse_size
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class _Player:
         self._sent_ns = 0
 
     def play(self, count: int, stop: Stop) -> None:
-        """Runs that many round trips. Raises TimedOut when a response does not come."""
+        """Runs that many round trips. Raises Timeout when a response does not come."""
         clock = SYSTEM_CLOCK
         handler = FragmentAssembler(self._on_pong)
         for _ in range(count):
@@ -116,7 +116,7 @@ class _Player:
                 self.pongs.raise_failure()
                 if 0 < self.patience_ns < clock.monotonic_ns() - self._sent_ns:
                     seconds = self.patience_ns / NS_PER_SECOND
-                    raise TimedOut(f"no response to a ping within {seconds:g} s", timeout=seconds)
+                    raise Timeout(f"no response to a ping within {seconds:g} s", timeout=seconds)
                 if not self.spin:
                     os.sched_yield()
             self.histogram.record(self._answered_ns - self._sent_ns)

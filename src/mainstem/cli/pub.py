@@ -30,7 +30,7 @@ from mainstem.cli._stream import (
     wait_until,
 )
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
-from mainstem.errors import ClosedError, ConfigurationError, MaxPositionExceeded, TimedOut
+from mainstem.errors import ClosedError, ConfigurationError, MaxPositionExceeded, Timeout
 from mainstem.units import parse_size
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def run(
         with add(channel, own_stream) as publication:
             try:
                 wait_until(lambda: publication.is_connected, "no subscriber connected", patience=patience, stop=stop)
-            except TimedOut as error:
+            except Timeout as error:
                 not_connected = publication.offer_error(OfferStatus.NOT_CONNECTED, str(error))
                 raise not_connected if getattr(not_connected, "receivers", None) else error from None
             sender = _Sender(publication, stop, patience)

@@ -26,7 +26,7 @@ from mainstem.cli._stream import (
     stream_id,
 )
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
-from mainstem.errors import ConfigurationError, TimedOut
+from mainstem.errors import ConfigurationError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,7 +153,7 @@ class _Reader:
                 if not self.subscription.is_connected:
                     word.step()
                 if 0 < timeout < (now_ns - last_ns) / 1e9:
-                    raise TimedOut(f"nothing came on {self.subscription!r} for {timeout:g} s", timeout=timeout)
+                    raise Timeout(f"nothing came on {self.subscription!r} for {timeout:g} s", timeout=timeout)
                 self.subscription.wait_for_data(WAIT_NS)
             if self.rates and now_ns >= report_ns:
                 say(amount(*self.meter.step(now_ns)))

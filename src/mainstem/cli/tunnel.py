@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from mainstem.bymux.tunnel import MAX_STREAMS, STALL_TIMEOUT_S, Address, TunnelClient, TunnelServer
+from mainstem.bymux.tunnel_token import TOKEN_VARIABLE, check_token, new_token
 from mainstem.cli._logs import configure, say
 from mainstem.cli._signals import asked_to_end
 from mainstem.errors import ConfigurationError
 from mainstem.metrics import Endpoints, MetricsServer
-from mainstem.mux.tunnel import MAX_STREAMS, STALL_TIMEOUT_S, Address, TunnelClient, TunnelServer
-from mainstem.mux.tunnel_token import TOKEN_VARIABLE, check_token, new_token
 from mainstem.units import parse_size
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from mainstem.demo.query import TableQuery, start_session
 from mainstem.demo.result import Result
 from mainstem.demo.table import load
 from mainstem.demo.traffic import Traffic
-from mainstem.errors import ConfigurationError, TimedOut
+from mainstem.errors import ConfigurationError, Timeout
 from mainstem.spark.session import stop
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _stream(
 
 
 def _wait(traffic: Traffic, until: Callable[[], bool], query: TableQuery, *, seconds: float) -> None:
-    """Polls until the condition holds; raises the error of a part, and TimedOut when nothing has moved for ``seconds``."""
+    """Polls until the condition holds; raises the error of a part, and Timeout when nothing has moved for ``seconds``."""
     last, since = -1, time.monotonic()
     while not until():
         time.sleep(POLL_SECONDS)
@@ -159,7 +159,7 @@ def _wait(traffic: Traffic, until: Callable[[], bool], query: TableQuery, *, sec
         if traffic.recorded_position != last:
             last, since = traffic.recorded_position, time.monotonic()
         elif time.monotonic() - since > seconds:
-            raise TimedOut(f"nothing moved for {seconds:g} s: {traffic.offered:,} rows offered", timeout=seconds)
+            raise Timeout(f"nothing moved for {seconds:g} s: {traffic.offered:,} rows offered", timeout=seconds)
 
 
 def _compare(result: Result, table: Any, query: TableQuery, files: list[str]) -> None:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from mainstem.duologue.client import DuologueClient
     from mainstem.duologue.client_core import ClientCore
     from mainstem.duologue.crypto import ServerKey
-    from mainstem.duologue.errors import Refused, StepTimedOut
-    from mainstem.duologue.handler import BadMessage, Echo, Handler
+    from mainstem.duologue.handler import Echo, Handler
     from mainstem.duologue.limits import Prefixes
     from mainstem.duologue.server import DuologueServer
     from mainstem.duologue.server_core import ServerCore
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from mainstem.duologue.settings import ClientSettings, ServerSettings
 
 _HOMES = {
-    "BadMessage": "handler",
     "ClientCore": "client_core",
     "ClientSettings": "settings",
     "Duologue": "session",
@@ -33,15 +31,12 @@ _HOMES = {
     "Echo": "handler",
     "Handler": "handler",
     "Prefixes": "limits",
-    "Refused": "errors",
     "ServerCore": "server_core",
     "ServerKey": "crypto",
     "ServerSettings": "settings",
-    "StepTimedOut": "errors",
 }
 
 __all__ = [
-    "BadMessage",
     "ClientCore",
     "ClientSettings",
     "Duologue",
@@ -50,11 +45,9 @@ __all__ = [
     "Echo",
     "Handler",
     "Prefixes",
-    "Refused",
     "ServerCore",
     "ServerKey",
     "ServerSettings",
-    "StepTimedOut",
     "aio",
 ]
 

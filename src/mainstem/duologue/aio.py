@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from mainstem._internal.tasks import start_task
 from mainstem.aeron.agent import AgentTerminated
 from mainstem.aeron.aio.waiting import Pause
-from mainstem.duologue.handler import BadMessage, Handler
+from mainstem.duologue.handler import Handler
 from mainstem.duologue.lifecycle import ClientLife, ServerLife
 from mainstem.duologue.messages import BAD_MESSAGE, INTERNAL_ERROR
 from mainstem.duologue.settings import ClientSettings, ServerSettings
-from mainstem.errors import ClosedError, MainstemError, OfferError
+from mainstem.errors import BadMessage, ClosedError, MainstemError, OfferError
 
 if TYPE_CHECKING:
     import os
@@ -388,8 +388,8 @@ class AsyncDuologueClient:
             The open client.
 
         Raises:
-            StepTimedOut: A step of connecting took too long; the error names the step.
-            Refused: The server refused this client, with its reason.
+            ConnectTimeout: A step of connecting took too long; the error names the step.
+            ConnectRefused: The server refused this client, with its reason.
             RegistrationError: The driver refused a channel.
 
         Example:
@@ -432,7 +432,7 @@ class AsyncDuologueClient:
         Raises:
             BackPressured: The server did not make room for 500 ms.
             NotConnected: The server was not connected for 500 ms.
-            Refused: The server ended the duologue with a reason.
+            ConnectRefused: The server ended the duologue with a reason.
             ClosedError: The server ended the duologue, or this client is closed.
             ValueError: The message is too long.
             TypeError: The message is neither text nor a bytes-like object.
@@ -452,8 +452,8 @@ class AsyncDuologueClient:
             The message, decrypted where the duologue is encrypted.
 
         Raises:
-            TimedOut: No message came in time. None is lost: the next call receives it.
-            Refused: The server ended the duologue with a reason.
+            Timeout: No message came in time. None is lost: the next call receives it.
+            ConnectRefused: The server ended the duologue with a reason.
             ClosedError: The server ended the duologue, or this client is closed.
 
         Example:

@@ -81,8 +81,8 @@ class DuologueClient:
             The open client.
 
         Raises:
-            StepTimedOut: A step of connecting took too long; the error names the step.
-            Refused: The server refused this client, with its reason.
+            ConnectTimeout: A step of connecting took too long; the error names the step.
+            ConnectRefused: The server refused this client, with its reason.
             RegistrationError: The driver refused a channel.
             ConfigurationError: A setting cannot be used.
 
@@ -145,7 +145,7 @@ class DuologueClient:
         Raises:
             BackPressured: The server did not make room for 500 ms.
             NotConnected: The server was not connected for 500 ms.
-            Refused: The server ended the duologue with a reason.
+            ConnectRefused: The server ended the duologue with a reason.
             ClosedError: The server ended the duologue, or this client is closed.
             ValueError: The message is too long.
             TypeError: The message is neither text nor a bytes-like object.
@@ -166,8 +166,8 @@ class DuologueClient:
             The message, decrypted where the duologue is encrypted.
 
         Raises:
-            TimedOut: No message came in time. None is lost: the next call receives it.
-            Refused: The server ended the duologue with a reason.
+            Timeout: No message came in time. None is lost: the next call receives it.
+            ConnectRefused: The server ended the duologue with a reason.
             ClosedError: The server ended the duologue, or this client is closed.
 
         Example:
@@ -183,7 +183,7 @@ class DuologueClient:
             The message; None where there is none now.
 
         Raises:
-            Refused: The server ended the duologue with a reason.
+            ConnectRefused: The server ended the duologue with a reason.
             ClosedError: The server ended the duologue, or this client is closed.
 
         Example:
@@ -199,7 +199,7 @@ class DuologueClient:
         return message
 
     def __iter__(self) -> Iterator[bytes]:
-        """Iterate over messages until the server ends the duologue. Raises Refused where it gave a reason."""
+        """Iterate over messages until the server ends the duologue. Raises ConnectRefused where it gave a reason."""
         while True:
             try:
                 yield self.receive()

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 from mainstem.aeron.client.polled import polled
 from mainstem.clock import seconds_ns
-from mainstem.duologue.errors import Refused, StepTimedOut
 from mainstem.duologue.limits import checked_message, longest_message
 from mainstem.duologue.messages import KEY_BITS, Connect, Hello, decrypt_session, error_of, parse_response
 from mainstem.duologue.outbox import Outbox
-from mainstem.errors import ClosedError, MainstemError, RemoteProtocolError
+from mainstem.errors import ClosedError, ConnectRefused, ConnectTimeout, MainstemError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,8 +173,8 @@ class ClientCore:
             How much was done; 0 for nothing.
 
         Raises:
-            StepTimedOut: A step takes too long.
-            Refused: The server sent ERROR.
+            ConnectTimeout: A step takes too long.
+            ConnectRefused: The server sent ERROR.
             RemoteProtocolError: The server broke the protocol.
             NotConnected: A message could not be sent for 500 ms, because the server is not there.
             BackPressured: A message could not be sent for 500 ms, because the server does not read.
@@ -191,7 +190,7 @@ class ClientCore:
         work = self._STEPS[self.step](self, now_ns)
         if self.step is not Step.TALK and now_ns - self._since_ns >= self._timeout_ns:
             timeout = self.settings.timeout
-            raise StepTimedOut(
+            raise ConnectTimeout(
                 f"{self._peer}: it did not come about within {timeout:g} s that {self.step.value}",
                 step=self.step.value,
                 timeout=timeout,
@@ -248,7 +247,7 @@ class ClientCore:
         if isinstance(response, Connect):
             self._response = response
         else:
-            raise Refused(
+            raise ConnectRefused(
                 f"{self._peer} refused this client: {response.message}", reason=response.message, peer=self._peer
             )
 
@@ -301,7 +300,7 @@ class ClientCore:
             message = arrived[0] if opener is None else opener.open(arrived[0])
             reason = error_of(message)
             if reason is not None:
-                raise Refused(f"{self._peer} ended the duologue: {reason}", reason=reason, peer=self._peer)
+                raise ConnectRefused(f"{self._peer} ended the duologue: {reason}", reason=reason, peer=self._peer)
             # Calls nothing.
             received += (message,)
             del arrived[0]

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.errors import MainstemError
+from mainstem.errors import BadMessage
 
 if TYPE_CHECKING:
     from mainstem.duologue.session import Duologue
-
-
-class BadMessage(MainstemError):
-    """A message that a handler's protocol does not have. The client receives ``ERROR bad message`` and is disconnected.
-
-    Example:
-        >>> if not message.startswith(b"ECHO "):
-        ...     raise BadMessage("not ECHO <text>")
-    """
 
 
 class Handler:

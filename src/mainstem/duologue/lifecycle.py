@@ -19,7 +19,7 @@ from mainstem.clock import NS_PER_SECOND, seconds_ns
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.environment import Confinement, DriverConnection, secure_random
 from mainstem.duologue.server_core import ServerCore
-from mainstem.errors import ClosedError, MainstemError, TimedOut
+from mainstem.errors import ClosedError, MainstemError, Timeout
 
 if TYPE_CHECKING:
     import os
@@ -192,7 +192,7 @@ class ClientLife:
             work = self.work()
             while (message := core.receive()) is None:
                 if deadline_ns is not None and clock.monotonic_ns() >= deadline_ns:
-                    raise TimedOut(f"no message came within {timeout:g} s", timeout=timeout)
+                    raise Timeout(f"no message came within {timeout:g} s", timeout=timeout)
                 yield work
                 work = self.work()
         return message

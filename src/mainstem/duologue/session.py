@@ -8,12 +8,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.client.polled import polled
-from mainstem.duologue.handler import BadMessage
 from mainstem.duologue.limits import address_of, checked_message, longest_message
 from mainstem.duologue.messages import BAD_MESSAGE, INTERNAL_ERROR, error_text
 from mainstem.duologue.outbox import Outbox
 from mainstem.duologue.state import DuologueState, Lifetime
-from mainstem.errors import ClosedError, MainstemError, OfferError, RemoteProtocolError
+from mainstem.errors import BadMessage, ClosedError, MainstemError, OfferError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mainstem._internal.tasks import start_task
 from mainstem.amounts import check_seconds
-from mainstem.errors import TimedOut
+from mainstem.errors import Timeout
 from mainstem.mux.admission import Admission
 from mainstem.mux.transports import SocketTransport
 from mainstem.prefixes import Prefixes
@@ -179,7 +179,7 @@ class Arrival(asyncio.Protocol):
     def drop(self, reason: str) -> None:
         """Ends the connection from this side."""
         if self._engine is not None:
-            self._engine.end(TimedOut(f"the connection was ended: {reason}"), abort=True)
+            self._engine.end(Timeout(f"the connection was ended: {reason}"), abort=True)
         else:
             self.end_unserved()
 

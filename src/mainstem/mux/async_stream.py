@@ -43,7 +43,7 @@ import copy
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainstem.errors import ConnectionLost, LimitExceeded, MainstemError, TimedOut
+from mainstem.errors import ConnectionLost, Delivery, LimitExceeded, MainstemError, Timeout
 from mainstem.mux.engine import logger
 from mainstem.mux.queues import InBuffer
 
@@ -321,7 +321,7 @@ class AsyncStream:
         self._check_written()
 
     async def _flush_in_time(self, timeout: float | None = None) -> None:
-        """Flushes. Fails the writing half with ``TimedOut`` after ``timeout`` seconds in which no byte left.
+        """Flushes. Fails the writing half with ``Timeout`` after ``timeout`` seconds in which no byte left.
 
         The default is the settings' ``stall_timeout_ns``.
         """
@@ -342,7 +342,7 @@ class AsyncStream:
 
     def _give_up(self, timeout: float) -> None:
         """Ends the writing half because the peer took nothing for ``timeout`` seconds, which is logged."""
-        error = TimedOut(
+        error = Timeout(
             f"stream {self.id} was cut off: {self._engine.peer_name} took nothing for {timeout:g} s, "
             f"{self.queued} bytes were not sent",
             timeout=timeout,
@@ -517,11 +517,11 @@ class AsyncStream:
         """Whether everything was sent, and the end of it."""
         raise NotImplementedError
 
-    def _delivery(self) -> str:
+    def _delivery(self) -> Delivery:
         """What a lost connection lets assume about the bytes that were written."""
         if not self._handle.sent and not self._writing_ended():
-            return "none"
-        return "partial" if self._unsent() else "unknown"
+            return Delivery.NONE
+        return Delivery.PARTIAL if self._unsent() else Delivery.UNKNOWN
 
     def _wake_reader(self) -> None:
         if self._reader is not None and not self._reader.done():

@@ -106,7 +106,7 @@ class LoopThread:
             What ``work`` returns.
 
         Raises:
-            TimedOut: The timeout passed.
+            Timeout: The timeout passed.
             ClosedError: The loop was stopped.
 
         Example:
@@ -247,7 +247,7 @@ class BlockingStream(Generic[S]):
             Between one and ``limit`` bytes as soon as there are some; ``b""`` at the end.
 
         Raises:
-            TimedOut: The timeout passed.
+            Timeout: The timeout passed.
             MainstemError: What ended the stream, after the bytes from before it were read.
 
         Example:
@@ -267,7 +267,7 @@ class BlockingStream(Generic[S]):
 
         Raises:
             asyncio.IncompleteReadError: The stream ended before (an ``EOFError``); ``partial`` has the bytes that came.
-            TimedOut: The timeout passed.
+            Timeout: The timeout passed.
             MainstemError: What broke the stream off.
 
         Example:
@@ -291,7 +291,7 @@ class BlockingStream(Generic[S]):
                 bytes are queued all the same.
 
         Raises:
-            TimedOut: The timeout passed.
+            Timeout: The timeout passed.
             MainstemError: What ended the writing half.
             TypeError: The data is no bytes-like object.
 

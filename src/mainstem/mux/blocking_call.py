@@ -23,7 +23,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from mainstem.errors import ClosedError, TimedOut
+from mainstem.errors import ClosedError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -45,7 +45,7 @@ async def _limited(work: Coroutine[Any, Any, T], timeout: float | None, ending: 
     except TimeoutError:
         if not deadline.expired():
             raise
-        raise TimedOut(f"nothing happened within {timeout:g} s", timeout=timeout) from None
+        raise Timeout(f"nothing happened within {timeout:g} s", timeout=timeout) from None
 
 
 class Call(Generic[T]):

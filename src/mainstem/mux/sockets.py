@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from mainstem._internal.eyeballs import NoneSucceededError, open_socket, race, resolve
 from mainstem._internal.listening import BACKLOG
 from mainstem.endpoint_stats import Traffic
-from mainstem.errors import ConfigurationError, ConnectionLost, RemoteProtocolError, TimedOut
+from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, RemoteProtocolError, Timeout
 from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, Arrival, Arrivals
 from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, engine_stats, logger
 from mainstem.mux.listening import ListeningSockets
@@ -50,7 +50,7 @@ class Endpoint:
     async def connect(self, handler: TransportHandler, timeout: float) -> None:
         """Connects ``handler`` over the first address that accepts, TLS's handshake included.
 
-        Raises ``ConnectionLost`` or, after ``timeout`` seconds, ``TimedOut``.
+        Raises ``ConnectionLost`` or, after ``timeout`` seconds, ``Timeout``.
         """
         dial = _Dial(handler)
         try:
@@ -64,9 +64,9 @@ class Endpoint:
         except (TimeoutError, OSError, NoneSucceededError) as error:
             dial.abort()
             if isinstance(error, TimeoutError):
-                raise TimedOut(f"{self} did not answer within {timeout:g} s", timeout=timeout) from None
+                raise Timeout(f"{self} did not answer within {timeout:g} s", timeout=timeout) from None
             cause = error.failures[0][1] if isinstance(error, NoneSucceededError) else error
-            raise ConnectionLost(f"{self} cannot be reached: {error}", delivery="none") from cause
+            raise ConnectionLost(f"{self} cannot be reached: {error}", delivery=Delivery.NONE) from cause
         except BaseException:
             dial.abort()
             raise

@@ -53,11 +53,11 @@ class Intake:
 async def listen(protocol: str, host: str, port: int, intake: Intake, **options: Any) -> Any:
     """A server of that protocol whose messages go to ``intake``; the caller closes it. ``options`` are those of its ``serve``."""
     if protocol == "bymux":
-        from mainstem.mux import bymux
+        from mainstem import bymux
 
         return await bymux.serve(intake.drain, host, port, **options)
     if protocol == "jmux":
-        from mainstem.mux import jmux
+        from mainstem import jmux
 
         async def respond(session: Any) -> None:
             await intake.drain(session)

@@ -31,7 +31,7 @@ class Taker(Protocol):
     """What playing needs of a publication."""
 
     def send(self, payload: memoryview, *, timeout: float | None, reserved_value: int) -> int:
-        """Offers until it is taken; raises OfferError or TimedOut."""
+        """Offers until it is taken; raises OfferError or Timeout."""
         ...
 
 

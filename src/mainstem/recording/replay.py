@@ -173,7 +173,7 @@ class Sendable(Protocol):
     """What a replay needs of a publication."""
 
     def send(self, payload: bytes, *, timeout: float) -> int:
-        """Offers until it is taken; raises OfferError or TimedOut."""
+        """Offers until it is taken; raises OfferError or Timeout."""
         ...
 
 
@@ -193,7 +193,7 @@ def replay_onto(publication: Sendable, reader: RecordingReader, start: int, end:
     Raises:
         RecordingError: As ``batches``.
         OfferError: The publication refused a message.
-        TimedOut: Back pressure lasted longer than ``timeout``.
+        Timeout: Back pressure lasted longer than ``timeout``.
 
     Example:
         ``replay_onto(publication, reader, 0, reader.end_position())``

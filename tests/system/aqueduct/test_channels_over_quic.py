@@ -31,8 +31,8 @@ from mainstem.aqueduct import (
 )
 from mainstem.aqueduct.observe import FrameLog, dump_log
 from mainstem.errors import (
+    Aborted,
     BackPressured,
-    Cancelled,
     ClosedError,
     ConfigurationError,
     ConnectionLost,
@@ -40,7 +40,7 @@ from mainstem.errors import (
     MainstemError,
     NoReceivers,
     RemoteProtocolError,
-    TimedOut,
+    Timeout,
 )
 
 if TYPE_CHECKING:
@@ -243,8 +243,8 @@ async def test_each_end_of_a_channel_is_told_apart(certificates: CertificateFile
         sender, receiver = channel()
         assert await report_of(receiver, sender.finish) == "ClosedError"
         sender, receiver = channel()
-        assert await report_of(receiver, sender.cancel) == "Cancelled"
-        with pytest.raises(Cancelled):
+        assert await report_of(receiver, sender.cancel) == "Aborted"
+        with pytest.raises(Aborted):
             await sender.send(b"late")
         sender, receiver = channel()
         assert await report_of(sender, receiver.close) == "NoReceivers"
@@ -290,7 +290,7 @@ async def test_dropped_handles_and_attachments_that_nobody_took_leave_nothing(ce
                 ends.append((sender, kept))
                 del receiver, given, message
             for sender, kept in ends:
-                with pytest.raises(Cancelled):
+                with pytest.raises(Aborted):
                     await soon(kept.receive())
                 with pytest.raises(NoReceivers):
                     await soon(sender.wait_closed())
@@ -312,7 +312,7 @@ async def test_a_dropped_sender_cancels_and_a_dropped_receiver_closes_here_too(c
         await until(lambda: len(taken) == 2)
         del sender, kept
         gc.collect()
-        with pytest.raises(Cancelled):
+        with pytest.raises(Aborted):
             await soon(taken[0].receive())
         with pytest.raises(NoReceivers):
             await soon(taken[1].wait_closed())
@@ -459,7 +459,7 @@ async def test_a_peer_that_takes_no_datagrams_is_refused(certificates: Certifica
 
 
 async def test_a_server_that_is_not_there_is_told_in_time(certificates: CertificateFiles) -> None:
-    with pytest.raises(TimedOut):
+    with pytest.raises(Timeout):
         await aqueduct.connect("aqueduct://localhost:9", ca=certificates.ca, timeout=0.3)
 
 
@@ -574,7 +574,7 @@ async def test_a_cancel_arrives_at_once_although_nothing_else_is_said_on_the_con
             await until(lambda: taken)
             await asyncio.sleep(pause)
             taken.pop().cancel()
-            with pytest.raises(Cancelled):
+            with pytest.raises(Aborted):
                 # A connection that says nothing is spoken to after 15 s at the latest, which would help too late.
                 await soon(kept.receive())
 

@@ -16,7 +16,7 @@ from tests.support.patience import STALL_S, settle, soon, until
 from mainstem import aqueduct
 from mainstem.aqueduct import Connection, Message, channel, oneshot
 from mainstem.aqueduct.quic.udp import UdpSocket
-from mainstem.errors import ConfigurationError, ConnectionLost, NoReceivers, TimedOut
+from mainstem.errors import ConfigurationError, ConnectionLost, NoReceivers, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -238,7 +238,7 @@ async def test_shutting_down_lets_handlers_return_and_takes_no_new_clients(certi
     await connection.sender.send(Message(b"work", [respond]))
     await soon(received.wait())
     ending = asyncio.ensure_future(server.shut_down(timeout=STALL_S))
-    with pytest.raises((TimedOut, ConnectionLost)):
+    with pytest.raises((Timeout, ConnectionLost)):
         await aqueduct.connect(server.url, ca=certificates.ca, timeout=0.5)
     go.set()
     assert await soon(response) == b"done"
@@ -495,7 +495,7 @@ async def test_what_cannot_be_had_of_certificates_is_refused(certificates: Certi
 async def test_a_server_that_is_silent_after_tls_times_out_by_name(certificates: CertificateFiles) -> None:
     udp = UdpSocket(host="127.0.0.1", port=0, family=2)
     try:
-        with pytest.raises(TimedOut):
+        with pytest.raises(Timeout):
             await aqueduct.connect(f"aqueduct://127.0.0.1:{udp.address[1]}", ca=certificates.ca, timeout=0.2)
     finally:
         udp.close()
@@ -541,7 +541,7 @@ async def test_a_full_server_warns_once_and_counts(
     async with await serving(certificates, Log().wait_for_ever, max_connections=1) as server:
         connection = await aqueduct.connect(server.url, ca=certificates.ca)
         for _ in range(2):
-            with pytest.raises(TimedOut):
+            with pytest.raises(Timeout):
                 await aqueduct.connect(server.url, ca=certificates.ca, timeout=0.5)
         await connection.close()
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
@@ -644,7 +644,7 @@ async def test_a_handler_that_still_runs_takes_a_place(certificates: Certificate
             await until(lambda number=number: running == number)
             await connection.close()
         await until(lambda: server.connections == 0)
-        with pytest.raises((TimedOut, ConnectionLost)):
+        with pytest.raises((Timeout, ConnectionLost)):
             await aqueduct.connect(server.url, ca=certificates.ca, timeout=0.5)
         assert server.stats().connections_refused
         assert most == 2

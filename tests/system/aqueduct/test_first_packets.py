@@ -17,7 +17,7 @@ from mainstem.aqueduct.admission import MAX_UNPROVEN
 from mainstem.aqueduct.connection import AqueductConnection
 from mainstem.aqueduct.quic import load_backend
 from mainstem.aqueduct.quic.settings import QuicSettings
-from mainstem.errors import ConnectionLost, TimedOut
+from mainstem.errors import ConnectionLost, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,7 +125,7 @@ async def test_no_address_has_more_than_its_share(certificates: CertificateFiles
         connections = [await aqueduct.connect(server.url, ca=certificates.ca, backend=backend) for _ in range(2)]
         for connection in connections:
             await soon(connection.sender.send_acknowledged(b"tide"))
-        with pytest.raises(TimedOut):
+        with pytest.raises(Timeout):
             await aqueduct.connect(server.url, ca=certificates.ca, backend=backend, timeout=0.3)
         async with LossyRelay(server.port, source="127.0.0.2") as relay:
             await use(relay.url, certificates, backend)
@@ -161,7 +161,7 @@ async def test_of_clients_that_come_at_once_no_more_are_served_than_there_are_pl
     async def outcome() -> str:
         try:
             connection = await aqueduct.connect(server.url, ca=certificates.ca, backend=backend, timeout=1)
-        except TimedOut:
+        except Timeout:
             return "none"
         held.append(connection)
         try:

@@ -10,7 +10,7 @@ from tests.support.patience import soon
 
 from mainstem import aqueduct
 from mainstem.aqueduct import CborSerializer, Connection, Limits, Message, MsgspecSerializer, Sender, channel
-from mainstem.errors import Cancelled, LostInTransit, RemoteProtocolError
+from mainstem.errors import Aborted, LostInTransit, RemoteProtocolError
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.certificates import CertificateFiles
@@ -85,7 +85,7 @@ async def test_a_payload_that_cannot_be_is_an_error_of_the_peer_and_its_attachme
         error = await soon(caught)
         assert isinstance(error, RemoteProtocolError), repr(error)
         assert error.rule == "serialisation"
-        with pytest.raises(Cancelled):
+        with pytest.raises(Aborted):
             await soon(kept.receive())
 
 

@@ -9,7 +9,7 @@ from tests.support.patience import STALL_S, until
 from tests.unit.aeron.client.hand_driver import DIRECTORY, HandDriver
 
 import mainstem
-from mainstem.errors import BackPressured, ClosedError, DriverTimeout, RegistrationError, TimedOut
+from mainstem.errors import BackPressured, ClosedError, DriverTimeout, RegistrationError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -67,10 +67,10 @@ async def test_waiting_gives_up_when_its_time_is_over():
         with pytest.raises(ClosedError):
             await publication.send(b"x")
         subscription = await aeron.add_subscription(CHANNEL, 7)
-        with pytest.raises(TimedOut):
+        with pytest.raises(Timeout):
             async for _ in subscription.messages(timeout=0.01):
                 pass
-        with pytest.raises(TimedOut):
+        with pytest.raises(Timeout):
             await subscription.next_arrow(timeout=0.01)
 
 

@@ -108,10 +108,10 @@ async def test_whatever_waits_learns_of_a_lost_connection_by_one_class() -> None
 
 
 async def test_a_time_out_of_the_choice_of_a_serialiser_is_mainstems_own() -> None:
-    from mainstem.errors import TimedOut
+    from mainstem.errors import Timeout
 
     client, _ = join()
     session = client._session
-    with pytest.raises(TimedOut):
+    with pytest.raises(Timeout):
         await session.wait_for(asyncio.get_running_loop().create_future(), 0.01)
     await client.close()

@@ -14,7 +14,7 @@ from mainstem.aqueduct import Limits, Message, Mode, channel
 from mainstem.aqueduct.codec import HELLO_TIMED_OUT, NO_PLACE, SERIALISATION_ERROR
 from mainstem.aqueduct.events import Tally
 from mainstem.aqueduct.quic.link import REFUSALS
-from mainstem.errors import ConnectionLost
+from mainstem.errors import ConnectionLost, Delivery
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -105,7 +105,7 @@ async def some_acknowledged(world: World) -> None:
 async def refused(world: World) -> None:
     world.silent()
     await world.sender.send(b"1")
-    await world.lose(delivery="none")
+    await world.lose(delivery=Delivery.NONE)
 
 
 SITUATIONS: dict[str, Callable[[World], Awaitable[None]]] = {

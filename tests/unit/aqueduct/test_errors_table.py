@@ -118,7 +118,7 @@ class World:
         if way == "ClosedError":
             sender.finish()
             far_sender.finish()
-        elif way == "Cancelled":
+        elif way == "Aborted":
             sender.cancel()
             far_sender.cancel()
         elif way == "NoReceivers":
@@ -170,7 +170,7 @@ async def call_connection(call: str, way: str) -> None:
     client = world.client
     if call == "async with Connection":
         async with client:
-            if way == "TimedOut":
+            if way == "Timeout":
                 for _ in range(3):
                     await client.sender.send(b"not received")
                 client._session.conn._state.limits = Limits()
@@ -204,7 +204,7 @@ async def call_connect(call: str, way: str) -> None:
         await aqueduct.serve(handler, host="192.0.2.1", certificate=files.certificate, key=files.key)
     elif way == "ConfigurationError":
         await aqueduct.connect("http://localhost")
-    elif way == "TimedOut":
+    elif way == "Timeout":
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
             silent.bind(("127.0.0.1", 0))
             await aqueduct.connect(f"aqueduct://127.0.0.1:{silent.getsockname()[1]}", ca=files.ca, timeout=0.1)

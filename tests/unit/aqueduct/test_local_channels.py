@@ -9,7 +9,7 @@ import pytest
 from tests.support.patience import soon
 
 from mainstem.aqueduct import Mode, Receiver, Sender, channel, oneshot
-from mainstem.errors import BackPressured, Cancelled, ClosedError, NoReceivers
+from mainstem.errors import Aborted, BackPressured, ClosedError, NoReceivers
 
 
 async def test_messages_come_out_in_order_until_the_sender_has_finished() -> None:
@@ -49,9 +49,9 @@ async def test_cancelling_drops_what_was_not_received() -> None:
     sender, receiver = channel()
     await sender.send(1)
     sender.cancel()
-    with pytest.raises(Cancelled):
+    with pytest.raises(Aborted):
         await receiver.receive()
-    with pytest.raises(Cancelled):
+    with pytest.raises(Aborted):
         await sender.send(2)
 
 
@@ -68,7 +68,7 @@ async def test_dropped_handles_end_their_channel() -> None:
     sender, receiver = channel()
     del sender
     gc.collect()
-    with pytest.raises(Cancelled):
+    with pytest.raises(Aborted):
         await receiver.receive()
     sender, receiver = channel()
     del receiver
@@ -95,7 +95,7 @@ async def test_leaving_a_with_block_finishes_or_cancels() -> None:
     sender, receiver = channel()
     with pytest.raises(RuntimeError), sender:
         raise RuntimeError
-    with pytest.raises(Cancelled):
+    with pytest.raises(Aborted):
         await receiver.receive()
 
 
@@ -136,7 +136,7 @@ async def test_the_end_of_a_channel_can_be_waited_for(ending: str) -> None:
     if ending == "cancelled":
         sender.cancel()
         sender.cancel()
-        with pytest.raises(Cancelled):
+        with pytest.raises(Aborted):
             await soon(waiting)
     elif ending == "closed":
         await receiver.close()
@@ -180,7 +180,7 @@ async def test_leaving_an_async_with_block_finishes_or_cancels_and_waits() -> No
     with pytest.raises(RuntimeError):
         async with sender:
             raise RuntimeError
-    with receiver, pytest.raises(Cancelled):
+    with receiver, pytest.raises(Aborted):
         await receiver.receive()
 
 
@@ -192,5 +192,5 @@ async def test_a_handle_that_another_thread_drops_ends_its_channel() -> None:
     del sender
     await asyncio.to_thread(dropped.clear)
     gc.collect()
-    with pytest.raises(Cancelled):
+    with pytest.raises(Aborted):
         await soon(waiting)

@@ -10,8 +10,7 @@ import pytest
 from tests.support.patience import STALL_S, soon, until
 
 from mainstem.duologue import aio
-from mainstem.duologue.handler import BadMessage
-from mainstem.errors import BackPressured, ClosedError
+from mainstem.errors import BackPressured, BadMessage, ClosedError
 
 
 class Served:

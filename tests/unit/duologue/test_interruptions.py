@@ -12,12 +12,12 @@ from tests.support.interruptions import interruptions
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.crypto import Opener, Sealer, ServerKey
-from mainstem.duologue.errors import Refused
 from mainstem.duologue.handler import Handler
 from mainstem.duologue.lifecycle import ClientLife
 from mainstem.duologue.outbox import Outbox
 from mainstem.duologue.server_core import ServerCore
 from mainstem.duologue.settings import ClientSettings, ServerSettings
+from mainstem.errors import ConnectRefused
 from mainstem.sim.world import World
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def test_an_interrupted_client_still_learns_why_the_server_ended_the_duologue(is
             def work(talk: Talk = talk, reasons: list[str] = reasons) -> None:
                 try:
                     talk.client.do_work(talk.world.now_ns)
-                except Refused as error:
+                except ConnectRefused as error:
                     reasons.append(error.reason)
 
             def step(talk: Talk = talk, reasons: list[str] = reasons, work: Any = work) -> bool:

@@ -11,11 +11,10 @@ import pytest
 
 from mainstem.clock import NS_PER_SECOND
 from mainstem.duologue.client_core import ClientCore
-from mainstem.duologue.errors import Refused
-from mainstem.duologue.handler import BadMessage, Echo, Handler
+from mainstem.duologue.handler import Echo, Handler
 from mainstem.duologue.server_core import ServerCore
 from mainstem.duologue.settings import ClientSettings, ServerSettings
-from mainstem.errors import BackPressured, ClosedError, DriverTimeout
+from mainstem.errors import BackPressured, BadMessage, ClosedError, ConnectRefused, DriverTimeout
 from mainstem.sim.world import World
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class Ends:
 
     def refused(self, client: ClientCore) -> str:
         """The reason of the server's refusal."""
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(ConnectRefused) as refusal:
             self.until(lambda: False, "a refusal")
         self.clients.remove(client)
         return refusal.value.reason

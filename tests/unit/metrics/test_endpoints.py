@@ -14,7 +14,7 @@ from mainstem.errors import (
     ConnectionLost,
     MainstemError,
     RemoteProtocolError,
-    TimedOut,
+    Timeout,
 )
 from mainstem.metrics import Endpoints
 
@@ -82,7 +82,7 @@ def test_an_endpoint_that_has_ended_is_let_go_and_its_counters_stay() -> None:
         (None, "connections_closed"),
         (ClosedError("closed here"), "connections_closed"),
         (ConnectionLost("reset"), "connections_lost"),
-        (TimedOut("silent", timeout=1.0), "connections_timed_out"),
+        (Timeout("silent", timeout=1.0), "connections_timed_out"),
         (RemoteProtocolError("broken", rule="r"), "connections_violated"),
         (ConfigurationError("else"), "connections_failed"),
     ],

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.support.mux_pair import bymux_pair, jmux_pair
 
-from mainstem.mux import bymux, jmux
+from mainstem import bymux, jmux
 
 
 async def test_cancelling_the_user_of_a_stream_leaves_nothing_behind() -> None:

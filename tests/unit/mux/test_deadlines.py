@@ -10,11 +10,11 @@ import pytest
 from tests.support.mux_pair import MemoryTransport, jmux_pair
 from tests.support.patience import STALL_S, settle, soon
 
-from mainstem.errors import Cancelled, ConnectionLost, TimedOut
-from mainstem.mux.jmux.aio_client import Client
+from mainstem.errors import Aborted, ConnectionLost, Timeout
+from mainstem.jmux.aio_client import Client
 
 if TYPE_CHECKING:
-    from mainstem.mux import jmux
+    from mainstem import jmux
     from mainstem.mux.transports import TransportHandler
 
 
@@ -40,7 +40,7 @@ async def test_a_call_that_times_out_cancels_its_handler(monkeypatch: pytest.Mon
     calling = asyncio.ensure_future(client.call(b"x", timeout=2 * STALL_S))
     await soon(started.wait())
     let_pass(2 * STALL_S, monkeypatch)
-    with pytest.raises(TimedOut, match="no response within"):
+    with pytest.raises(Timeout, match="no response within"):
         await soon(calling)
     await soon(cancelled.wait())
     await settle()
@@ -56,11 +56,11 @@ async def test_the_timeout_of_a_call_covers_all_attempts() -> None:
         session.reject("busy")
 
     client, _ = jmux_pair(refuse)
-    with pytest.raises(TimedOut):
+    with pytest.raises(Timeout):
         await soon(client.call(b"x", attempts=1000, timeout=0.2))
     assert 2 <= attempts <= 6, "the pauses double"
     attempts = 0
-    with pytest.raises(Cancelled, match="busy"):
+    with pytest.raises(Aborted, match="busy"):
         await soon(client.call(b"x", attempts=3))
     assert attempts == 3
 
@@ -80,7 +80,7 @@ async def test_pauses_between_attempts_have_jitter(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(asyncio, "sleep", record)
     client, _ = jmux_pair(refuse)
     client._entropy = random.Random(1)
-    with pytest.raises(Cancelled):
+    with pytest.raises(Aborted):
         await client.call(b"x", attempts=7)
     assert len(pauses) == 6
     for pause, most in zip(pauses, (0.05, 0.1, 0.2, 0.4, 0.8, 1.0), strict=True):
@@ -102,7 +102,7 @@ class SilentEndpoint:
 async def test_connecting_ends_with_the_header_or_an_error() -> None:
     endpoint = SilentEndpoint()
     client = Client(endpoint, settings=None, max_connections=1, timeout=0.05)  # type: ignore[arg-type]
-    with pytest.raises(TimedOut, match="header"):
+    with pytest.raises(Timeout, match="header"):
         await soon(client.add_connection())
     assert client.connections == 0
     client = Client(endpoint, settings=None, max_connections=1, timeout=STALL_S)  # type: ignore[arg-type]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.support.patience import soon
 
+from mainstem import bymux
 from mainstem.errors import ConnectionLost
-from mainstem.mux import bymux
 from mainstem.mux.transports import SocketTransport
 
 

@@ -9,8 +9,8 @@ import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair, join
 from tests.support.patience import settle, soon, until
 
-from mainstem.errors import Cancelled, ClosedError, ConnectionLost, MainstemError, TimedOut
-from mainstem.mux import bymux, jmux
+from mainstem import bymux, jmux
+from mainstem.errors import Aborted, ClosedError, ConnectionLost, MainstemError, Timeout
 
 
 class Handler:
@@ -231,7 +231,7 @@ async def test_a_handler_that_is_cancelled_aborts_its_session() -> None:
         raise asyncio.CancelledError
 
     client, _ = jmux_pair(cancel_self)
-    with pytest.raises(Cancelled):
+    with pytest.raises(Aborted):
         await client.call(b"x")
 
 
@@ -248,14 +248,14 @@ async def test_a_jmux_client_that_stalls_is_cut_off_after_the_limit(caplog: pyte
     await soon(done.wait())
     await until(lambda: not endpoint.servers[0].tasks)
     assert "took nothing for 0.05 s" in caplog.text
-    with pytest.raises(Cancelled):
+    with pytest.raises(Aborted):
         await session.read(-1)
 
 
 UPSTREAM_FAILURES = [
     ConnectionLost("the upstream is down"),
     ClosedError("the upstream was closed"),
-    Cancelled("the upstream cancelled"),
+    Aborted("the upstream cancelled"),
     asyncio.IncompleteReadError(b"", 4),
     TimeoutError(),
     KeyError("x"),
@@ -287,7 +287,7 @@ async def test_a_failed_handler_is_logged_counted_and_seen_by_its_peer(
         stream.finish()
         await settle()
         traffic = endpoint.servers[0].traffic
-    with pytest.raises(Cancelled):
+    with pytest.raises(Aborted):
         await soon(stream.read(-1))
     assert traffic.handlers_failed == 1
     assert "a handler for memory failed" in caplog.text
@@ -376,9 +376,9 @@ async def test_a_bymux_stream_without_progress_is_cut_off_and_marked(caplog: pyt
         await asyncio.sleep(0.05)
         await accepted.readexactly(500)
     assert not closing.done()
-    with pytest.raises(TimedOut) as caught:
+    with pytest.raises(Timeout) as caught:
         await closing
     assert caught.value.unsent > 0
     assert "took nothing for 0.1 s" in caplog.text
-    with pytest.raises(Cancelled):
+    with pytest.raises(Aborted):
         await accepted.read(-1)

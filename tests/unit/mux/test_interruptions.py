@@ -15,11 +15,11 @@ import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
 from tests.support.patience import STALL_S, wait_for
 
-from mainstem.mux import bymux, jmux
+from mainstem import bymux, jmux
+from mainstem.bymux import blocking as bymux_blocking
+from mainstem.jmux import blocking as jmux_blocking
 from mainstem.mux.blocking import BlockingStream, LoopThread
 from mainstem.mux.blocking_call import Call
-from mainstem.mux.bymux import blocking as bymux_blocking
-from mainstem.mux.jmux import blocking as jmux_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,8 +8,8 @@ from typing import Any
 from tests.support.mux_pair import bymux_pair, jmux_pair
 from tests.support.patience import settle, until
 
-from mainstem.mux import bymux
-from mainstem.mux.jmux.aio_server import MAX_HANDLERS
+from mainstem import bymux
+from mainstem.jmux.aio_server import MAX_HANDLERS
 
 
 class Stubborn:

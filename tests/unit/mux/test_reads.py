@@ -10,8 +10,8 @@ import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
 from tests.support.patience import STALL_S, settle, soon
 
-from mainstem.errors import ClosedError, LimitExceeded, TimedOut
-from mainstem.mux import bymux, jmux
+from mainstem import bymux, jmux
+from mainstem.errors import ClosedError, LimitExceeded, Timeout
 from mainstem.mux.blocking import BlockingStream, LoopThread
 
 if TYPE_CHECKING:
@@ -102,12 +102,12 @@ def test_blocking_reads_that_timed_out_lost_nothing(open_stream: Callable[[], Aw
     with LoopThread() as thread:
         stream = BlockingStream(thread, thread.run(open_stream()))
         stream.write(b"ab")
-        with pytest.raises(TimedOut):
+        with pytest.raises(Timeout):
             stream.readexactly(4, timeout=0.05)
         stream.write(b"cd")
         assert stream.readexactly(4, timeout=STALL_S) == b"abcd"
         stream.write(b"ef")
-        with pytest.raises(TimedOut):
+        with pytest.raises(Timeout):
             stream.read(-1, timeout=0.05)
         assert stream.read(timeout=STALL_S) == b"ef"
 

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mainstem.mux import bymux, jmux
+from mainstem import bymux, jmux
 
 PROFILE = settings(max_examples=80, stateful_step_count=60, deadline=None)
 

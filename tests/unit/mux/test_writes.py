@@ -10,10 +10,10 @@ import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
 from tests.support.patience import settle, soon, until
 
-from mainstem.errors import Cancelled, ClosedError, ConnectionLost, MainstemError, TimedOut
-from mainstem.mux import bymux, jmux
+from mainstem import bymux, jmux
+from mainstem.bymux.blocking import BlockingConnection
+from mainstem.errors import Aborted, ClosedError, ConnectionLost, MainstemError, Timeout
 from mainstem.mux.blocking import LoopThread
-from mainstem.mux.bymux.blocking import BlockingConnection
 
 WINDOW = bymux.Settings(stream_window=1000)
 
@@ -131,7 +131,7 @@ async def test_closing_a_stream_whose_peer_gives_no_credit_has_a_time_limit() ->
     client, _ = bymux_pair(hold, settings=bymux.Settings(stream_window=0))
     stream = await client.open_stream()
     stream.write(b"abc")
-    with pytest.raises(TimedOut, match="3 bytes were not sent") as caught:
+    with pytest.raises(Timeout, match="3 bytes were not sent") as caught:
         await soon(stream.close(timeout=0.05))
     assert caught.value.unsent == 3
     await settle()
@@ -182,7 +182,7 @@ async def test_leaving_a_request_that_failed_raises() -> None:
         session.abort("no")
 
     client, endpoint = jmux_pair(refuse)
-    with pytest.raises(Cancelled, match="no"):
+    with pytest.raises(Aborted, match="no"):
         async with client.request() as session:
             session.write(b"x")
             await settle()

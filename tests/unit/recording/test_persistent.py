@@ -10,7 +10,7 @@ from tests.support.streams import Stream
 
 from mainstem._core.log.columns import Fragments
 from mainstem.clock import NS_PER_SECOND
-from mainstem.errors import ClosedError, ConfigurationError, RecordingError, TimedOut
+from mainstem.errors import ClosedError, ConfigurationError, RecordingError, Timeout
 from mainstem.recording import Recorder
 from mainstem.recording.life import NO_LIFE, StreamLife
 from mainstem.recording.persistent import stream as module
@@ -363,7 +363,7 @@ def test_a_start_that_cannot_be_is_refused(recorded: Publisher, tmp_path: Path, 
 
 
 def test_waiting_ends_in_time_and_a_closed_one_says_so(recorded: Publisher, tmp_path: Path) -> None:
-    with persistent(FakeClient(), tmp_path) as subscription, pytest.raises(TimedOut):
+    with persistent(FakeClient(), tmp_path) as subscription, pytest.raises(Timeout):
         for _ in subscription.messages(timeout=NS_PER_SECOND / 1e9):
             pass
     with pytest.raises(ClosedError):

@@ -8,7 +8,7 @@ import pytest
 from tests.support.streams import Stream, record
 
 from mainstem.clock import NS_PER_SECOND
-from mainstem.errors import ConfigurationError, TimedOut
+from mainstem.errors import ConfigurationError, Timeout
 from mainstem.recording import Recorder, RecordingReader, open_recording
 from mainstem.recording.play import LONGEST_SLEEP_S, play
 from mainstem.recording.positions import positions_file
@@ -129,8 +129,8 @@ def test_without_times_there_is_no_pace(reader: RecordingReader, tmp_path: Path)
 def test_a_subscriber_that_takes_nothing_ends_it(reader: RecordingReader) -> None:
     class Full(Publication):
         def send(self, payload: memoryview, *, timeout: float | None, reserved_value: int) -> int:
-            raise TimedOut("full", timeout=timeout)
+            raise Timeout("full", timeout=timeout)
 
     clock = StillClock()
-    with pytest.raises(TimedOut):
+    with pytest.raises(Timeout):
         play(reader, Full(clock), 0, reader.end_position(), clock=clock, sleep=clock.sleep)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from mainstem.aeron.aio.waiting import Pause
 from mainstem.aeron.client.poller import BATCH, Poller
-from mainstem.errors import TimedOut
+from mainstem.errors import Timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -99,7 +99,7 @@ class AsyncPoller:
             A subscription and one message of it.
 
         Raises:
-            TimedOut: Nothing came on any subscription for ``timeout`` seconds.
+            Timeout: Nothing came on any subscription for ``timeout`` seconds.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
             LocalProtocolError: An iterator without metadata was left before the messages that it had taken were yielded.
@@ -123,6 +123,6 @@ class AsyncPoller:
                 inner.raise_failure()
                 return
             elif not await pause.step():
-                raise TimedOut(
+                raise Timeout(
                     f"nothing came on {len(inner.subscriptions)} subscriptions for {timeout:g} s", timeout=timeout
                 )

@@ -18,7 +18,7 @@ from mainstem.aeron.client.requests import (
     with_parameter,
 )
 from mainstem.amounts import check_whole
-from mainstem.errors import MainstemError, TimedOut
+from mainstem.errors import MainstemError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -109,7 +109,7 @@ class AsyncRequester(AsyncResource):
             The reply.
 
         Raises:
-            TimedOut: The request was sent, and no reply came in time. The replier may have received it.
+            Timeout: The request was sent, and no reply came in time. The replier may have received it.
             NotConnected: No replier was connected in time: nothing was sent.
             BackPressured: There was no room in time, or ``max_in_flight`` requests wait already: nothing was sent.
             ClosedError: The requester is closed.
@@ -132,7 +132,7 @@ class AsyncRequester(AsyncResource):
                 if slot.reply is None:
                     state.check_open()
                     if not await pause.step():
-                        raise TimedOut(f"no reply came within {timeout:g} s", timeout=timeout)
+                        raise Timeout(f"no reply came within {timeout:g} s", timeout=timeout)
             return slot.reply
         finally:
             state.free(slot)
@@ -274,7 +274,7 @@ class AsyncReplier(AsyncResource):
             One request after another.
 
         Raises:
-            TimedOut: No request came for ``timeout`` seconds.
+            Timeout: No request came for ``timeout`` seconds.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
 
@@ -293,7 +293,7 @@ class AsyncReplier(AsyncResource):
                     await asyncio.sleep(0)
                 pause.restart()
             elif not await pause.step():
-                raise TimedOut(f"no request came for {timeout:g} s", timeout=timeout)
+                raise Timeout(f"no request came for {timeout:g} s", timeout=timeout)
         self._inner.raise_failure()
 
     async def serve(self, handler: Callable[[bytes], Awaitable[Any]], *, max_concurrent: int = MAX_CONCURRENT) -> None:

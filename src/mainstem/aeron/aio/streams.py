@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from mainstem.aeron.aio.waiting import AsyncResource, Pause
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.client.subscription import MESSAGES_AT_ONCE
-from mainstem.errors import TimedOut
+from mainstem.errors import Timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -142,7 +142,7 @@ class AsyncSubscription(AsyncResource):
             One message after another.
 
         Raises:
-            TimedOut: Nothing came for ``timeout`` seconds.
+            Timeout: Nothing came for ``timeout`` seconds.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
             LocalProtocolError: An iterator without metadata was left before the messages that it had taken were yielded.
@@ -164,7 +164,7 @@ class AsyncSubscription(AsyncResource):
                 self._inner.raise_failure()
                 return
             elif not await pause.step():
-                raise TimedOut(f"nothing came on {self._inner!r} for {timeout:g} s", timeout=timeout)
+                raise Timeout(f"nothing came on {self._inner!r} for {timeout:g} s", timeout=timeout)
 
     async def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
         """Waits for messages and returns them as a record batch.
@@ -177,7 +177,7 @@ class AsyncSubscription(AsyncResource):
             A batch with the columns position, session_id, reserved_value and payload.
 
         Raises:
-            TimedOut: Nothing came in time, or the subscription is closed; DriverTimeout or ClientTimeout where that is why.
+            Timeout: Nothing came in time, or the subscription is closed; DriverTimeout or ClientTimeout where that is why.
             MissingExtraError: pyarrow is not installed.
 
         Example:
@@ -187,5 +187,5 @@ class AsyncSubscription(AsyncResource):
         while not self._inner.has_data():
             if self._inner.closed or not await pause.step():
                 self._inner.raise_failure()
-                raise TimedOut(f"nothing came on {self._inner!r}", timeout=timeout)
+                raise Timeout(f"nothing came on {self._inner!r}", timeout=timeout)
         return self.sync.poll_arrow(limit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from mainstem.errors import ConfigurationError, TimedOut
+from mainstem.errors import ConfigurationError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -147,7 +147,7 @@ class Poller:
             A subscription and one message of it.
 
         Raises:
-            TimedOut: Nothing came on any subscription for ``timeout`` seconds.
+            Timeout: Nothing came on any subscription for ``timeout`` seconds.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
             LocalProtocolError: An iterator without metadata was left before the messages that it had taken were yielded.
@@ -170,6 +170,6 @@ class Poller:
                 self.raise_failure()
                 return
             elif not waiting.step():
-                raise TimedOut(
+                raise Timeout(
                     f"nothing came on {len(self._subscriptions)} subscriptions for {timeout:g} s", timeout=timeout
                 )

@@ -16,7 +16,7 @@ from mainstem.aeron.client.requests import (
 )
 from mainstem.amounts import check_whole
 from mainstem.clock import NS_PER_SECOND
-from mainstem.errors import MainstemError, TimedOut
+from mainstem.errors import MainstemError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -122,7 +122,7 @@ class Requester(_Closable):
             The reply.
 
         Raises:
-            TimedOut: The request was sent, and no reply came in time. The replier may have received it.
+            Timeout: The request was sent, and no reply came in time. The replier may have received it.
             NotConnected: No replier was connected in time: nothing was sent.
             BackPressured: There was no room in time, or ``max_in_flight`` requests wait already: nothing was sent.
             ClosedError: The requester is closed.
@@ -151,7 +151,7 @@ class Requester(_Closable):
                 if slot.reply is None:
                     state.check_open()
                     if not waiting.step(state.subscription):
-                        raise TimedOut(f"no reply came within {timeout:g} s", timeout=timeout)
+                        raise Timeout(f"no reply came within {timeout:g} s", timeout=timeout)
             return slot.reply
         finally:
             if slot is not None:
@@ -279,7 +279,7 @@ class Replier(_Closable):
             One request after another.
 
         Raises:
-            TimedOut: No request came for ``timeout`` seconds.
+            Timeout: No request came for ``timeout`` seconds.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
 
@@ -296,7 +296,7 @@ class Replier(_Closable):
                 yield request
                 waiting.restart()
             elif not waiting.step():
-                raise TimedOut(f"no request came for {timeout:g} s", timeout=timeout)
+                raise Timeout(f"no request came for {timeout:g} s", timeout=timeout)
         state.subscription.raise_failure()
 
     def serve(self, handler: Callable[[bytes], Any]) -> None:

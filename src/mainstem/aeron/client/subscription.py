@@ -10,7 +10,7 @@ from mainstem._core.log.read import SubscriptionReader
 from mainstem.aeron.client.arrow import COLUMNS, poll_arrow
 from mainstem.aeron.client.polled import polled
 from mainstem.aeron.client.resource import Destinations, ResourceOwner
-from mainstem.errors import LocalProtocolError, TimedOut
+from mainstem.errors import LocalProtocolError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -129,7 +129,7 @@ class Subscription(Destinations, SubscriptionReader):
             One message after another.
 
         Raises:
-            TimedOut: Nothing came for ``timeout`` seconds.
+            Timeout: Nothing came for ``timeout`` seconds.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
             LocalProtocolError: An iterator without metadata was left before the messages that it had taken were yielded.
@@ -148,7 +148,7 @@ class Subscription(Destinations, SubscriptionReader):
                 self.raise_failure()
                 return
             elif not waiting.step(self):
-                raise TimedOut(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
+                raise Timeout(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
 
     def taken_messages(self, metadata: bool) -> Iterator[Any]:
         """Returns the messages that an iterator took and did not yield, for the iterators.

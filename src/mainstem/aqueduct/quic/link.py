@@ -23,7 +23,7 @@ from mainstem.aqueduct.events import (
 )
 from mainstem.aqueduct.quic.farewell import Farewell
 from mainstem.aqueduct.quic.settings import CID_LENGTH
-from mainstem.errors import ConfigurationError, ConnectionLost, RemoteProtocolError
+from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, RemoteProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -329,7 +329,9 @@ class Link:
         elif event.error_code not in SUCCESS_CODES or event.frame_type is not None or event.reason_phrase:
             error = ConnectionLost(
                 f"the connection ended: {event.reason_phrase or 'no reason given'} ({event.error_code})",
-                delivery="none" if event.error_code in REFUSALS and event.frame_type is None else "unknown",
+                delivery=Delivery.NONE
+                if event.error_code in REFUSALS and event.frame_type is None
+                else Delivery.UNKNOWN,
             )
             if event.error_code in SUCCESS_CODES and event.frame_type is None:
                 error = None

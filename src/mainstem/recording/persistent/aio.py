@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
 from mainstem._core.log.columns import Columns
-from mainstem.errors import ClosedError, TimedOut, needs_extras
+from mainstem.errors import ClosedError, Timeout, needs_extras
 from mainstem.recording.persistent.batch import COLUMNS
 from mainstem.recording.persistent.stream import PersistentStream
 from mainstem.recording.persistent.subscription import Deadline
@@ -53,7 +53,7 @@ class AsyncPersistentSubscription:
             One message after another; one that was not taken comes in the next iteration.
 
         Raises:
-            TimedOut: Nothing came for ``timeout`` seconds.
+            Timeout: Nothing came for ``timeout`` seconds.
             RecordingError: Positions are missing or damaged.
             RegistrationError: The driver refused the live channel.
 
@@ -86,7 +86,7 @@ class AsyncPersistentSubscription:
             A batch with the columns position, session_id, reserved_value and payload; without rows at the end of the stream.
 
         Raises:
-            TimedOut: Nothing came in time.
+            Timeout: Nothing came in time.
             MissingExtraError: pyarrow is not installed.
             RecordingError: Positions are missing or damaged.
 
@@ -118,7 +118,7 @@ class AsyncPersistentSubscription:
             if self._stream.is_end_of_stream:
                 return None
             if deadline.is_over:
-                raise TimedOut(f"nothing came on {self._stream!r} for {timeout:g} s", timeout=timeout)
+                raise Timeout(f"nothing came on {self._stream!r} for {timeout:g} s", timeout=timeout)
             self._client.invoke()
             await asyncio.sleep(IDLE_S)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from mainstem._core.log.columns import Columns
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
-from mainstem.errors import TimedOut, needs_extras
+from mainstem.errors import Timeout, needs_extras
 from mainstem.recording.persistent.batch import COLUMNS
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class PersistentSubscription:
             One message after another; one that was not taken comes in the next iteration.
 
         Raises:
-            TimedOut: Nothing came for ``timeout`` seconds.
+            Timeout: Nothing came for ``timeout`` seconds.
             RecordingError: Positions are missing or damaged.
             RegistrationError: The driver refused the live channel.
             DriverTimeout: The driver ended.
@@ -134,7 +134,7 @@ class PersistentSubscription:
             elif self._stream.is_end_of_stream:
                 return
             elif deadline.is_over:
-                raise TimedOut(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
+                raise Timeout(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
             else:
                 self._idle()
 

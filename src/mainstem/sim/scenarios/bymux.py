@@ -6,12 +6,12 @@ from collections import defaultdict, deque
 from functools import partial
 from typing import TYPE_CHECKING
 
+from mainstem.bymux import events
+from mainstem.bymux.codec import INFINITE, Packet, decode_header
+from mainstem.bymux.connection import BymuxConnection
+from mainstem.bymux.settings import Settings
+from mainstem.bymux.state import Half, Role
 from mainstem.errors import ClosedError
-from mainstem.mux.bymux import events
-from mainstem.mux.bymux.codec import INFINITE, Packet, decode_header
-from mainstem.mux.bymux.connection import BymuxConnection
-from mainstem.mux.bymux.settings import Settings
-from mainstem.mux.bymux.state import Half, Role
 from mainstem.sim.checkers import Violation
 from mainstem.sim.scenarios.mux import CONTROL_LIMIT, LOW_WATER, MAX_PINGS, Direction, MuxRun, Timing
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from mainstem.mux.bymux.stream import Stream
+    from mainstem.bymux.stream import Stream
     from mainstem.sim.world import World
 
 MAX_STREAMS = 5  # that each end opens

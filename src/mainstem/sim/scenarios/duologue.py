@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.crypto import ServerKey
-from mainstem.duologue.errors import Refused, StepTimedOut
 from mainstem.duologue.handler import Echo
 from mainstem.duologue.server_core import ServerCore
 from mainstem.duologue.settings import ClientSettings, ServerSettings
-from mainstem.errors import ClosedError, OfferError
+from mainstem.errors import ClosedError, ConnectRefused, ConnectTimeout, OfferError
 from mainstem.sim.checkers import Violation
 from mainstem.sim.faults import Faults
 
@@ -70,7 +69,7 @@ class Talker:
         try:
             self.core.do_work(self.world.now_ns)
             self._talk(self.core)
-        except (OfferError, ClosedError, Refused, StepTimedOut):
+        except (OfferError, ClosedError, ConnectRefused, ConnectTimeout):
             # Loud, as it must be: this duologue is over.
             self.leave()
 

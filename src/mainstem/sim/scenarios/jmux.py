@@ -6,14 +6,14 @@ from collections import defaultdict, deque
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from mainstem.errors import ClosedError, LocalProtocolError
-from mainstem.mux.jmux import codec, events
-from mainstem.mux.jmux.client import ClientConnection
-from mainstem.mux.jmux.codec import CONNECTION_HEADER_LENGTH, Kind, decode_message
-from mainstem.mux.jmux.server import ServerConnection
-from mainstem.mux.jmux.session import INFINITE
-from mainstem.mux.jmux.settings import Settings
-from mainstem.mux.jmux.state import Acknowledgment, Delivery, Half
+from mainstem.errors import ClosedError, Delivery, LocalProtocolError
+from mainstem.jmux import codec, events
+from mainstem.jmux.client import ClientConnection
+from mainstem.jmux.codec import CONNECTION_HEADER_LENGTH, Kind, decode_message
+from mainstem.jmux.server import ServerConnection
+from mainstem.jmux.session import INFINITE
+from mainstem.jmux.settings import Settings
+from mainstem.jmux.state import Acknowledgment, Half
 from mainstem.sim.checkers import Violation
 from mainstem.sim.scenarios.mux import (
     CONTROL_LIMIT,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from mainstem.mux.jmux.session import Session
+    from mainstem.jmux.session import Session
     from mainstem.sim.world import World
 
 CLIENT, SERVER = 0, 1

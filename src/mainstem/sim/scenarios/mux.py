@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from mainstem.clock import NEVER_NS, NS_PER_MS, NS_PER_SECOND
-from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, TimedOut
+from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, Timeout
 from mainstem.sim.byte_streams import ByteStream, StreamFaults
 from mainstem.sim.checkers import CHECKED, Violation
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
-    from mainstem.mux.bymux.connection import BymuxConnection
-    from mainstem.mux.jmux.connection import JmuxConnection
+    from mainstem.bymux.connection import BymuxConnection
+    from mainstem.jmux.connection import JmuxConnection
     from mainstem.sim.byte_streams import StreamEnd
     from mainstem.sim.world import World
 
@@ -418,7 +418,7 @@ class MuxRun:
         fate, struck = self.fate, self.world.now_ns >= self._fate_ns
         if isinstance(failure, RemoteProtocolError):
             allowed = fate == "left" and struck and failure.rule in ("truncated-packet", "truncated-message")
-        elif isinstance(failure, TimedOut):
+        elif isinstance(failure, Timeout):
             allowed = fate in ("dead", "clogged") and struck
             # The handshake has a deadline of its own.
             is_open = carrier.received > HANDSHAKE_LENGTH

@@ -73,13 +73,13 @@ class BymuxChannel:
     """A stream of one bymux connection for each partition. The other side ends its half when it has taken everything."""
 
     def __init__(self, options: ChannelOptions) -> None:
-        from mainstem.mux.bymux.blocking import connect
+        from mainstem.bymux.blocking import connect
 
         self._options = options
         self._connection = connect(*options.address)
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
-        """Raises ConnectionLost when the stream ends before the other side has everything, TimedOut."""
+        """Raises ConnectionLost when the stream ends before the other side has everything, Timeout."""
         timeout = self._options.timeout
         with self._connection.open_stream(timeout=timeout) as stream:
             count = _write(partial(stream.write, timeout=timeout), epoch, partition, messages)
@@ -97,13 +97,13 @@ class JmuxChannel:
     """A request for each partition. A response, whatever it holds, means that everything was taken."""
 
     def __init__(self, options: ChannelOptions) -> None:
-        from mainstem.mux.jmux.blocking import connect
+        from mainstem.jmux.blocking import connect
 
         self._options = options
         self._client = connect(*options.address)
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
-        """Raises Cancelled when the server breaks the request off or refuses it, ConnectionLost, TimedOut."""
+        """Raises Aborted when the server breaks the request off or refuses it, ConnectionLost, Timeout."""
         timeout = self._options.timeout
         with self._client.request(timeout=timeout) as session:
             count = _write(partial(session.write, timeout=timeout), epoch, partition, messages)
@@ -134,7 +134,7 @@ class AqueductChannel:
             raise
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
-        """Raises ChannelError when the channel ends first, TimedOut when nothing moves for the timeout."""
+        """Raises ChannelError when the channel ends first, Timeout when nothing moves for the timeout."""
         rows = [
             MessageKey(epoch, partition, row).encode() + exact_message(message) for row, message in enumerate(messages)
         ]

@@ -24,7 +24,7 @@ from mainstem.errors import (
     LocalProtocolError,
     NotConnected,
     RegistrationError,
-    TimedOut,
+    Timeout,
 )
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ def test_an_iterator_of_messages_ends_with_the_stream(world: World):
     assert list(subscription.messages(timeout=1.0)) == [b"one", b"two"]
     assert subscription.is_end_of_stream
     quiet = world.aeron.add_subscription(CHANNEL, 2)
-    with pytest.raises(TimedOut, match="nothing came"):
+    with pytest.raises(Timeout, match="nothing came"):
         next(quiet.messages(timeout=0.1))
     iterator = quiet.messages()
     quiet.close()

@@ -9,7 +9,7 @@ import pytest
 from tests.support.patience import STALL_S, wait_for
 
 import mainstem
-from mainstem.errors import LocalProtocolError, TimedOut
+from mainstem.errors import LocalProtocolError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ def test_an_iterator_that_is_left_loses_nothing(aeron: mainstem.Aeron) -> None:
     assert [next(one), next(other), next(one), next(other)] == [b"3", b"4", b"5", b"6"]
     rest = subscription.messages(timeout=0.01)
     assert [next(rest), next(rest)] == [b"7", b"8"]
-    with pytest.raises(TimedOut):
+    with pytest.raises(Timeout):
         next(rest)
     publication.send(b"9", timeout=STALL_S)
     assert next(subscription.messages(metadata=True, timeout=STALL_S)).payload == b"9"

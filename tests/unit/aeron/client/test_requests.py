@@ -13,7 +13,7 @@ from tests.support.ports import free_port
 import mainstem
 from mainstem.aeron.client.requester import Request
 from mainstem.aeron.client.requests import RequesterState
-from mainstem.errors import BackPressured, ClosedError, ConfigurationError, NotConnected, TimedOut
+from mainstem.errors import BackPressured, ClosedError, ConfigurationError, NotConnected, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +80,7 @@ def test_what_comes_late_is_counted_and_a_slot_is_free_again(aeron: mainstem.Aer
         with pytest.raises(NotConnected):
             requester.request(b"no replier", timeout=0.01)
         with mainstem.Replier(aeron, channel, 1001, **back) as replier:
-            with pytest.raises(TimedOut, match="no request"):
+            with pytest.raises(Timeout, match="no request"):
                 next(replier.requests(timeout=0.01))
             outcomes: list[Any] = []
 
@@ -88,7 +88,7 @@ def test_what_comes_late_is_counted_and_a_slot_is_free_again(aeron: mainstem.Aer
                 def work() -> None:
                     try:
                         outcomes.append(requester.request(payload, timeout=seconds))
-                    except TimedOut as error:
+                    except Timeout as error:
                         outcomes.append(error)
 
                 thread = threading.Thread(target=work)
@@ -107,7 +107,7 @@ def test_what_comes_late_is_counted_and_a_slot_is_free_again(aeron: mainstem.Aer
             thread = ask(b"slow", 0.5)
             slow = next(requests)
             thread.join()
-            assert isinstance(outcomes[0], TimedOut)
+            assert isinstance(outcomes[0], Timeout)
             slow.reply(b"late")
 
             thread = ask(b"again", STALL_S)
@@ -134,7 +134,7 @@ def test_a_handler_that_raises_leaves_its_request_without_a_reply(
     server.start()
     with mainstem.Requester(aeron, channel, 1001, **back) as requester:
         assert requester.request(b"\2", timeout=STALL_S) == b"\5"
-        with pytest.raises(TimedOut):
+        with pytest.raises(Timeout):
             requester.request(b"\0", timeout=0.2)
         assert requester.request(b"\5", timeout=STALL_S) == b"\2"
     assert [type(error) for error in errors] == [ZeroDivisionError]
@@ -167,7 +167,7 @@ def test_a_client_too_many_is_rejected(aeron: mainstem.Aeron) -> None:
     with mainstem.Requester(aeron, channel, 1001, **back) as one:
         assert one.request(b"1", timeout=STALL_S) == b"1"
         with mainstem.Requester(aeron, channel, 1001, **back) as two:
-            with pytest.raises((TimedOut, NotConnected)):
+            with pytest.raises((Timeout, NotConnected)):
                 two.request(b"2", timeout=1.0)
             wait_for(lambda: replier.refused_clients >= 1)
         assert one.request(b"3", timeout=STALL_S) == b"3"
@@ -191,7 +191,7 @@ async def test_tasks_wait_for_replies_and_a_cancelled_one_frees_its_slot(aeron: 
     asked = [b"%d" % number * (1 + number % 300) for number in range(100)]
     replies = await asyncio.gather(*(requester.request(each, timeout=STALL_S) for each in asked))
     assert replies == [each[::-1] for each in asked]
-    with pytest.raises(TimedOut):
+    with pytest.raises(Timeout):
         await requester.request(b"never", timeout=0.05)
     for turns in range(40):
         task = asyncio.create_task(requester.request(b"cancelled"))

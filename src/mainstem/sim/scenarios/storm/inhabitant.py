@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.errors import ClosedError, CorruptLogError, RegistrationError, TimedOut
+from mainstem.errors import ClosedError, CorruptLogError, RegistrationError, Timeout
 
 if TYPE_CHECKING:
     from mainstem.sim.host import Host
 
 # What a program meets whose client or driver is gone, or whose driver has no room for a log.
-GONE = (ClosedError, TimedOut, RegistrationError, CorruptLogError)
+GONE = (ClosedError, Timeout, RegistrationError, CorruptLogError)
 
 
 def runs(host: Host) -> bool:

@@ -1,0 +1,347 @@
+"""One bymux stream under asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from mainstem.bymux.state import Half
+from mainstem.errors import Aborted, ClosedError, MainstemError, Timeout
+from mainstem.mux.async_stream import AsyncStream
+
+if TYPE_CHECKING:
+    from mainstem.bymux.aio import Connection
+    from mainstem.bymux.stream import Stream
+
+PING_TIMEOUT_S = 10.0
+
+
+class BymuxStream(AsyncStream):
+    """One stream. As a context manager it is closed at the end, and aborted when the block raises.
+
+    Leaving the block in order ends the writing half. The peer is asked to stop (StopRead) only if it sends, or has sent, what
+    nothing reads any more; so a StopRead means to a handler that its response is not needed.
+
+    Example:
+        >>> async with await connection.open_stream() as stream:
+        ...     stream.write(b"tide")
+        ...     print(await stream.read())
+    """
+
+    __slots__ = ("_closing", "_connection", "_left", "_pings", "_sans_io", "_stopped")
+
+    _handle: Stream
+
+    def __init__(self, connection: Connection, stream: Stream) -> None:
+        super().__init__(connection, stream)
+        self._connection = connection
+        self._sans_io = connection.sans_io
+        self._closing = False
+        self._left = False
+        self._stopped: ClosedError | None = None
+        self._pings = PingWaiters(connection, stream)
+
+    @property
+    def connection(self) -> Connection:
+        """The connection that the stream belongs to."""
+        return self._connection
+
+    @property
+    def broken(self) -> bool:
+        """Whether an error, or the peer's StopRead, ended reading or writing."""
+        return super().broken or self._stopped is not None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Queues bytes; :meth:`drain` waits for the peer's credit.
+
+        Args:
+            data: The bytes; what is mutable is copied.
+
+        Raises:
+            ClosedError: The stream was aborted, or the peer stopped reading it.
+            LocalProtocolError: The stream was closed here.
+            MainstemError: What ended the connection.
+
+        Example:
+            >>> stream.write(b"tide")
+        """
+        self._check_writable()
+        if self._stopped is not None:
+            raise self._stopped
+        stream = self._handle
+        self._sans_io.write(stream, data)
+        self._written(stream.send_credit)
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Ends the writing half after everything written; returns when it has left. Twice is fine.
+
+        Args:
+            timeout: Seconds without progress, because the peer gives no credit, until the stream is aborted and a warning is
+                logged. Every byte that leaves renews it. ``None`` takes the settings' ``stall_timeout_ns`` (10 minutes),
+                ``math.inf`` sets no limit.
+
+        Raises:
+            Timeout: The timeout passed; ``unsent`` bytes were not sent.
+            MainstemError: What ended the writing half before everything had left, with ``unsent``.
+
+        Example:
+            >>> stream.write(b"the whole request")
+            >>> await stream.close()
+            >>> response = await stream.read(-1)
+        """
+        stream = self._handle
+        self._closing = True
+        if self._write_error is None and not stream.close_wanted and not stream.own & Half.CLOSED:
+            self._sans_io.close(stream)
+            self._engine.schedule_flush()
+        try:
+            await self._flush_in_time(timeout)
+        except Timeout as error:
+            if error is self._write_error and self._engine.failure is None:
+                self.abort()
+            raise
+
+    def stop_read(self) -> None:
+        """Gives no more credit: what still arrives is dropped, and the peer is asked to stop. Twice is fine.
+
+        Example:
+            >>> stream.stop_read()
+        """
+        self._drop_unread()
+        self._send_stop_read()
+
+    def _send_stop_read(self) -> None:
+        if self._engine.failure is None and not self._handle.own & Half.STOPPED:
+            self._sans_io.stop_read(self._handle)
+            self._engine.schedule_flush()
+
+    def abort(self) -> None:
+        """Ends both halves now; what was queued is dropped. Twice is fine.
+
+        A reader at the peer raises ``Aborted``, unless the data was complete, and a handler there is cancelled. A peer other
+        than Mainstem sees the end of data (docs/protocols/bymux.md, 10).
+
+        Example:
+            >>> stream.abort()
+        """
+        stream = self._handle
+        error = ClosedError(f"stream {stream.id} was aborted here")
+        if not self._eof and self._read_error is None:
+            self._read_error = error
+        self._drop_unread()
+        self._send_stop_read()
+        if self._engine.failure is None and not stream.own & Half.CLOSED:
+            self._sans_io.close(stream, discard=True)
+        self.fail_writes(error)
+        self._write_failure = None
+
+    async def ping(self, timeout: float = PING_TIMEOUT_S) -> float:
+        """Measures the round trip to the peer on this stream.
+
+        Args:
+            timeout: Seconds to wait for the pong.
+
+        Returns:
+            Seconds.
+
+        Raises:
+            Timeout: No pong came.
+            MainstemError: What ended the connection.
+
+        Example:
+            >>> print(await stream.ping(timeout=1))
+        """
+        return await self._pings.ping(timeout)
+
+    async def __aenter__(self) -> BymuxStream:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        if kind is not None:
+            self.abort()
+            return
+        reported = self._reported
+        try:
+            await self.close()
+        except MainstemError:
+            if not reported:
+                raise
+        except BaseException:
+            self.abort()
+            raise
+        finally:
+            if not self._eof and (self._buffer.size or not self._handle.receive_credit):
+                self.stop_read()
+            elif self._eof:
+                self._drop_unread()
+            else:
+                self._left = True
+
+    def _drop_unread(self) -> None:
+        """Drops what was not read; reads return the end of data from now on, unless an error broke the stream before."""
+        self._drop_buffer()
+        if self._engine.failure is None:
+            self._sans_io.discard(self._handle)
+            self._engine.schedule_flush()  # what was freed may be the peer's credit for another stream
+        self.feed_eof()
+
+    def _writing_ended(self) -> bool:
+        return bool(self._handle.own & Half.CLOSED)
+
+    def _consumed(self, count: int) -> None:
+        stream = self._handle
+        self._sans_io.consume(stream, count)
+        if (stream.grant_due or stream.ended) and not self._engine.flush_scheduled:
+            self._engine.schedule_flush()
+
+    # ---- called by the connection
+
+    def feed_data(self, data: bytes) -> None:
+        """Adds received bytes; called by the connection.
+
+        Args:
+            data: The bytes, which are not copied.
+
+        Example:
+            >>> stream.feed_data(event.data)
+        """
+        if self._left:
+            self.stop_read()
+        else:
+            super().feed_data(data)
+
+    def feed_eof(self) -> None:
+        """Marks the end of the peer's bytes; called by the connection.
+
+        Example:
+            >>> stream.feed_eof()
+        """
+        super().feed_eof()
+        if self._handle.peer is Half.DONE:
+            self._peer_done()
+
+    def aborted(self) -> None:
+        """The peer aborted the stream: its data is incomplete; called by the connection.
+
+        Example:
+            >>> stream.aborted()
+        """
+        if not self._eof and self._read_error is None:
+            self._read_error = Aborted(f"stream {self.id} was aborted by {self._engine.peer_name}")
+        self._wake_reader()
+        if not self._closing:
+            self.cancel_handler()
+
+    def _endings(self) -> tuple[BaseException | None, ...]:
+        return (*super()._endings(), self._stopped)
+
+    def _peer_done(self) -> None:
+        """The peer neither reads nor writes: cancels a handler that serves nothing any more.
+
+        Not one that has ended its own half, and not one that may have to read: the peer's data is complete. A peer that stops
+        reading and then closes without having written in between gave the stream up.
+        """
+        if not self._closing and (self._handle.abandoned or self._eof_seen):
+            self.cancel_handler()
+
+    def read_stopped(self, lost: int) -> None:
+        """The peer stopped reading; called by the connection.
+
+        Args:
+            lost: Bytes that were written here and will never be sent.
+
+        Example:
+            >>> stream.read_stopped(event.lost)
+        """
+        if self._handle.peer is Half.DONE:
+            self._peer_done()
+        if lost:
+            error = ClosedError(f"the peer stopped reading stream {self.id}: {lost} bytes were not sent")
+            error.unsent = lost
+            self.fail_writes(error)
+        elif not self._closing:
+            self._stopped = ClosedError(f"the peer stopped reading stream {self.id}")
+
+    def ended(self) -> None:
+        """Both halves of the stream have ended; called by the connection.
+
+        Example:
+            >>> stream.ended()
+        """
+        if self._write_error is None:
+            self._write_error = ClosedError(f"stream {self.id} has ended")
+        self.wake_writers()
+
+    def served(self) -> None:
+        """Lets the peer have another stream in the place of this one once it has ended; called by the connection.
+
+        Until then a stream that was not accepted yet, or whose handler runs, counts against ``peer_streams``.
+
+        Example:
+            >>> stream.served()
+        """
+        self._sans_io.release(self._handle)
+        self._engine.schedule_flush()
+
+    def pong_received(self, rtt_ns: int) -> None:
+        """Completes the oldest :meth:`ping`; called by the connection.
+
+        Args:
+            rtt_ns: The round trip in nanoseconds; negative for a pong without a ping.
+
+        Example:
+            >>> stream.pong_received(event.rtt_ns)
+        """
+        self._pings.received(rtt_ns)
+
+    def set_exception(self, error: MainstemError) -> None:
+        """Breaks both halves off; called by the connection.
+
+        Args:
+            error: What reading, writing and pings raise from now on.
+
+        Example:
+            >>> stream.set_exception(ConnectionLost("the peer is gone"))
+        """
+        super().set_exception(error)
+        self._pings.fail(error)
+
+
+class PingWaiters:
+    """The tasks that wait for pongs, in the order of their pings: of one stream, or of the connection (``stream=None``)."""
+
+    __slots__ = ("_connection", "_stream", "_waiters")
+
+    def __init__(self, connection: Connection, stream: Stream | None) -> None:
+        self._connection = connection
+        self._stream = stream
+        self._waiters: deque[asyncio.Future[float | MainstemError]] = deque()
+
+    async def ping(self, timeout: float) -> float:
+        """Sends a ping and waits for its pong; returns the round trip in seconds."""
+        self._connection.send_ping(self._stream)
+        future: asyncio.Future[float | MainstemError] = asyncio.get_running_loop().create_future()
+        self._waiters.append(future)
+        try:
+            async with asyncio.timeout(timeout):
+                result = await future
+        except TimeoutError:
+            raise Timeout(f"no pong within {timeout:g} s", timeout=timeout) from None
+        if isinstance(result, MainstemError):
+            raise result
+        return result
+
+    def received(self, rtt_ns: int) -> None:
+        """Completes the oldest ping; a negative round trip is that of an unsolicited pong."""
+        if rtt_ns >= 0 and self._waiters:
+            future = self._waiters.popleft()
+            if not future.done():
+                future.set_result(rtt_ns / 1e9)
+
+    def fail(self, error: MainstemError) -> None:
+        """No more pongs will come."""
+        waiters, self._waiters = self._waiters, deque()
+        for future in waiters:
+            if not future.done():
+                future.set_result(error)

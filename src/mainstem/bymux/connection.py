@@ -1,0 +1,558 @@
+"""bymux as a connection without input and output: bytes and an instant in, events and bytes out.
+
+The verbs, their order and what may be reordered are described in :mod:`mainstem.mux.sans_io`. This file keeps the state of
+Appendix A and routes packets; the tables of :mod:`.state` decide which packet may follow which.
+
+Each endpoint has one half of every stream and one half of the connection. A half records whether its endpoint has sent Close
+and StopRead, so what may be sent, or may arrive, depends on one half alone. For the connection's half, Write creates a stream
+and Credit allows some.
+
+Credit. ``send_credit`` is what the peer has granted and this end has not used; ``receive_credit`` is what this end has granted
+and has not seen used. The difference between the two ends' views is what travels. A byte that arrives is subtracted from
+``receive_credit`` and added to ``unconsumed``; ``consume`` moves it to ``restorable``, and a grant moves that back to
+``receive_credit``. So ``receive_credit + unconsumed + restorable`` stays at the window, which bounds what this end holds.
+Grants follow Appendix B: the amount is granted once it is at least what the peer still has. Credit for streams is restored
+by the same rule when a stream of the peer's has ended and was read.
+
+Sending. Control packets (Pong, StopRead, Credit, Close of a stream with nothing queued, all global packets) leave before data.
+A Close behind data is sent by the stream's turn. Streams with data and credit take turns of one Write of ``packet_limit`` bytes;
+a stream without credit is not in the schedule, and enters it again when credit comes.
+
+Ending. A peer's Close is followed by our StopRead at once; its StopRead by our Close, after the queued bytes that its credit
+covers: the others are dropped and reported. A stream ends when both halves are DONE. Its id is free from that packet on, and
+the handle stays valid for its owner. The connection finishes when its own two halves are DONE and no stream is active.
+
+Invariants: a stream in ``streams`` is not ended; a stream in the schedule has something to send (data with credit, or a
+Close); ``_grants`` has no stream twice (``grant_due``); credits lie in 0..2**64-1, and infinite credit is never reached by
+a sum of finite grants; after a violation nothing of the connection changes.
+"""
+
+from __future__ import annotations
+
+from mainstem.bymux import codec, events
+from mainstem.bymux.codec import HEADER_LENGTHS, INFINITE, Packet
+from mainstem.bymux.lifecycle import Lifecycle
+from mainstem.bymux.state import NEXT, RESPONSE, Half
+from mainstem.bymux.stream import Stream
+from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError
+from mainstem.mux.sans_io import SEND_LIMIT, Rule
+
+
+class BymuxConnection(Lifecycle):
+    """One end of a bymux connection, without input and output.
+
+    Commands raise :class:`~mainstem.errors.LocalProtocolError`, and send nothing, when the specification forbids what they ask
+    for; after the connection failed they raise :class:`~mainstem.errors.ClosedError`.
+
+    Args:
+        role: Which end this is; the proactive end creates streams with even ids.
+        settings: The configuration; the defaults are vanilla bymux.
+        now_ns: The present instant, for heartbeats.
+        peer: The peer's name in error texts.
+
+    Example:
+        >>> connection = BymuxConnection(Role.PROACTIVE)
+        >>> connection.receive_data(data, now_ns)
+        >>> transport.write(connection.data_to_send())
+    """
+
+    # ---- receiving
+
+    def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
+        """Parses bytes from the peer, cut anywhere.
+
+        Args:
+            data: The bytes; what must be stored is copied.
+            now_ns: The present instant.
+
+        Raises:
+            RemoteProtocolError: The peer broke a rule. The connection has failed and the transport must be closed (bymux has no
+                packet for it). Events from before the fault can still be fetched.
+            ClosedError: The connection had failed before.
+
+        Example:
+            >>> connection.receive_data(bytes.fromhex("1002"))
+            >>> connection.next_event()
+            GlobalCreditReceived(amount=2)
+        """
+        self._check_alive()
+        self._heartbeat.heard(now_ns)
+        view = data if isinstance(data, memoryview) else memoryview(data)
+        position, end = 0, len(view)
+        while position < end:
+            if self._body_left:
+                step = min(end - position, self._body_left)
+                self._receive_body(bytes(view[position : position + step]))
+                position += step
+                continue
+            carry = self._carry
+            length = HEADER_LENGTHS[carry[0] if carry else view[position]]
+            if not length:
+                self._violated(
+                    "undefined-packet-type", f"packet type {(carry or view[position:])[0] >> 5} is undefined"
+                )
+            if not carry and end - position >= length:
+                self._receive_packet(view, position, now_ns)
+                position += length
+                continue
+            step = min(length - len(carry), end - position)
+            carry += view[position : position + step]
+            position += step
+            if len(carry) == length:
+                self._carry = bytearray()
+                self._receive_packet(memoryview(carry), 0, now_ns)
+        if len(self._control) > self.settings.control_limit:
+            self._violated(
+                "answers-not-read", f"{len(self._control)} bytes of responses wait for a peer that does not read"
+            )
+
+    def receive_eof(self, now_ns: int = 0) -> None:  # noqa: ARG002 - all verbs that take input take the instant
+        """Handles the end of the peer's bytes.
+
+        Args:
+            now_ns: The present instant.
+
+        Raises:
+            RemoteProtocolError: A packet was cut in two.
+            ClosedError: The connection had failed before.
+
+        Example:
+            >>> connection.receive_eof()
+            >>> connection.next_event()
+            ConnectionEnded(clean=False)
+        """
+        self._check_alive()
+        if self._carry or self._body_left:
+            self._violated("truncated-packet", "the byte stream ended inside a packet")
+        clean = self._is_finished()
+        ending = ClosedError if clean else ConnectionLost
+        self.failure = ending(f"{self.peer_name} ended the bymux connection")
+        self._events.append(events.ConnectionEnded(clean))
+
+    def _receive_packet(self, view: memoryview, position: int, now_ns: int) -> None:
+        shape = codec.SHAPES[view[position]]
+        if shape is None:
+            return
+        packet, is_global, id_width, amount_width = shape
+        middle = position + 1 + id_width
+        if id_width == 1:
+            stream_id = view[position + 1]
+        else:
+            stream_id = int.from_bytes(view[position + 1 : middle], "big")
+        amount = int.from_bytes(view[middle : middle + amount_width], "big") if amount_width else 0
+        if is_global:
+            self._receive_global(packet, stream_id, amount, now_ns)
+            return
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            self._violated("inactive-stream", f"{packet.name} for stream {stream_id}, which is not active")
+        half = NEXT[stream.peer][packet]
+        if isinstance(half, Rule):
+            self._violated(
+                half, f"{packet.name} on stream {stream_id} after the peer's {stream.peer.name} half forbids it"
+            )
+        if packet is Packet.WRITE:
+            self._receive_write(stream, amount)
+        elif packet is Packet.CREDIT:
+            self._receive_credit(stream, amount)
+        elif packet is Packet.PING:
+            self._receive_ping(stream)
+        elif packet is Packet.PONG:
+            self._receive_pong(stream, now_ns)
+        else:
+            aborted = packet is Packet.CLOSE and bool(view[position] & codec.ABORT_BIT)
+            self._receive_end(stream, packet, half, aborted=aborted)
+
+    def _receive_write(self, stream: Stream, amount: int) -> None:
+        credit = stream.receive_credit
+        if credit != INFINITE:
+            if amount > credit:
+                self._violated(
+                    "write-beyond-credit", f"Write of {amount} bytes on stream {stream.id} with credit {credit}"
+                )
+            stream.receive_credit = credit - amount
+        if stream.abandoned and amount:
+            stream.abandoned = False
+        self._body_stream = stream
+        self._body_left = amount
+
+    def _receive_body(self, data: bytes) -> None:
+        stream = self._body_stream
+        assert stream is not None
+        assert len(data) <= self._body_left
+        self._body_left -= len(data)
+        if not stream.discarding:
+            stream.unconsumed += len(data)
+            self._events.append(events.DataReceived(stream, data))
+
+    def _receive_credit(self, stream: Stream, amount: int) -> None:
+        credit = stream.send_credit
+        if credit == INFINITE:
+            if amount:
+                self._violated(
+                    "credit-on-infinite", f"credit {amount} for stream {stream.id}, whose credit is infinite"
+                )
+            return
+        if credit + amount > INFINITE:
+            self._violated(
+                "credit-overflow", f"credit {amount} for stream {stream.id} on top of {credit} exceeds 2**64-1"
+            )
+        stream.send_credit = credit + amount if amount else INFINITE
+        if stream.queue.size:
+            self._ready.add(stream)
+
+    def _receive_ping(self, stream: Stream) -> None:
+        response = RESPONSE[stream.own][Packet.PING]
+        answered = response is not None and self.settings.answer_stream_pings
+        if answered:
+            self._control += codec.encode_stream(Packet.PONG, stream.id)
+        self._events.append(events.PingReceived(stream, answered))
+
+    def _receive_pong(self, stream: Stream, now_ns: int) -> None:
+        if stream.heartbeat is not None:
+            stream.heartbeat.heard(now_ns)
+            self._set_timer(stream)
+        rtt_ns = now_ns - stream.pings.popleft() if stream.pings else -1
+        self._events.append(events.PongReceived(stream, rtt_ns))
+
+    def _receive_end(self, stream: Stream, packet: Packet, half: Half, *, aborted: bool) -> None:
+        stream.abandoned = stream.abandoned or (stream.peer is Half.OPEN and packet is Packet.STOP_READ)
+        stream.peer = half
+        response = RESPONSE[stream.own][packet]
+        if packet is Packet.CLOSE:
+            self._events.append(events.StreamFinished(stream, aborted))
+            if response is not None:
+                self._send_on(stream, Packet.STOP_READ)
+        else:
+            lost = 0
+            if stream.send_credit != INFINITE:
+                lost = stream.queue.truncate(min(stream.queue.size, stream.send_credit))
+            self._events.append(events.StreamReadStopped(stream, lost))
+            if response is not None:
+                self._close_when_drained(stream)
+        self._end_if_done(stream)
+
+    def _receive_global(self, packet: Packet, stream_id: int, amount: int, now_ns: int) -> None:
+        half = NEXT[self.peer][packet]
+        if isinstance(half, Rule):
+            self._violated(half, f"global {packet.name} after the peer's {self.peer.name} half forbids it")
+        self.peer = half
+        if packet is Packet.CREDIT:
+            if self.own_streams_credit + amount > INFINITE:
+                self._violated("global-credit-overflow", f"global credit {amount} on top of {self.own_streams_credit}")
+            self.own_streams_credit += amount
+            self._events.append(events.GlobalCreditReceived(amount))
+        elif packet is Packet.WRITE:
+            self._receive_create(stream_id, now_ns)
+        elif packet is Packet.PING:
+            response = RESPONSE[self.own][packet]
+            if response is not None:
+                self._control += codec.encode_global(response)
+            self._events.append(events.PingReceived(None, response is not None))
+        elif packet is Packet.PONG:
+            self._events.append(events.PongReceived(None, now_ns - self._pings.popleft() if self._pings else -1))
+        else:
+            closed = packet is Packet.CLOSE
+            self._events.append(events.CreationClosed() if closed else events.CreationStopped())
+            response = RESPONSE[self.own][packet]
+            if response is not None:
+                self._send_global(response)
+            self._finish_if_done()
+
+    def _receive_create(self, stream_id: int, now_ns: int) -> None:
+        if not self.peer_streams_credit:
+            self._violated("create-beyond-credit", f"stream {stream_id} was created without global credit")
+        if stream_id & 1 != self.role.peer:
+            self._violated(
+                "create-wrong-parity", f"stream {stream_id} may not be created by the {self.role.peer.name} end"
+            )
+        if stream_id in self.streams:
+            self._violated("create-active-id", f"stream {stream_id} was created while it is active")
+        self.peer_streams_credit -= 1
+        settings = self.settings
+        stream = Stream(
+            stream_id,
+            send_credit=0,
+            receive_credit=settings.peer_start_credit,
+            created_here=False,
+        )
+        stream.held = self.holds_streams
+        self.streams[stream_id] = stream
+        self._events.append(events.StreamOpened(stream))
+        self._begin(stream, now_ns)
+
+    # ---- commands
+
+    @property
+    def can_open(self) -> bool:
+        """Whether :meth:`open_stream` would succeed now."""
+        return bool(self.own_streams_credit) and not self.own & Half.CLOSED and self.failure is None
+
+    def open_stream(self, stream_id: int | None = None, *, now_ns: int = 0) -> Stream:
+        """Creates a stream; the first credit for the peer leaves with it.
+
+        Args:
+            stream_id: Its id; the lowest free one by default.
+            now_ns: The present instant.
+
+        Returns:
+            The stream's handle.
+
+        Raises:
+            LocalProtocolError: No global credit is left, or the id is active or of the wrong parity.
+            ClosedError: The connection has failed.
+
+        Example:
+            >>> if connection.can_open:
+            ...     stream = connection.open_stream()
+        """
+        self._check_alive()
+        self._check_may(self.own, Packet.WRITE, "creating a stream")
+        if not self.own_streams_credit:
+            raise LocalProtocolError(
+                "creating a stream needs global credit, and there is none", rule="create-beyond-credit"
+            )
+        if stream_id is None:
+            stream_id = self._free_id()
+        elif stream_id & 1 != self.role:
+            raise LocalProtocolError(
+                f"stream {stream_id} may not be created by the {self.role.name} end", rule="create-wrong-parity"
+            )
+        if stream_id in self.streams:
+            raise LocalProtocolError(f"stream {stream_id} is active", rule="create-active-id")
+        self._control += codec.encode_global(Packet.WRITE, stream_id)
+        self.own_streams_credit -= 1
+        stream = Stream(stream_id, send_credit=self.settings.own_start_credit, receive_credit=0, created_here=True)
+        self.streams[stream_id] = stream
+        self._begin(stream, now_ns)
+        return stream
+
+    def write(self, stream: Stream, data: bytes | bytearray | memoryview) -> None:
+        """Queues bytes; they leave as credit and turns allow.
+
+        Args:
+            stream: The stream.
+            data: The bytes; what is mutable is copied. ``stream.queued`` counts those that wait.
+
+        Raises:
+            LocalProtocolError: The stream was closed here.
+            ClosedError: The connection has failed.
+            TypeError: The data is no bytes-like object.
+
+        Example:
+            >>> connection.write(stream, b"tide")
+        """
+        if stream.own & Half.CLOSED or stream.close_wanted or self.failure is not None:
+            self._check_alive()
+            raise LocalProtocolError(f"write on stream {stream.id} after Close", rule="write-after-close")
+        stream.queue.append(data)
+        if stream.send_credit and not stream.scheduled and stream.queue.size:
+            self._ready.add(stream)
+
+    def consume(self, stream: Stream, count: int) -> None:
+        """Frees the room of bytes that were handed out, and restores credit by the rule of docs/protocols/bymux.md, 9.
+
+        Args:
+            stream: The stream.
+            count: How many bytes of earlier ``DataReceived`` events are no longer stored.
+
+        Raises:
+            LocalProtocolError: Fewer bytes were handed out.
+
+        Example:
+            >>> connection.consume(event.stream, len(event.data))
+        """
+        if not 0 <= count <= stream.unconsumed:
+            raise LocalProtocolError(
+                f"{count} bytes of stream {stream.id} cannot be consumed: {stream.unconsumed} were handed out",
+                rule="consume",
+            )
+        stream.unconsumed -= count
+        stream.restorable += count
+        # docs/protocols/bymux.md, 9: grant once the amount is at least what the peer still has.
+        if stream.restorable >= stream.receive_credit and not stream.grant_due and not stream.own & Half.STOPPED:
+            if self.settings.stream_window:
+                stream.grant_due = True
+                self._grants.append(stream)
+        elif stream.ended:
+            self._release_if_done(stream)
+
+    def close(self, stream: Stream, *, discard: bool = False) -> None:
+        """Sends Close once what is queued has left.
+
+        Args:
+            stream: The stream.
+            discard: Drops what is queued and sends Close at once, also after an earlier ``close``. This Close is marked, unless
+                ``mark_aborts`` is off, so that the peer does not take the data for complete.
+
+        Raises:
+            LocalProtocolError: The stream was closed before.
+            ClosedError: The connection has failed.
+
+        Example:
+            >>> connection.close(stream)
+        """
+        self._check_alive()
+        if stream.own & Half.CLOSED or (stream.close_wanted and not discard):
+            raise LocalProtocolError(f"Close on stream {stream.id} a second time", rule="close-after-close")
+        if discard:
+            stream.queue.truncate(0)
+            stream.close_wanted = True
+            self._send_on(stream, Packet.CLOSE, mark=codec.ABORT_BIT if self.settings.mark_aborts else 0)
+        else:
+            self._close_when_drained(stream)
+        self._end_if_done(stream)
+
+    def stop_read(self, stream: Stream) -> None:
+        """Sends StopRead: no more credit is given, and what still arrives is dropped.
+
+        Args:
+            stream: The stream.
+
+        Raises:
+            LocalProtocolError: StopRead was sent before.
+            ClosedError: The connection has failed.
+
+        Example:
+            >>> connection.stop_read(stream)
+        """
+        self._check_alive()
+        self._check_may(stream.own, Packet.STOP_READ, f"StopRead on stream {stream.id}")
+        stream.discarding = True
+        self._send_on(stream, Packet.STOP_READ)
+        self._end_if_done(stream)
+
+    def release(self, stream: Stream) -> None:
+        """Lets the peer create another stream once this one has ended, where ``holds_streams`` is set.
+
+        Args:
+            stream: The stream.
+
+        Example:
+            >>> connection.release(stream)
+        """
+        stream.held = False
+        self._release_if_done(stream)
+
+    def discard(self, stream: Stream) -> None:
+        """Drops what still arrives without StopRead; what was handed out counts as consumed.
+
+        Args:
+            stream: The stream.
+
+        Example:
+            >>> connection.discard(stream)
+        """
+        stream.discarding = True
+        if stream.unconsumed:
+            self.consume(stream, stream.unconsumed)
+
+    def close_creation(self) -> None:
+        """Sends a global Close: this end creates no more streams.
+
+        Raises:
+            LocalProtocolError: It was sent before.
+            ClosedError: The connection has failed.
+
+        Example:
+            >>> connection.close_creation()
+        """
+        self._check_alive()
+        self._check_may(self.own, Packet.CLOSE, "a global Close")
+        self._send_global(Packet.CLOSE)
+        self._finish_if_done()
+
+    def stop_creation(self) -> None:
+        """Sends a global StopRead: this end allows no more streams.
+
+        Raises:
+            LocalProtocolError: It was sent before.
+            ClosedError: The connection has failed.
+
+        Example:
+            >>> connection.stop_creation()
+        """
+        self._check_alive()
+        self._check_may(self.own, Packet.STOP_READ, "a global StopRead")
+        self._send_global(Packet.STOP_READ)
+        self._finish_if_done()
+
+    def finish(self) -> None:
+        """Ends the creation of streams in both directions; ``ConnectionFinished`` follows when the last stream has ended.
+
+        Raises:
+            ClosedError: The connection has failed.
+
+        Example:
+            >>> connection.finish()
+        """
+        self._check_alive()
+        if not self.own & Half.CLOSED:
+            self.close_creation()
+        if not self.own & Half.STOPPED:
+            self.stop_creation()
+
+    # ---- sending
+
+    @property
+    def wants_to_send(self) -> bool:
+        """Whether :meth:`data_to_send` would return anything."""
+        return bool(self._control or self._grants or self._ready)
+
+    def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
+        """Returns the bytes of :meth:`data_to_send` in pieces that were not copied, for transports that can gather.
+
+        Args:
+            limit: About how many bytes to return at most (a packet is not cut); 256 KiB by default.
+
+        Returns:
+            The pieces in order; an empty list when nothing is due.
+
+        Example:
+            >>> sock.sendmsg(connection.segments_to_send())
+        """
+        out: list[bytes | memoryview] = []
+        if self._grants:
+            self._emit_grants()
+        if self._control:
+            out.append(bytes(self._control))
+            self._control.clear()
+        if self._ready:
+            self._ready.run(limit, out, self._turn)
+        return out
+
+    def _turn(self, stream: Stream, out: list[bytes | memoryview]) -> int:
+        queue = stream.queue
+        credit = stream.send_credit
+        count = min(queue.size, credit, self.settings.packet_limit)
+        length = 0
+        if count:
+            header = codec.encode_stream(Packet.WRITE, stream.id, count)
+            out.append(header)
+            queue.take(count, out)
+            length = len(header) + count
+            stream.sent += count
+            if credit != INFINITE:
+                credit = stream.send_credit = credit - count
+        if queue.size:
+            if credit:
+                self._ready.add(stream)
+        elif stream.close_wanted and not stream.own & Half.CLOSED:
+            out.append(codec.encode_stream(Packet.CLOSE, stream.id))
+            length += len(out[-1])
+            stream.own = Half.DONE if stream.own & Half.STOPPED else Half.CLOSED
+            self._end_if_done(stream)
+        if queue.size <= stream.notify_below:
+            stream.notify_below = -1
+            self._events.append(events.StreamDrained(stream))
+        return length
+
+    def _emit_grants(self) -> None:
+        for stream in self._grants:
+            stream.grant_due = False
+            amount = stream.restorable
+            if amount and not stream.own & Half.STOPPED and stream.receive_credit != INFINITE:
+                stream.restorable = 0
+                stream.receive_credit += amount
+                self._control += codec.encode_stream(Packet.CREDIT, stream.id, amount)
+        self._grants.clear()

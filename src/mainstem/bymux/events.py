@@ -1,0 +1,130 @@
+"""The events of a bymux connection. ``stream`` is the connection's own handle (:class:`..stream.Stream`).
+
+Example:
+    >>> while (event := connection.next_event()) is not None:
+    ...     if isinstance(event, events.DataReceived):
+    ...         connection.consume(event.stream, len(event.data))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mainstem.bymux.stream import Stream
+
+
+@dataclass(slots=True)
+class StreamOpened:
+    """The peer created a stream."""
+
+    stream: Stream
+
+
+@dataclass(slots=True)
+class DataReceived:
+    """Bytes of a stream, in order; ``connection.consume(stream, n)`` frees their room."""
+
+    stream: Stream
+    data: bytes
+
+
+@dataclass(slots=True)
+class StreamFinished:
+    """The peer sent Close: the stream carries no more data. ``aborted`` is whether the peer marked the data as incomplete."""
+
+    stream: Stream
+    aborted: bool = False
+
+
+@dataclass(slots=True)
+class StreamReadStopped:
+    """The peer sent StopRead: ``lost`` bytes, which its credit did not cover, are dropped, and our Close follows."""
+
+    stream: Stream
+    lost: int
+
+
+@dataclass(slots=True)
+class StreamDrained:
+    """The bytes queued on the stream fell to its ``notify_below``."""
+
+    stream: Stream
+
+
+@dataclass(slots=True)
+class StreamEnded:
+    """Close and StopRead passed in both directions; the id may be used again."""
+
+    stream: Stream
+
+
+@dataclass(slots=True)
+class PingReceived:
+    """The peer sent a ping; ``stream`` is ``None`` for a global one. ``answered`` is whether a pong was sent."""
+
+    stream: Stream | None
+    answered: bool
+
+
+@dataclass(slots=True)
+class PongReceived:
+    """The peer sent a pong, ``rtt_ns`` after our ping; -1 without an outstanding ping (an unsolicited pong is legal)."""
+
+    stream: Stream | None
+    rtt_ns: int
+
+
+@dataclass(slots=True)
+class StreamTimedOut:
+    """The peer did not respond to a stream's heartbeat in time."""
+
+    stream: Stream
+
+
+@dataclass(slots=True)
+class GlobalCreditReceived:
+    """The peer allows ``amount`` more streams."""
+
+    amount: int
+
+
+@dataclass(slots=True)
+class CreationClosed:
+    """The peer sent a global Close: it creates no more streams."""
+
+
+@dataclass(slots=True)
+class CreationStopped:
+    """The peer sent a global StopRead: it allows no more streams."""
+
+
+@dataclass(slots=True)
+class ConnectionFinished:
+    """Creation is closed and stopped in both directions and no stream is active: close the transport."""
+
+
+@dataclass(slots=True)
+class ConnectionEnded:
+    """The peer ended the byte stream. ``clean`` is false when streams, or the right to create some, were left."""
+
+    clean: bool
+
+
+Event = (
+    StreamOpened
+    | DataReceived
+    | StreamFinished
+    | StreamReadStopped
+    | StreamDrained
+    | StreamEnded
+    | PingReceived
+    | PongReceived
+    | StreamTimedOut
+    | GlobalCreditReceived
+    | CreationClosed
+    | CreationStopped
+    | ConnectionFinished
+    | ConnectionEnded
+)

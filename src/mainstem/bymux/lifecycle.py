@@ -1,0 +1,351 @@
+"""The life of bymux streams at one end: how they begin and end, their credit, their heartbeats.
+
+This is the state of Appendix A without the packets that come in and the data that goes out, which :mod:`.connection` adds; the
+theory of operation stands there.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from typing import TYPE_CHECKING, NoReturn
+
+from mainstem.bymux import codec, events
+from mainstem.bymux.codec import INFINITE, MAX_FINITE_CREDIT, Packet
+from mainstem.bymux.settings import Settings
+from mainstem.bymux.state import NEXT, Half, Role
+from mainstem.bymux.stream import Stream
+from mainstem.errors import LocalProtocolError, RemoteProtocolError, Timeout
+from mainstem.mux.heartbeat import Heartbeat, Verdict
+from mainstem.mux.sans_io import MAX_OUTSTANDING_PINGS, Rule, SansIoConnection
+
+if TYPE_CHECKING:
+    from mainstem.errors import MainstemError
+
+
+class Lifecycle(SansIoConnection[Stream, events.Event]):
+    """The streams of one end, and the rights to create more."""
+
+    PROTOCOL = "bymux"
+    settings: Settings
+
+    def __init__(self, role: Role, settings: Settings | None = None, *, now_ns: int = 0, peer: str = "peer") -> None:
+        settings = settings or Settings()
+        super().__init__(settings, now_ns=now_ns, peer=peer)
+        self.role = role
+        self.own = settings.initial_own_half
+        self.peer = settings.initial_peer_half
+        self.own_streams_credit = settings.initial_own_streams
+        self.peer_streams_credit = settings.initial_peer_streams
+        self.streams: dict[int, Stream] = {}
+        # Whether streams of the peer count against its limit until `release`, beyond their end.
+        self.holds_streams = False
+        self._grants: list[Stream] = []
+        self._body_stream: Stream | None = None
+        self._body_left = 0
+        self._freed_ids: list[int] = []
+        self._next_id = int(role)
+        self._peer_streams_restorable = 0
+        self._pings: deque[int] = deque()
+        self._timers: list[tuple[int, int, Stream]] = []
+        self._timer_count = 0
+        self._finished = False
+        for initial in settings.initial_streams:
+            stream = Stream(
+                initial.stream_id,
+                send_credit=initial.own_credit,
+                receive_credit=initial.peer_credit,
+                created_here=initial.stream_id & 1 == role,
+            )
+            self.streams[stream.id] = stream
+            self._begin(stream, now_ns)
+        missing = settings.peer_streams - self.peer_streams_credit
+        if missing > 0 and settings.allow_at_start and not self.own & Half.STOPPED and not self.peer & Half.CLOSED:
+            self.allow_streams(missing)
+
+    def fail(self, error: MainstemError) -> None:
+        """Ends the connection from outside, for instance because its transport broke.
+
+        Args:
+            error: Why. Only the first failure counts.
+
+        Example:
+            >>> connection.fail(ConnectionLost("the transport broke"))
+        """
+        if self.failure is None:
+            self.failure = error
+
+    # ---- credit
+
+    def grant(self, stream: Stream, amount: int) -> None:
+        """Gives the peer credit by hand.
+
+        Args:
+            stream: The stream.
+            amount: Bytes; ``INFINITE`` cannot be taken back.
+
+        Raises:
+            LocalProtocolError: The amount or the sum is out of range, or StopRead was sent.
+            ClosedError: The connection has failed.
+
+        Example:
+            >>> connection.grant(stream, 65536)
+        """
+        self._check_alive()
+        self._check_may(stream.own, Packet.CREDIT, f"credit on stream {stream.id}")
+        credit = stream.receive_credit
+        if amount == INFINITE:
+            if credit != INFINITE:
+                self._control += codec.encode_stream(Packet.CREDIT, stream.id, 0)
+                stream.receive_credit = INFINITE
+            return
+        if amount <= 0 or credit == INFINITE or credit + amount > MAX_FINITE_CREDIT:
+            raise LocalProtocolError(
+                f"credit {amount} on stream {stream.id} on top of {credit}: it must be positive, the sum at most 2**64-2",
+                rule="credit-on-infinite" if credit == INFINITE else "credit-overflow",
+            )
+        self._control += codec.encode_stream(Packet.CREDIT, stream.id, amount)
+        stream.receive_credit = credit + amount
+
+    def allow_streams(self, amount: int) -> None:
+        """Gives the peer global credit.
+
+        Args:
+            amount: How many more streams it may create.
+
+        Raises:
+            LocalProtocolError: The amount or the sum is out of range, or the global StopRead was sent.
+            ClosedError: The connection has failed.
+
+        Example:
+            >>> connection.allow_streams(100)
+        """
+        self._check_alive()
+        self._check_may(self.own, Packet.CREDIT, "global credit")
+        if amount < 1 or self.peer_streams_credit + amount > INFINITE:
+            raise LocalProtocolError(
+                f"global credit {amount} on top of {self.peer_streams_credit}: it must be positive, the sum at most 2**64-1",
+                rule="global-credit-overflow",
+            )
+        self.peer_streams_credit += amount
+        self._control += codec.encode_global(Packet.CREDIT, amount)
+
+    # ---- timeouts
+
+    def next_timeout_ns(self) -> int | None:
+        """Returns when :meth:`handle_timeout` is due next.
+
+        Returns:
+            An instant, or ``None`` when no heartbeat is on.
+
+        Example:
+            >>> deadline_ns = connection.next_timeout_ns()
+        """
+        due = self._heartbeat.next_timeout_ns() if self.failure is None else None
+        timers = self._timers
+        while timers:
+            when, _, stream = timers[0]
+            heartbeat = stream.heartbeat
+            if stream.ended or heartbeat is None or heartbeat.next_timeout_ns() != when:
+                heapq.heappop(timers)
+                continue
+            return when if due is None or when < due else due
+        return due
+
+    def handle_timeout(self, now_ns: int) -> None:
+        """Sends the pings that are due, and gives up streams or a peer that did not respond to one.
+
+        Args:
+            now_ns: The present instant.
+
+        Raises:
+            Timeout: The peer is dead; the connection has failed.
+            ClosedError: The connection had failed before.
+
+        Example:
+            >>> connection.handle_timeout(now_ns)
+        """
+        self._check_alive()
+        verdict = self._heartbeat.check(now_ns)
+        if verdict is Verdict.DEAD:
+            seconds = self.settings.ping_timeout_ns / 1e9
+            self.failure = Timeout(f"{self.peer_name} did not answer a ping for {seconds:g} s", timeout=seconds)
+            raise self.failure.with_traceback(None)
+        if verdict is Verdict.PING:
+            self._ping_peer(now_ns)
+        while self._timers and self._timers[0][0] <= now_ns:
+            _, _, stream = heapq.heappop(self._timers)
+            heartbeat = stream.heartbeat
+            if stream.ended or heartbeat is None:
+                continue
+            verdict = heartbeat.check(now_ns)
+            if verdict is Verdict.DEAD:
+                stream.heartbeat = None
+                self._events.append(events.StreamTimedOut(stream))
+                continue
+            if verdict is Verdict.PING:
+                if stream.own is Half.DONE:
+                    stream.heartbeat = None
+                    continue
+                if stream.pings is None or len(stream.pings) < MAX_OUTSTANDING_PINGS:
+                    self.ping(stream, now_ns=now_ns)
+            self._set_timer(stream)
+
+    def ping(self, stream: Stream | None = None, *, now_ns: int = 0) -> None:
+        """Sends a Ping; :class:`~.events.PongReceived` follows.
+
+        Args:
+            stream: The stream, or ``None`` for a global ping.
+            now_ns: The present instant.
+
+        Raises:
+            LocalProtocolError: Both Close and StopRead were sent, or 64 pings are outstanding.
+            ClosedError: The connection has failed.
+
+        Example:
+            >>> connection.ping(now_ns=now_ns)
+        """
+        self._check_alive()
+        if stream is None:
+            self._check_may(self.own, Packet.PING, "a global Ping")
+            pings = self._pings
+            packet = codec.encode_global(Packet.PING)
+        else:
+            self._check_may(stream.own, Packet.PING, f"Ping on stream {stream.id}")
+            pings = stream.pings = stream.pings if stream.pings is not None else deque()
+            packet = codec.encode_stream(Packet.PING, stream.id)
+        if len(pings) >= MAX_OUTSTANDING_PINGS:
+            raise LocalProtocolError(f"{MAX_OUTSTANDING_PINGS} pings wait for their pongs already", rule="ping-limit")
+        self._control += packet
+        pings.append(now_ns)
+
+    def pong(self, stream: Stream) -> None:
+        """Sends a Pong by hand, where ``answer_stream_pings`` is off.
+
+        Args:
+            stream: The stream.
+
+        Raises:
+            LocalProtocolError: Both Close and StopRead were sent.
+            ClosedError: The connection has failed.
+
+        Example:
+            >>> connection.pong(event.stream)
+        """
+        self._check_alive()
+        self._check_may(stream.own, Packet.PONG, f"Pong on stream {stream.id}")
+        self._control += codec.encode_stream(Packet.PONG, stream.id)
+
+    def _ping_peer(self, now_ns: int) -> None:
+        """Asks for any sign of life: once global pings are forbidden, on a stream that may still carry one."""
+        if self.own is not Half.DONE:
+            if len(self._pings) < MAX_OUTSTANDING_PINGS:
+                self.ping(now_ns=now_ns)
+            return
+        for stream in self.streams.values():
+            if stream.own is not Half.DONE:
+                if not stream.pings or len(stream.pings) < MAX_OUTSTANDING_PINGS:
+                    self.ping(stream, now_ns=now_ns)
+                return
+        # No ping may be sent any more. The peer's last packets need no more of this end, so a peer that owes some and is silent for
+        # as long as a pong may take is as dead.
+        owes = self.streams or (self.peer is not Half.DONE and self.settings.initial_own_half is Half.OPEN)
+        if not owes:
+            self._heartbeat.heard(now_ns)
+
+    def _set_timer(self, stream: Stream) -> None:
+        due = stream.heartbeat.next_timeout_ns() if stream.heartbeat is not None else None
+        if due is not None:
+            self._timer_count += 1
+            heapq.heappush(self._timers, (due, self._timer_count, stream))
+
+    # ---- internals
+
+    def _begin(self, stream: Stream, now_ns: int) -> None:
+        """The first grant and the heartbeat of a stream that came to be."""
+        settings = self.settings
+        if settings.stream_window and stream.receive_credit < settings.stream_window:
+            window = settings.stream_window
+            self.grant(stream, window if window == INFINITE else window - stream.receive_credit)
+        if settings.stream_ping_interval_ns:
+            stream.heartbeat = Heartbeat(
+                interval_ns=settings.stream_ping_interval_ns, timeout_ns=settings.stream_ping_timeout_ns, now_ns=now_ns
+            )
+            self._set_timer(stream)
+
+    def _free_id(self) -> int:
+        """The lowest id of our parity that is not active: small ids make small packets."""
+        while self._freed_ids:
+            stream_id = heapq.heappop(self._freed_ids)
+            if stream_id not in self.streams:
+                return stream_id
+        while self._next_id in self.streams:
+            self._next_id += 2
+        stream_id = self._next_id
+        self._next_id += 2
+        return stream_id
+
+    def _close_when_drained(self, stream: Stream) -> None:
+        stream.close_wanted = True
+        if stream.own & Half.CLOSED:
+            return
+        if stream.queue.size:
+            self._ready.add(stream)
+        else:
+            self._send_on(stream, Packet.CLOSE)
+
+    def _send_on(self, stream: Stream, packet: Packet, *, mark: int = 0) -> None:
+        half = NEXT[stream.own][packet]
+        assert isinstance(half, Half)
+        stream.own = half
+        encoded = codec.encode_stream(packet, stream.id)
+        self._control += bytes((encoded[0] | mark,)) + encoded[1:] if mark else encoded
+
+    def _send_global(self, packet: Packet) -> None:
+        half = NEXT[self.own][packet]
+        assert isinstance(half, Half)
+        self.own = half
+        self._control += codec.encode_global(packet)
+
+    def _end_if_done(self, stream: Stream) -> None:
+        if stream.own is not Half.DONE or stream.peer is not Half.DONE or stream.ended:
+            return
+        assert not stream.queue.size, f"stream {stream.id} ends with {stream.queue.size} bytes queued"
+        stream.ended = True
+        del self.streams[stream.id]
+        if stream.created_here:
+            heapq.heappush(self._freed_ids, stream.id)
+        self._events.append(events.StreamEnded(stream))
+        self._release_if_done(stream)
+        self._finish_if_done()
+
+    def _release_if_done(self, stream: Stream) -> None:
+        """Lets the peer create another stream when nothing of this one is left here (docs/protocols/bymux.md, 9)."""
+        if not stream.ended or stream.unconsumed or stream.held or stream.released or stream.created_here:
+            return
+        stream.released = True
+        refused = self.own & Half.STOPPED or self.peer & Half.CLOSED
+        if not self.settings.peer_streams or refused or self.failure is not None:
+            return
+        self._peer_streams_restorable += 1
+        if self._peer_streams_restorable >= self.peer_streams_credit:
+            self.allow_streams(self._peer_streams_restorable)
+            self._peer_streams_restorable = 0
+
+    def _is_finished(self) -> bool:
+        return self.own is Half.DONE and self.peer is Half.DONE and not self.streams
+
+    def _finish_if_done(self) -> None:
+        if self._is_finished() and not self._finished:
+            self._finished = True
+            self._events.append(events.ConnectionFinished())
+
+    def _check_may(self, half: Half, packet: Packet, what: str) -> None:
+        state = NEXT[half][packet]
+        if isinstance(state, Rule):
+            raise LocalProtocolError(f"{what} is forbidden now ({state})", rule=state)
+
+    def _violated(self, rule: str, message: str) -> NoReturn:
+        error = RemoteProtocolError(f"{self.peer_name} broke bymux: {message}", rule=rule, peer=self.peer_name)
+        self.failure = error
+        raise error

@@ -1,0 +1,110 @@
+"""What both ends agree on before the first byte, and how much this end stores at most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mainstem.amounts import check_whole
+from mainstem.bymux.codec import INFINITE, MAX_STREAM_ID
+from mainstem.bymux.state import Half
+from mainstem.errors import ConfigurationError
+from mainstem.mux.sans_io import ConnectionSettings
+
+# Both halves of a window travel while a grant is on its way: enough for 1 GB/s at a quarter of a millisecond.
+STREAM_WINDOW = 256 * 1024
+# Streams that a peer may have at once. Times the window it bounds what one connection can make this end hold.
+PEER_STREAMS = 1024
+# A write packet's largest body: at 100 Mbit/s it occupies the line for 5 ms.
+PACKET_LIMIT = 64 * 1024
+MAX_PACKET_LIMIT = 1 << 30
+
+
+@dataclass(frozen=True)
+class InitialStream:
+    """A stream that exists from the start (docs/protocols/bymux.md, 7).
+
+    Args:
+        stream_id: Its id.
+        own_credit: Bytes that this end may send on it, or ``INFINITE``.
+        peer_credit: Bytes that the peer may send on it, or ``INFINITE``.
+
+    Example:
+        >>> settings = Settings(initial_streams=(InitialStream(0, own_credit=256, peer_credit=256),))
+    """
+
+    stream_id: int
+    own_credit: int = field(default=0, kw_only=True)
+    peer_credit: int = field(default=0, kw_only=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(ConnectionSettings):
+    """A connection's configuration; the defaults are vanilla bymux.
+
+    Both ends must agree on the starting credits, on ``initial_streams`` (with own and peer exchanged), on the initial global
+    credits and on the initial halves. The rest is each end's own choice.
+
+    Args:
+        stream_window: Bytes that this end holds for each stream, and keeps granted by the rule of docs/protocols/bymux.md, 9.
+            ``INFINITE`` gives infinite credit; 0 leaves granting to the caller.
+        peer_streams: Streams that the peer may have at once; 0 leaves it to the caller.
+        allow_at_start: Whether the first credit for streams is given at the start; else the caller gives it
+            (``allow_streams``). It is restored in either case.
+        packet_limit: Bytes of the largest Write, 1..2**30.
+        read_limit: Bytes that one ``read(-1)`` collects at most (64 MiB); beyond it the read raises ``LimitExceeded``.
+        control_limit: Bytes of responses that may wait because the peer does not read; beyond it the connection fails.
+        own_start_credit: Bytes of credit that this end has on a stream that it creates.
+        peer_start_credit: Bytes of credit that the peer has on a stream that it creates.
+        initial_streams: Streams that exist from the start.
+        initial_own_streams: Streams that this end may create at the start.
+        initial_peer_streams: Streams that the peer may create at the start.
+        initial_own_half: Which global ends count as sent by this end.
+        initial_peer_half: Which global ends count as sent by the peer.
+        ping_interval_ns: Nanoseconds without received data after which the peer is pinged; 0 switches heartbeats off.
+        ping_timeout_ns: Nanoseconds after such a ping without received data until the connection fails.
+        stream_ping_interval_ns: The same for each stream.
+        stream_ping_timeout_ns: The same for each stream.
+        answer_stream_pings: Whether a pong is sent for pings on streams without the caller; for global ones it always is.
+        mark_aborts: Whether the Close of an aborted stream has the bit that marks its data as incomplete. Turn it off for a
+            peer that does not ignore unused bits.
+        stall_timeout_ns: Nanoseconds without progress after which closing a stream gives up and aborts it (10 minutes); 0 for
+            no limit.
+
+    Raises:
+        ConfigurationError: A value is out of range, or an initial stream's id occurs twice.
+
+    Example:
+        >>> settings = Settings(stream_window=1 << 20, peer_streams=100)
+    """
+
+    stream_window: int = STREAM_WINDOW
+    peer_streams: int = PEER_STREAMS
+    allow_at_start: bool = True
+    packet_limit: int = PACKET_LIMIT
+    own_start_credit: int = 0
+    peer_start_credit: int = 0
+    initial_streams: tuple[InitialStream, ...] = ()
+    initial_own_streams: int = 0
+    initial_peer_streams: int = 0
+    initial_own_half: Half = Half.OPEN
+    initial_peer_half: Half = Half.OPEN
+    stream_ping_interval_ns: int = 0
+    stream_ping_timeout_ns: int = 10_000_000_000
+    answer_stream_pings: bool = True
+    mark_aborts: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        amounts = ("stream_window", "peer_streams", "own_start_credit", "peer_start_credit")
+        streams = ("initial_own_streams", "initial_peer_streams")
+        check_whole({name: getattr(self, name) for name in (*amounts, *streams)}, least=0, most=INFINITE)
+        check_whole({"packet_limit": self.packet_limit}, least=1, most=MAX_PACKET_LIMIT)
+        pings = ("stream_ping_interval_ns", "stream_ping_timeout_ns")
+        check_whole({name: getattr(self, name) for name in pings}, least=0)
+        seen: set[int] = set()
+        for stream in self.initial_streams:
+            check_whole({"initial stream id": stream.stream_id}, least=0, most=MAX_STREAM_ID)
+            if stream.stream_id in seen:
+                raise ConfigurationError(f"initial stream id {stream.stream_id} is given twice")
+            check_whole({"own_credit": stream.own_credit, "peer_credit": stream.peer_credit}, least=0, most=INFINITE)
+            seen.add(stream.stream_id)

@@ -1,0 +1,406 @@
+"""Many TCP connections through one bymux connection.
+
+Stream 0 exists from the start and carries the handshake (`tunnel_token`): the client proves that it has the shared token, then the
+server does, and allows streams. Each further stream carries one TCP connection, in both directions until both have ended. Nothing
+may arrive short and be taken for the whole: a connection that breaks at one end aborts its stream, and an aborted stream resets the
+connection at the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import socket
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem import bymux
+from mainstem._internal.eyeballs import connect_socket
+from mainstem._internal.listening import BACKLOG, find_listening_addresses
+from mainstem._internal.open_files_limit import raise_open_files_limit
+from mainstem.bymux.tunnel_token import CONTROL_CREDIT, TOKEN_VARIABLE, answer_handshake, check_token, handshake
+from mainstem.endpoint_stats import Traffic
+from mainstem.errors import (
+    ClosedError,
+    ConfigurationError,
+    MainstemError,
+)
+from mainstem.exposure import check_exposure, is_loopback
+from mainstem.mux.engine import engine_stats
+from mainstem.mux.listening import ListeningSockets
+
+if TYPE_CHECKING:
+    import ssl as ssl_module
+
+    from mainstem.bymux.aio import BymuxStream, Connection
+    from mainstem.endpoint_stats import EndpointStats
+    from mainstem.mux.sockets import Listener
+
+logger = logging.getLogger("mainstem.bymux.tunnel")
+
+CONTROL_STREAM = 0
+# Seconds that an accepted connection waits for the tunnel to come back.
+WAIT_FOR_TUNNEL_S = 10.0
+RECONNECT_FIRST_S = 0.2
+RECONNECT_MAX_S = 5.0
+CONNECT_TARGET_TIMEOUT_S = 10.0
+# Connections through one tunnel at once; times the window it bounds what a slow reader makes an end hold.
+MAX_STREAMS = 4096
+# Seconds without progress after which a connection whose last bytes are not taken is cut off. Pings find an end that is gone, so
+# this is about a program that has stopped reading, for which TCP itself would wait forever.
+STALL_TIMEOUT_S = 3600.0
+CHUNK = 64 * 1024
+PING_INTERVAL_NS = 5_000_000_000
+PING_TIMEOUT_NS = 10_000_000_000
+_ID = struct.Struct(">Q")
+
+
+@dataclass(frozen=True)
+class Address:
+    """``HOST:PORT``, ``:PORT`` (all interfaces) or ``unix:PATH``."""
+
+    host: str | None
+    port: int | None
+    path: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Parses an address. Raises ``ConfigurationError`` for anything else."""
+        if text.startswith("unix:"):
+            return cls(None, None, text.removeprefix("unix:"))
+        host, colon, port = text.rpartition(":")
+        if not colon or not port.isdigit() or int(port) > 65535:
+            raise ConfigurationError(f"address {text!r} is neither HOST:PORT nor unix:PATH")
+        return cls(host.strip("[]") or None, int(port))
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine, by its text: a Unix path, ``localhost`` or a loopback address."""
+        return self.path is not None or self.host in (None, "localhost") or is_loopback(self.host or "")
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}" if self.path else f"{self.host or ''}:{self.port}"
+
+
+def settings(
+    *,
+    serving: bool,
+    window: int = bymux.Settings.stream_window,
+    max_streams: int = MAX_STREAMS,
+    stall_timeout: float = STALL_TIMEOUT_S,
+) -> bymux.Settings:
+    """The bymux settings of a tunnel: what both ends agree on, and how much each stream may hold, for how long."""
+    return bymux.Settings(
+        stream_window=window,
+        peer_streams=max_streams if serving else 0,
+        allow_at_start=False,
+        initial_streams=(bymux.InitialStream(CONTROL_STREAM, own_credit=CONTROL_CREDIT, peer_credit=CONTROL_CREDIT),),
+        ping_interval_ns=PING_INTERVAL_NS,
+        ping_timeout_ns=PING_TIMEOUT_NS,
+        stall_timeout_ns=round(stall_timeout * 1e9),
+    )
+
+
+async def relay(stream: BymuxStream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Carries bytes both ways until both directions have ended and everything was delivered to the kernel.
+
+    If either direction breaks, the connection is reset, the stream is aborted, and a warning is logged.
+    """
+    directions = (asyncio.ensure_future(_outward(stream, reader)), asyncio.ensure_future(_inward(stream, writer)))
+    try:
+        await asyncio.gather(*directions)
+        writer.close()
+        await writer.wait_closed()
+    except BaseException as error:
+        reset(writer)
+        # This task is cancelled when the stream breaks.
+        reason = (stream.error or "it was cancelled") if isinstance(error, asyncio.CancelledError) else error
+        stream.abort()
+        logger.warning(
+            "the connection of stream %d of %s was cut off: %s", stream.id, stream.connection.peer_name, reason
+        )
+        if not isinstance(error, MainstemError | OSError):
+            raise
+    finally:
+        for task in directions:
+            task.cancel()
+        await asyncio.gather(*directions, return_exceptions=True)
+
+
+async def _outward(stream: BymuxStream, reader: asyncio.StreamReader) -> None:
+    while data := await reader.read(CHUNK):
+        stream.write(data)
+        await stream.drain()
+    await stream.close()
+
+
+async def _inward(stream: BymuxStream, writer: asyncio.StreamWriter) -> None:
+    while data := await stream.read(CHUNK):
+        writer.write(data)
+        await writer.drain()
+    writer.write_eof()
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Ends a TCP connection with a reset, so that its peer does not take what came for the whole.
+
+    A Unix socket has no reset: its peer gets an error only when it writes again, or if it had sent something that was not read.
+    """
+    raw = writer.get_extra_info("socket")
+    if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+class TunnelServer:
+    """The far end: accepts tunnels and connects each of their streams to ``to``. A context manager."""
+
+    def __init__(
+        self,
+        to: Address,
+        *,
+        token: bytes = b"",
+        window: int = bymux.Settings.stream_window,
+        max_streams: int = MAX_STREAMS,
+        stall_timeout: float = STALL_TIMEOUT_S,
+        entropy: random.Random | None = None,
+    ) -> None:
+        self._to = to
+        self._token = token and check_token(token)
+        self._settings = settings(serving=True, window=window, max_streams=max_streams, stall_timeout=stall_timeout)
+        self._max_streams = max_streams
+        self._entropy = entropy or random.SystemRandom()
+        self._listener: Listener[Connection] | None = None
+
+    async def start(self, listen: Address, *, ssl: ssl_module.SSLContext | None = None, insecure: bool = False) -> None:
+        """Begins to listen for tunnels.
+
+        Raises ``ConfigurationError`` beyond loopback without a token and TLS, unless ``insecure``.
+        """
+        if listen.path is None:
+            await self._check_exposure(listen, has_tls=ssl is not None, insecure=insecure)
+        raise_open_files_limit()
+        self._listener = await bymux.serve(
+            self._handle,
+            listen.host,
+            listen.port,
+            path=listen.path,
+            ssl=ssl,
+            settings=self._settings,
+            on_connection=self._on_connection,
+        )
+
+    async def _check_exposure(self, listen: Address, *, has_tls: bool, insecure: bool) -> None:
+        try:
+            found = await find_listening_addresses(listen.host, listen.port or 0, socket.SOCK_STREAM)
+        except OSError as error:
+            raise ConfigurationError(f"cannot listen on {listen}: {error}") from error
+        for _, address in found:
+            check_exposure(
+                str(address[0]),
+                has_tls=has_tls,
+                has_token=bool(self._token),
+                insecure=insecure,
+                token_options=f"--token-file or {TOKEN_VARIABLE}",
+            )
+
+    @property
+    def port(self) -> int:
+        """The TCP port that is listened on."""
+        assert self._listener is not None
+        return self._listener.port
+
+    def stats(self) -> EndpointStats:
+        """Returns what the listener for tunnels has now and what it has counted; once it was started."""
+        assert self._listener is not None
+        return self._listener.stats()
+
+    async def _on_connection(self, connection: Connection) -> None:
+        try:
+            await answer_handshake(connection, connection.stream(CONTROL_STREAM), self._token, self._entropy)
+        except MainstemError as error:
+            logger.warning("a tunnel was refused: %s", error)
+            connection.end(error)
+            return
+        connection.sans_io.allow_streams(self._max_streams)
+        connection.schedule_flush()
+        logger.info("tunnel from %s to %s", connection.peer_name, self._to)
+
+    async def _handle(self, stream: BymuxStream) -> None:
+        try:
+            reader, writer = await open_connection(self._to, timeout=CONNECT_TARGET_TIMEOUT_S)
+        except (OSError, TimeoutError) as error:
+            logger.warning("%s cannot be reached: %s", self._to, error)
+            stream.abort()
+            return
+        await relay(stream, reader, writer)
+
+    async def close(self) -> None:
+        """Stops listening and ends every tunnel. Twice is fine."""
+        if self._listener is not None:
+            await self._listener.close()
+
+    async def __aenter__(self) -> TunnelServer:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+
+async def open_connection(
+    to: Address, *, timeout: float | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connects to the address; returns a reader and a writer. Raises OSError, and TimeoutError after ``timeout`` seconds."""
+    async with asyncio.timeout(timeout):
+        if to.path is not None:
+            return await asyncio.open_unix_connection(to.path)
+        sock = await connect_socket(to.host or "localhost", to.port or 0, timeout=None)
+        try:
+            return await asyncio.open_connection(sock=sock)
+        except BaseException:
+            sock.close()
+            raise
+
+
+class TunnelClient:
+    """The near end: listens for TCP connections, carries each through the tunnel, and reconnects it. A context manager."""
+
+    def __init__(
+        self,
+        to: Address,
+        *,
+        token: bytes = b"",
+        ssl: ssl_module.SSLContext | None = None,
+        server_hostname: str | None = None,
+        window: int = bymux.Settings.stream_window,
+        stall_timeout: float = STALL_TIMEOUT_S,
+        entropy: random.Random | None = None,
+    ) -> None:
+        self._to = to
+        self._token = token and check_token(token)
+        self._ssl = ssl
+        self._server_hostname = server_hostname
+        self._settings = settings(serving=False, window=window, stall_timeout=stall_timeout)
+        self._entropy = entropy or random.SystemRandom()
+        self._connection: Connection | None = None
+        self._up = asyncio.Event()
+        self._reconnector: asyncio.Task[None] | None = None
+        self._sockets = ListeningSockets()
+        self._relays: set[asyncio.Task[None]] = set()
+        self._traffic = Traffic()
+        self._closed = False
+        self.reconnects = 0
+
+    async def start(self, listen: Address, *, insecure: bool = False) -> None:
+        """Connects, then begins to listen. Raises what the first attempt to connect raises.
+
+        Raises ``ConfigurationError`` without TLS to a host that is not this machine, unless ``insecure``.
+        """
+        if self._ssl is None and not insecure and not self._to.is_local:
+            raise ConfigurationError(
+                f"a tunnel to {self._to} needs TLS, since others can read and change what it carries"
+            )
+        raise_open_files_limit()
+        await self._connect()
+        self._reconnector = asyncio.get_running_loop().create_task(self._reconnect_loop())
+        await self._sockets.start(listen.host, listen.port or 0, listen.path, self._create)
+
+    async def _create(self, sock: socket.socket) -> asyncio.Server:
+        start = asyncio.start_unix_server if sock.family == socket.AF_UNIX else asyncio.start_server
+        return await start(self._accept, sock=sock, backlog=BACKLOG, start_serving=False)
+
+    @property
+    def port(self) -> int:
+        """The TCP port that is listened on."""
+        return int(self._sockets.address[1])
+
+    async def _connect(self) -> None:
+        to = self._to
+        try:
+            connection = await self._open(to)
+        except MainstemError:
+            self._traffic.connections_unreached += 1
+            raise
+        connection.count_into(self._traffic)
+        try:
+            await handshake(connection, connection.stream(CONTROL_STREAM), self._token, self._entropy)
+        except BaseException:
+            connection.abort()
+            raise
+        self._connection = connection
+        self._up.set()
+
+    def stats(self) -> EndpointStats:
+        """Returns what the tunnel has now and what it has counted, with all its reconnections."""
+        engines = () if self._connection is None else (self._connection,)
+        return engine_stats(
+            engines, self._traffic, protocol=bymux.BymuxConnection.PROTOCOL, role="client", is_over=self._closed
+        )
+
+    async def _open(self, to: Address) -> Connection:
+        return await bymux.connect(
+            to.host or "localhost" if to.path is None else None,
+            to.port,
+            path=to.path,
+            ssl=self._ssl,
+            server_hostname=self._server_hostname,
+            settings=self._settings,
+        )
+
+    async def _reconnect_loop(self) -> None:
+        while True:
+            assert self._connection is not None
+            await self._connection.wait_ended()
+            self._up.clear()
+            logger.warning("the tunnel to %s broke: %s", self._to, self._connection.failure)
+            pause = RECONNECT_FIRST_S
+            while not self._up.is_set():
+                await asyncio.sleep(pause * self._entropy.uniform(0.5, 1.0))
+                pause = min(pause * 2, RECONNECT_MAX_S)
+                try:
+                    await self._connect()
+                    self.reconnects += 1
+                except MainstemError as error:
+                    logger.warning("the tunnel to %s is still down: %s", self._to, error)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._carry(reader, writer))
+        self._relays.add(task)
+        task.add_done_callback(self._relays.discard)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(WAIT_FOR_TUNNEL_S):
+                await self._up.wait()
+                assert self._connection is not None
+                stream = await self._connection.open_stream()
+        except (TimeoutError, MainstemError, ClosedError) as error:
+            logger.warning("a connection was refused: %s", error or "the tunnel is down")
+            reset(writer)
+            return
+        await relay(stream, reader, writer)
+
+    async def close(self) -> None:
+        """Stops listening and ends the tunnel with all that it carries. Twice is fine."""
+        self._sockets.close()
+        if self._reconnector is not None:
+            self._reconnector.cancel()
+            await asyncio.gather(self._reconnector, return_exceptions=True)
+        if self._connection is not None:
+            self._connection.abort()
+        for task in self._relays:
+            task.cancel()  # one may still wait until its connection has taken the last bytes
+        await asyncio.gather(*self._relays, return_exceptions=True)
+        if self._connection is not None:
+            await self._connection.close()
+        self._closed = True
+
+    async def __aenter__(self) -> TunnelClient:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()

@@ -1,0 +1,143 @@
+"""Jmux under asyncio: what both ends share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem._internal.callbacks import ends_connection_on_error
+from mainstem.clock import SYSTEM_CLOCK
+from mainstem.errors import Aborted, ClosedError, MainstemError
+from mainstem.jmux import events
+from mainstem.jmux.state import Half
+from mainstem.mux.async_stream import AsyncStream
+from mainstem.mux.engine import Engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem.clock import Clock
+    from mainstem.jmux.client import ClientConnection
+    from mainstem.jmux.server import ServerConnection
+    from mainstem.jmux.session import Session
+
+
+class SessionStream(AsyncStream):
+    """One session as a stream that is written and read."""
+
+    __slots__ = ("_sans_io",)
+
+    _handle: Session
+
+    def __init__(self, engine: JmuxEngine, session: Session) -> None:
+        super().__init__(engine, session)
+        self._sans_io = engine.sans_io
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Queues bytes; :meth:`drain` waits for the peer's ration.
+
+        When the server has closed the session early, further bytes of the request are dropped, as the specification requires.
+
+        Args:
+            data: The bytes; what is mutable is copied.
+
+        Raises:
+            Aborted: The peer aborted the session.
+            LocalProtocolError: The request or response was finished here.
+            MainstemError: What ended the session or the connection.
+
+        Example:
+            >>> session.write(b"tide")
+        """
+        self._check_writable()
+        session = self._handle
+        if session.response_complete and (session.ended or session.client is Half.TERMINATED):
+            return
+        self._sans_io.write(session, data)
+        self._written(session.outbound)
+
+    def _end_abruptly(self, own: Half, abort: Callable[[], None]) -> None:
+        """Ends the session by ``abort``, unless this end's half is over. What was received and not read is dropped."""
+        if not self._handle.ended and own is not Half.TERMINATED and self._engine.failure is None:
+            abort()
+            self._engine.dispatch()
+            self._engine.schedule_flush()
+        self._drop_buffer()
+        self.set_exception(ClosedError(f"session {self.id} was aborted here"))
+        self._write_failure = None
+
+    def _unsent(self) -> int:
+        return self._handle.queue.size + self._handle.unsent
+
+    def _consumed(self, count: int) -> None:
+        session = self._handle
+        if session.unconsumed:
+            self._sans_io.consume(session, min(count, session.unconsumed))
+            if session.increment_due and not self._engine.flush_scheduled:
+                self._engine.schedule_flush()
+
+
+class JmuxEngine(Engine):
+    """What a client's and a server's connection share under asyncio.
+
+    A session without an owner was never given to the application, so its events have no receiver.
+    """
+
+    def __init__(self, connection: ClientConnection | ServerConnection, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.sans_io = connection
+        super().__init__(connection, clock)
+        self._handlers = {
+            events.DataReceived: self._on_data,
+            events.DataFinished: self._on_data_finished,
+            events.SessionDrained: self._on_drained,
+            events.SessionAborted: self._on_aborted,
+            events.SessionFailed: self._on_failed,
+            events.SessionEnded: self._on_session_ended,
+            events.ShutDown: self._on_last_message,
+            events.ErrorReceived: self._on_last_message,
+        }
+
+    @property
+    def open_streams(self) -> list[Session]:
+        """The sessions that are open now, as the protocol has them; a copy."""
+        return list(self.sans_io.sessions.values())
+
+    def _on_data(self, event: events.DataReceived) -> None:
+        if event.session.owner is not None:
+            event.session.owner.feed_data(event.data)
+
+    def _on_data_finished(self, event: events.DataFinished) -> None:
+        if event.session.owner is not None:
+            event.session.owner.feed_eof()
+
+    def _on_drained(self, event: events.SessionDrained) -> None:
+        if event.session.owner is not None:
+            event.session.owner.wake_writers()
+
+    def _on_aborted(self, event: events.SessionAborted) -> None:
+        if event.session.owner is not None:
+            how = "after it may have been processed" if event.partial else "before any of it was processed"
+            reason = event.detail.decode("utf-8", "replace")
+            message = f"session {event.session.id} was aborted by the peer {how}" + (f": {reason}" if reason else "")
+            event.session.owner.set_exception(Aborted(message))
+
+    def _on_failed(self, event: events.SessionFailed) -> None:
+        if event.session.owner is not None:
+            error = self.failure or self.sans_io.failure
+            assert error is not None
+            event.session.owner.set_exception(error)
+
+    def _on_session_ended(self, event: events.SessionEnded) -> None:
+        if event.session.owner is not None:
+            event.session.owner.wake_writers()
+
+    def _on_last_message(self, _: object) -> None:
+        self._loop.call_soon(self._after_last_message)
+
+    @ends_connection_on_error
+    def _after_last_message(self) -> None:
+        if self.sans_io.failure is not None and not self.over:
+            self._fail(self.sans_io.failure)
+
+    def _on_over(self, error: MainstemError) -> None:
+        self.sans_io.fail(error)
+        self.dispatch()

@@ -1,0 +1,279 @@
+"""The connections of a Jmux client: which has a free session, and who waits for one.
+
+Theory of operation
+-------------------
+A call takes a session that is free. Where none is, it waits, and the pool opens another connection, one at a time and up to
+``max_connections``. The connection being opened belongs to the pool and not to a call: a session that becomes free meanwhile serves
+the call, and a call that is cancelled leaves the connection to the others that wait. The last one to be cancelled ends it, and so
+does ``close``.
+
+A connection that cannot be opened fails the calls only if there is no other one. A server may accept no more connections
+than there are: then the calls wait for a free session, and the pool tries again after a pause, as long as somebody waits.
+
+A waiter is woken by exactly one of: a session that became free (one waiter), a connection that was opened or lost, and the
+close of the pool (all of them), with ``None``; a connection that could not be opened (all), with the error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from typing import TYPE_CHECKING
+
+from mainstem._internal.tasks import start_task
+from mainstem.errors import ClosedError, ConnectionLost, Delivery, MainstemError, Timeout
+from mainstem.jmux import events
+from mainstem.jmux.aio import JmuxEngine
+from mainstem.jmux.client import ClientConnection
+from mainstem.mux.engine import logger
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from mainstem.clock import Clock
+    from mainstem.endpoint_stats import Traffic
+    from mainstem.jmux.settings import Settings
+    from mainstem.mux.sockets import Endpoint
+
+# Seconds between attempts: doubled each time up to the maximum, and multiplied by a random number in 0.5..1.
+RETRY_FIRST_S = 0.05
+RETRY_MAX_S = 1.0
+
+
+class ClientEngine(JmuxEngine):
+    """One connection of a client. ``on_free`` is called when a session id becomes free, ``on_lost`` at the end."""
+
+    sans_io: ClientConnection
+
+    def __init__(
+        self,
+        settings: Settings | None,
+        clock: Clock,
+        *,
+        on_free: Callable[[], None],
+        on_lost: Callable[[ClientEngine], None],
+    ) -> None:
+        super().__init__(ClientConnection(settings, now_ns=clock.monotonic_ns()), clock)
+        self._on_free = on_free
+        self._on_lost = on_lost
+        self._header_or_end = self._loop.create_future()
+        self._handlers[events.ConnectionEstablished] = lambda _: self._settle()
+
+    async def established(self) -> None:
+        """Waits for the server's header. Raises what ended the connection before it came."""
+        await asyncio.shield(self._header_or_end)
+        if isinstance(self.failure, ConnectionLost):
+            raise ConnectionLost(str(self.failure), delivery=Delivery.NONE) from self.failure
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
+
+    def _settle(self) -> None:
+        if not self._header_or_end.done():
+            self._header_or_end.set_result(None)
+
+    def _on_session_ended(self, event: events.SessionEnded) -> None:
+        super()._on_session_ended(event)
+        self._on_free()
+
+    def _on_over(self, error: MainstemError) -> None:
+        super()._on_over(error)
+        self._settle()
+        self._on_lost(self)
+
+
+class Pool:
+    """The connections of one client."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        settings: Settings | None,
+        max_connections: int,
+        timeout: float,
+        clock: Clock,
+        entropy: random.Random,
+        traffic: Traffic,
+    ) -> None:
+        self._endpoint = endpoint
+        self._settings = settings
+        self._max = max_connections
+        self._timeout = timeout
+        self._clock = clock
+        self._entropy = entropy
+        self._traffic = traffic
+        self._opening: asyncio.Task[Exception | None] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._pause = RETRY_FIRST_S
+        self._adding = 0  # calls of ``add`` that wait
+        self.engines: list[ClientEngine] = []
+        self.waiters: dict[asyncio.Future[Exception | None], None] = {}  # the oldest first
+        self.closed = False
+
+    async def free(self) -> ClientEngine:
+        """Waits for a connection with a free session, which the caller takes before it waits again.
+
+        Raises ``ClosedError``, and what kept the only connection from being opened.
+        """
+        while True:
+            self._check_open()
+            for engine in self.engines:
+                if engine.sans_io.can_open:
+                    return engine
+            if self._retry is None or not self.engines:
+                self._open_another()
+            waiter: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+            self.waiters[waiter] = None
+            try:
+                error = await waiter
+            except asyncio.CancelledError:
+                self.waiters.pop(waiter, None)
+                if not waiter.cancelled():
+                    self._on_free()  # the free session is for the next task
+                self._give_up_opening()
+                raise
+            if error is not None:
+                raise _copy(error)
+
+    async def add(self) -> None:
+        """Opens a connection, unless a session is free or the limit of connections is reached. Raises why it cannot."""
+        while True:
+            self._check_open()
+            if len(self.engines) >= self._max or any(engine.sans_io.can_open for engine in self.engines):
+                return
+            opening = self._open_another()
+            assert opening is not None  # the limit is not reached
+            self._adding += 1
+            try:
+                await asyncio.wait({opening})
+            finally:
+                self._adding -= 1
+                self._give_up_opening()
+            if not opening.cancelled() and (error := opening.result()) is not None:
+                raise _copy(error)
+
+    def end(self, *, abort: bool = False) -> None:
+        """Ends every connection, one that is being opened too. Twice is fine."""
+        self.closed = True
+        self._stop_pausing()
+        for engine in list(self.engines):
+            engine.end(abort=abort)
+        if self._opening is not None:
+            self._opening.cancel()
+        self._wake_all(None)
+
+    async def close(self) -> None:
+        """Ends every connection, and waits for their ends. Twice is fine."""
+        engines = list(self.engines)
+        self.end()
+        if self._opening is not None:
+            await asyncio.wait({self._opening})
+        for engine in engines:
+            await engine.wait_ended()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClosedError("the client is closed")
+
+    # ---- another connection
+
+    def _open_another(self) -> asyncio.Task[Exception | None] | None:
+        """Opens a connection, unless the limit is reached; the task that does, or did when this was called before."""
+        if (self._opening is None or self._opening.done()) and len(self.engines) < self._max:
+            self._stop_pausing()
+            self._opening = start_task(self._open(), asyncio.get_running_loop())
+            self._opening.add_done_callback(self._on_opened)
+        return self._opening
+
+    def _give_up_opening(self) -> None:
+        """Ends the connection that is being opened, if nobody waits for it."""
+        if self._opening is not None and not self.waiters and not self._adding:
+            self._opening.cancel()
+
+    def _on_opened(self, opening: asyncio.Task[Exception | None]) -> None:
+        if opening.cancelled():
+            self._wake_all(None)  # those that came after it was given up
+
+    async def _open(self) -> Exception | None:
+        """Opens one connection, and lets those that wait know. Returns why it could not."""
+        try:
+            self.engines.append(await self._connect())
+        except Exception as error:
+            self._traffic.connections_unreached += 1
+            if self.engines:
+                self._try_later(error)
+            else:
+                self._wake_all(error)
+            return error
+        self._pause = RETRY_FIRST_S
+        self._wake_all(None)
+        return None
+
+    async def _connect(self) -> ClientEngine:
+        engine = ClientEngine(self._settings, self._clock, on_free=self._on_free, on_lost=self._on_lost)
+        engine.count_into(self._traffic)
+        deadline = asyncio.timeout(self._timeout)
+        try:
+            async with deadline:
+                await self._endpoint.connect(engine, self._timeout)
+                await engine.established()
+        except BaseException as error:
+            engine.end(abort=True)
+            await engine.wait_ended()
+            if isinstance(error, TimeoutError) and deadline.expired():
+                text = f"{self._endpoint} did not send its connection header within {self._timeout:g} s"
+                raise Timeout(text, timeout=self._timeout) from None
+            raise
+        return engine
+
+    def _try_later(self, error: Exception) -> None:
+        if self._pause == RETRY_FIRST_S:
+            logger.info("no further connection to %s: %s", self._endpoint, error)
+        pause = self._pause * self._entropy.uniform(0.5, 1.0)
+        self._pause = min(self._pause * 2, RETRY_MAX_S)
+        self._retry = asyncio.get_running_loop().call_later(pause, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        if self.waiters:
+            self._open_another()
+        else:
+            self._pause = RETRY_FIRST_S
+
+    def _stop_pausing(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    # ---- called by the connections
+
+    def _on_free(self) -> None:
+        """A session id is free: one waiting task may have it."""
+        while self.waiters:
+            waiter = next(iter(self.waiters))
+            del self.waiters[waiter]
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def _on_lost(self, engine: ClientEngine) -> None:
+        """A connection is over: every waiting task tries again."""
+        if engine in self.engines:
+            self.engines.remove(engine)
+            self._wake_all(None)
+
+    def _wake_all(self, error: Exception | None) -> None:
+        waiters, self.waiters = self.waiters, {}
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(error)
+
+
+def _copy(error: Exception) -> Exception:
+    """A copy for each of those that raise it: a traceback is one raiser's."""
+    if not isinstance(error, MainstemError):
+        return error
+    own = copy.copy(error)
+    own.__cause__ = error.__cause__
+    return own

@@ -1,0 +1,288 @@
+"""The client's end of a Jmux connection; :mod:`.connection` has the theory of operation."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from mainstem.errors import ClosedError, LocalProtocolError
+from mainstem.jmux import codec, events
+from mainstem.jmux.codec import Kind, Message
+from mainstem.jmux.connection import REPORTS, JmuxConnection
+from mainstem.jmux.session import INFINITE, Session
+from mainstem.jmux.state import NEXT, Acknowledgment, Half, Input, Role
+from mainstem.mux.sans_io import Rule
+
+if TYPE_CHECKING:
+    from mainstem.jmux.settings import Settings
+
+
+class ClientConnection(JmuxConnection):
+    """The client's end, without input and output: sends requests, each in a session of its own, and receives their responses.
+
+    Args:
+        settings: The configuration.
+        now_ns: The present instant, for the handshake's deadline.
+        peer: The server's name in error texts.
+
+    Example:
+        >>> connection = ClientConnection()
+        >>> session = connection.open_session()
+        >>> connection.write(session, b"whole request")
+        >>> connection.finish(session)
+    """
+
+    role = Role.CLIENT
+
+    def __init__(self, settings: Settings | None = None, *, now_ns: int = 0, peer: str = "server") -> None:
+        super().__init__(settings, now_ns=now_ns, peer=peer)
+        self._header = bytearray(codec.encode_connection_header(self.settings.initial_ration))
+        self._free_ids = list(range(codec.MAX_SESSIONS))
+
+    # ---- commands
+
+    @property
+    def can_open(self) -> bool:
+        """Whether a session id is free and the connection is alive."""
+        return bool(self._free_ids) and self.failure is None
+
+    @property
+    def busy(self) -> int:
+        """Sessions that hold an id."""
+        return codec.MAX_SESSIONS - len(self._free_ids)
+
+    def open_session(self) -> Session:
+        """Opens a session with the lowest free id. It is opened on the wire with its first bytes, its end, or ``flush``.
+
+        Returns:
+            The session's handle.
+
+        Raises:
+            LocalProtocolError: All 128 ids are in use.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> if connection.can_open:
+            ...     session = connection.open_session()
+        """
+        self._check_alive()
+        if not self._free_ids:
+            raise LocalProtocolError(f"all {codec.MAX_SESSIONS} session ids are in use", rule="no-free-session")
+        session = Session(
+            heapq.heappop(self._free_ids),
+            inbound=self._inbound_ration,
+            outbound=self._outbound_ration if self.established else -1,
+        )
+        self.sessions[session.id] = session
+        return session
+
+    def finish(self, session: Session) -> None:
+        """Marks the request as complete: eof goes with its last bytes.
+
+        Args:
+            session: The session.
+
+        Raises:
+            LocalProtocolError: It was marked before.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.finish(session)
+        """
+        self._check_alive()
+        if session.eof_wanted or session.ended or session.client >= Half.FINISHED:
+            raise LocalProtocolError(f"eof on session {session.id} a second time", rule="data-on-finished-session")
+        session.eof_wanted = True
+        self._ready.add(session)
+
+    def abort(self, session: Session, detail: bytes = b"") -> None:
+        """Gives the session up; the server is notified unless nothing of it was sent.
+
+        Args:
+            session: The session.
+            detail: A text for the server, UTF-8.
+
+        Raises:
+            LocalProtocolError: The session was terminated before.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.abort(session, b"no longer needed")
+        """
+        self._check_alive()
+        if session.client is Half.NONE and not session.ended:
+            session.client = session.server = Half.TERMINATED
+            session.untouched = True
+            self._end(session)
+            return
+        self._check_may(session, Input.ABORT, "Abort")
+        self._send_abort(session, detail)
+        self._end_if_done(session)
+
+    def acknowledge(self, session: Session) -> None:
+        """Reports that the response was processed, which the server's ackRequired flag asked for.
+
+        Args:
+            session: The session.
+
+        Raises:
+            LocalProtocolError: It was not asked for, or sent before.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.acknowledge(session)
+        """
+        self._check_alive()
+        if session.ack is not Acknowledgment.REQUESTED:
+            rule = "duplicate-acknowledgment" if session.ack is Acknowledgment.SENT else "acknowledgment-not-requested"
+            raise LocalProtocolError(f"acknowledgment of session {session.id}: {rule}", rule=rule)
+        self._check_may(session, Input.ACKNOWLEDGMENT, "Acknowledgment")
+        session.ack = Acknowledgment.SENT
+        self._control += codec.encode_session(Kind.ACKNOWLEDGMENT, session.id)
+        self._end_if_done(session)
+
+    # ---- receiving
+
+    def _receive_connection_header(self, data: bytearray) -> None:
+        header = codec.decode_connection_header(data)
+        if header.version != codec.VERSION:
+            self._violated("bad-version", f"unexpected protocol version: {header.version}")
+        self._establish(header)
+        for session in self.sessions.values():
+            session.outbound = self._outbound_ration
+            if session.queue.size:
+                self._ready.add(session)
+
+    def _receive_data_header(self, message: Message) -> Session:
+        flags = message.flags
+        if flags & codec.OPEN:
+            self._violated("open-sent-by-server", REPORTS["open-sent-by-server"])
+        if flags & (codec.CLOSE | codec.ACK_REQUIRED) and not flags & codec.EOF:
+            self._violated("flags-without-eof", _flags_report(flags))
+        session = self.sessions.get(message.session_id)
+        half = Half.NONE if session is None else session.server
+        sent = (Input.CLOSE_EOF if flags & codec.CLOSE else Input.EOF) if flags & codec.EOF else Input.DATA
+        following = NEXT[Role.SERVER][half][sent]
+        if isinstance(following, Rule):
+            self._violated(following, REPORTS[following].format(message.session_id))
+        assert session is not None
+        self._take_ration(session, message.value)
+        return session
+
+    def _finish_data(self, message: Message) -> None:
+        flags = message.flags
+        if not flags & codec.EOF:
+            return
+        session = self._body_session
+        assert session is not None
+        session.server = Half.TERMINATED if flags & codec.CLOSE else Half.FINISHED
+        ack_required = bool(flags & codec.ACK_REQUIRED)
+        if session.client is not Half.TERMINATED:
+            session.response_complete = True
+            if ack_required:
+                session.ack = Acknowledgment.REQUESTED
+            self._events.append(events.DataFinished(session, ack_required))
+        if flags & codec.CLOSE:
+            self._server_terminated(session)
+
+    def _receive_close(self, session: Session) -> None:
+        self._server_terminated(session)
+
+    def _receive_abort(self, session: Session, partial: bool, detail: bytes) -> None:
+        if session.client is not Half.TERMINATED:
+            session.untouched = not partial
+            self._send_abort(session, b"")
+            self._events.append(events.SessionAborted(session, partial, detail))
+        session.ack = Acknowledgment.NOT_REQUESTED
+        self._end_if_done(session)
+
+    def _receive_acknowledgment(self, session: Session) -> None:
+        raise AssertionError(f"the table lets no server acknowledge {session}")
+
+    def _receive_shutdown(self, detail: bytes) -> None:
+        self._events.append(events.ShutDown(detail))
+        for session in self.sessions.values():
+            # Aborted with no partial processing, unless the server had finished it.
+            session.untouched = session.server is Half.OPEN or session.client is Half.NONE
+        self.fail(ClosedError(f"{self.peer_name} shut down: {detail.decode('utf-8', 'replace')}"))
+
+    def _server_terminated(self, session: Session) -> None:
+        if session.client is Half.OPEN:
+            # The server is not interested in the rest of the request; the response is whole all the same.
+            self._send_abort(session, b"")
+            session.ack = Acknowledgment.NOT_REQUESTED
+        self._end_if_done(session)
+
+    # ---- sending
+
+    def _header_due(self) -> bytearray:
+        return self._header
+
+    def _turn(self, session: Session, out: list[bytes | memoryview]) -> int:
+        if session.ended or session.client >= Half.FINISHED:
+            return 0
+        queue = session.queue
+        count = min(queue.size, session.outbound, self.settings.fragment_limit)
+        eof = session.eof_wanted and count == queue.size
+        flags = codec.EOF if eof else 0
+        if session.client is Half.NONE:
+            if not count and not eof and not session.flush_wanted:
+                return 0
+            flags |= codec.OPEN
+            session.server = Half.OPEN
+        elif not count and not eof:
+            return 0
+        session.client = Half.FINISHED if eof else Half.OPEN
+        out.append(codec.encode_data(session.id, flags, count))
+        if count:
+            queue.take(count, out)
+            session.sent += count
+            if session.outbound < INFINITE:
+                session.outbound -= count
+        self._after_turn(session)
+        if eof:
+            self._end_if_done(session)
+        return 4 + count
+
+    def _send_abort(self, session: Session, detail: bytes) -> None:
+        session.client = Half.TERMINATED
+        session.unsent += session.queue.truncate(0)
+        self.discard(session)
+        self._control += codec.encode_session(Kind.ABORT, session.id, body=detail)
+
+    # ---- internals
+
+    def _own_half(self, session: Session) -> Half:
+        return session.client
+
+    def _peer_half(self, session: Session) -> Half:
+        return session.server
+
+    def _set_peer_half(self, session: Session, half: Half) -> None:
+        session.server = half
+
+    def _fail_session(self, session: Session) -> None:
+        if session.client is Half.NONE:
+            session.untouched = True
+        if session.response_complete:
+            session.ended = True
+            return
+        super()._fail_session(session)
+
+    def _end_if_done(self, session: Session) -> None:
+        """The id is free once the server terminated, the client finished, and no acknowledgment is owed."""
+        if session.server is not Half.TERMINATED or session.client < Half.FINISHED:
+            return
+        if session.client is Half.FINISHED and session.ack is Acknowledgment.REQUESTED:
+            return
+        self._end(session)
+
+    def _end(self, session: Session) -> None:
+        if not session.ended:
+            heapq.heappush(self._free_ids, session.id)
+        super()._end(session)
+
+
+def _flags_report(flags: int) -> str:
+    eof, close, ack = (str(bool(flags & bit)).lower() for bit in (codec.EOF, codec.CLOSE, codec.ACK_REQUIRED))
+    return f"Data: eof={eof},close={close},ackRequired={ack}"

@@ -1,0 +1,629 @@
+"""Jmux as a connection without input and output: what both roles share. :mod:`.client` and :mod:`.server` add the rest.
+
+The verbs, their order and what may be reordered are described in :mod:`mainstem.mux.sans_io`. These files keep the rations
+and route messages; the tables of :mod:`.state` decide which message may follow which.
+
+A session is one request and its response. It has a client's half and a server's half, each NONE, OPEN, FINISHED (all data sent)
+or TERMINATED (nothing more will be sent). What an endpoint may send depends on its own half; whether an id may be opened again
+depends on both.
+
+Handshake. The client's eight-byte header comes first, the server's follows it, and messages may be sent only after both have
+passed (``established``). Until then everything waits in the control buffer and in the sessions' queues.
+
+Rations. ``outbound`` is what the peer allows and this end has not used; ``inbound`` is what this end allows and has not
+received. A header subtracts its bytes from ``inbound``, and each that arrives is added to ``unconsumed`` until ``consume``. When
+the two, and what a header has announced and is still to arrive, together fall to half of the initial ration, one
+IncrementRation restores it. A session that is discarded is restored no more.
+
+Sending. Control messages (Abort, Close, Acknowledgment, PingAck, IncrementRation) leave before data. The eof of a request or
+response is a flag of its last Data message, so it is sent by the session's turn; a separate Close is only sent when the response
+ended before the request. Sessions with data and a ration take turns of one Data message of ``fragment_limit`` bytes.
+
+At most once. ``delivery`` of a client's session is NONE only while nothing left, or after the server guaranteed that it
+processed nothing (Abort without ``partial``, Shutdown before it finished). A server keeps that promise by ``processing``: it is
+set once an application has seen any of the request, and from then on neither kind of promise can be sent.
+
+Ending. The response to an Abort is an Abort, unless both sides have terminated. An id is free at the client once the server
+has terminated, the client has finished, and no acknowledgment is due. The server keeps a session whose client only finished
+until its id is opened again, because a late Acknowledgment, IncrementRation or Abort for it is legal.
+
+Invariants: a session in ``sessions`` has not ended; after ``failure`` is set every session has ended or failed, with exactly one
+``SessionFailed`` event for each that was not complete, and only the control buffer (an Error or Shutdown message) still leaves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NoReturn
+
+from mainstem.errors import ConnectionLost, LocalProtocolError, RemoteProtocolError, Timeout
+from mainstem.jmux import codec, events
+from mainstem.jmux.codec import CONNECTION_HEADER_LENGTH, MAX_RATION, MESSAGE_HEADER_LENGTH, Kind, Message
+from mainstem.jmux.session import INFINITE, Session
+from mainstem.jmux.settings import Settings
+from mainstem.jmux.state import NEXT, Half, Input, Role
+from mainstem.mux.heartbeat import Verdict
+from mainstem.mux.sans_io import MAX_OUTSTANDING_PINGS, SEND_LIMIT, Rule, SansIoConnection
+
+if TYPE_CHECKING:
+    from mainstem.errors import MainstemError
+
+_DATA = Kind.DATA
+
+
+class JmuxConnection(SansIoConnection[Session, events.Event]):
+    """The base of a client's and a server's end.
+
+    Commands raise :class:`~mainstem.errors.LocalProtocolError`, and send nothing, when the specification forbids what they ask
+    for; after the connection ended they raise :class:`~mainstem.errors.ClosedError`.
+    """
+
+    PROTOCOL = "jmux"
+    settings: Settings
+    role: ClassVar[Role]
+
+    def __init__(self, settings: Settings | None = None, *, now_ns: int = 0, peer: str = "peer") -> None:
+        settings = settings or Settings()
+        super().__init__(settings, now_ns=now_ns, peer=peer)
+        self.established = False
+        self._has_header = False  # the peer's, valid or not
+        self.sessions: dict[int, Session] = {}
+        self._inbound_ration = settings.initial_ration or INFINITE
+        self._outbound_ration = 0
+        self._increments: list[Session] = []
+        self._body: Message | None = None
+        self._body_session: Session | None = None
+        self._body_left = 0
+        self._detail = bytearray()
+        self._pings: dict[int, int] = {}
+        self._next_cookie = 0
+        self._handshake_deadline_ns = now_ns + settings.handshake_timeout_ns
+
+    # ---- receiving
+
+    def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
+        """Parses bytes from the peer, cut anywhere.
+
+        Args:
+            data: The bytes; what must be stored is copied.
+            now_ns: The present instant.
+
+        Raises:
+            RemoteProtocolError: The peer broke a rule. The connection has failed; what :meth:`data_to_send` still returns (an
+                Error message that names the rule) should be sent before the transport is closed. Events from before the fault
+                can still be fetched.
+            ClosedError: The connection had ended before.
+
+        Example:
+            >>> connection.receive_data(data, now_ns)
+            >>> while (event := connection.next_event()) is not None:
+            ...     print(event)
+        """
+        if self.failure is not None:
+            self._check_alive()
+        self._heartbeat.heard(now_ns)
+        view = data if isinstance(data, memoryview) else memoryview(data)
+        position, end = 0, len(view)
+        while position < end and self.failure is None:
+            if self._body is not None:
+                step = min(end - position, self._body_left)
+                self._receive_body(self._body, view[position : position + step])
+                position += step
+                continue
+            carry = self._carry
+            if not carry and self.established and end - position >= MESSAGE_HEADER_LENGTH:
+                self._receive_header(view, position, now_ns)
+                position += MESSAGE_HEADER_LENGTH
+                continue
+            length = MESSAGE_HEADER_LENGTH if self.established else CONNECTION_HEADER_LENGTH
+            step = min(length - len(carry), end - position)
+            carry += view[position : position + step]
+            position += step
+            if not self.established:
+                self._check_magic(carry)
+            if len(carry) == length:
+                self._carry = bytearray()
+                if self.established:
+                    self._receive_header(memoryview(carry), 0, now_ns)
+                else:
+                    self._has_header = True
+                    self._receive_connection_header(carry)
+        if len(self._control) > self.settings.control_limit:
+            self._violated(
+                "answers-not-read", f"{len(self._control)} bytes of responses wait for a peer that does not read"
+            )
+
+    def receive_eof(self, now_ns: int = 0) -> None:  # noqa: ARG002 - all verbs that take input take the instant
+        """Handles the end of the peer's bytes.
+
+        Args:
+            now_ns: The present instant.
+
+        Raises:
+            RemoteProtocolError: A message was cut in two.
+            ClosedError: The connection had ended before.
+
+        Example:
+            >>> connection.receive_eof()
+        """
+        self._check_alive()
+        if self._carry or self._body is not None:
+            self._violated("truncated-message", "the byte stream ended inside a message")
+        self._events.append(events.ConnectionEnded())
+        self.fail(ConnectionLost(f"{self.peer_name} ended the jmux connection"))
+
+    def _check_magic(self, carry: bytearray) -> None:
+        # Byte by byte: what is not Jmux at all gets neither a header nor an Error message.
+        if not codec.MAGIC.startswith(bytes(carry[:4])):
+            message = f"{self.peer_name} does not speak jmux: it began with {bytes(carry[:4]).hex()}"
+            error = RemoteProtocolError(message, rule="bad-magic", peer=self.peer_name)
+            self._control.clear()
+            self.fail(error)
+            raise error
+
+    def _receive_connection_header(self, data: bytearray) -> None:
+        raise NotImplementedError
+
+    def _establish(self, header: codec.ConnectionHeader) -> None:
+        self._outbound_ration = header.initial_ration or INFINITE
+        self.established = True
+        self._events.append(events.ConnectionEstablished())
+
+    def _receive_header(self, view: memoryview, position: int, now_ns: int) -> None:
+        first, second, value = codec.HEADER.unpack_from(view, position)
+        kind = codec.KINDS[first]
+        if kind is _DATA and second < codec.MAX_SESSIONS:
+            message = Message(_DATA, second, first & 0x1E, value)
+            self._body_session = self._receive_data_header(message)
+            if value:
+                self._body, self._body_left = message, value
+            else:
+                self._finish_data(message)
+            return
+        try:
+            decoded = codec.decode_message(view, position)
+        except ValueError as error:
+            self._violated("bad-message-header", str(error))
+        assert decoded is not None
+        self._receive_message(decoded, now_ns)
+
+    def _receive_message(self, message: Message, now_ns: int) -> None:
+        kind = message.kind
+        if kind is Kind.SHUTDOWN and self.role is Role.SERVER:
+            self._violated("shutdown-sent-by-client", "Shutdown sent by client")
+        if kind is Kind.ABORT and message.flags & codec.PARTIAL and self.role is Role.SERVER:
+            self._violated("partial-sent-by-client", "Abort/partial sent by client")
+        if kind in codec.WITH_BODY:
+            if kind is Kind.ABORT:
+                self._body_session = self._session_for(message, Input.ABORT)
+            self._detail.clear()
+            if message.value:
+                self._body, self._body_left = message, message.value
+            else:
+                self._finish_body(message)
+        elif kind is Kind.INCREMENT_RATION:
+            self._receive_increment(self._session_for(message, Input.INCREMENT), message.increment)
+        elif kind is Kind.PING:
+            self._control += codec.encode_connection(Kind.PING_ACK, cookie=message.value)
+            self._events.append(events.PingReceived(message.value))
+        elif kind is Kind.PING_ACK:
+            if message.value not in self._pings:
+                self._violated("unexpected-ping-cookie", f"unexpected ping cookie: {message.value}")
+            self._events.append(events.PingAcknowledged(message.value, now_ns - self._pings.pop(message.value)))
+        elif kind is Kind.CLOSE:
+            self._receive_close(self._session_for(message, Input.CLOSE))
+        else:
+            self._receive_acknowledgment(self._session_for(message, Input.ACKNOWLEDGMENT))
+
+    def _session_for(self, message: Message, sent: Input) -> Session:
+        """Returns the session of a message, its sender's half moved; fails with the rule that the message breaks."""
+        session = self.sessions.get(message.session_id)
+        peer = self.role ^ 1
+        half = Half.NONE if session is None else self._peer_half(session)
+        following = NEXT[peer][half][sent]
+        if isinstance(following, Rule):
+            self._violated(following, REPORTS[following].format(message.session_id))
+        assert session is not None
+        self._set_peer_half(session, following)
+        return session
+
+    def _receive_data_header(self, message: Message) -> Session:
+        raise NotImplementedError
+
+    def _take_ration(self, session: Session, length: int) -> None:
+        if length > session.inbound:
+            self._violated(
+                "input-ration-exceeded", f"input ration exceeded: {length} bytes with {session.inbound} left"
+            )
+        if session.inbound < INFINITE:
+            session.inbound -= length
+
+    def _receive_body(self, message: Message, piece: memoryview) -> None:
+        self._body_left -= len(piece)
+        if message.kind is _DATA:
+            session = self._body_session
+            assert session is not None
+            if not session.discarding:
+                session.unconsumed += len(piece)
+                self._events.append(events.DataReceived(session, bytes(piece)))
+            if not self._body_left:
+                self._body = None
+                self._finish_data(message)
+            return
+        if message.kind is not Kind.NO_OPERATION:
+            self._detail += piece
+        if not self._body_left:
+            self._body = None
+            self._finish_body(message)
+
+    def _finish_body(self, message: Message) -> None:
+        detail = bytes(self._detail)
+        if message.kind is Kind.ABORT:
+            assert self._body_session is not None
+            self._receive_abort(self._body_session, bool(message.flags & codec.PARTIAL), detail)
+        elif message.kind is Kind.ERROR:
+            self._events.append(events.ErrorReceived(detail))
+            text = detail.decode("utf-8", "replace")
+            self.fail(RemoteProtocolError(f"{self.peer_name} reports an error of ours: {text}", rule="error-received"))
+        elif message.kind is Kind.SHUTDOWN:
+            self._receive_shutdown(detail)
+
+    def _finish_data(self, message: Message) -> None:
+        raise NotImplementedError
+
+    def _receive_abort(self, session: Session, partial: bool, detail: bytes) -> None:
+        raise NotImplementedError
+
+    def _receive_shutdown(self, detail: bytes) -> None:
+        raise NotImplementedError
+
+    def _receive_close(self, session: Session) -> None:
+        raise NotImplementedError
+
+    def _receive_acknowledgment(self, session: Session) -> None:
+        raise NotImplementedError
+
+    def _receive_increment(self, session: Session, increment: int) -> None:
+        if self._own_half(session) is not Half.OPEN or session.outbound >= INFINITE:
+            return
+        if session.outbound + increment > MAX_RATION:
+            self._violated("ration-overflow", f"ration overflow: {increment} on top of {session.outbound}")
+        session.outbound += increment
+        if session.queue.size:
+            self._ready.add(session)
+
+    # ---- commands
+
+    def write(self, session: Session, data: bytes | bytearray | memoryview) -> None:
+        """Queues bytes of the request or response; they leave as the ration and turns allow.
+
+        Args:
+            session: The session.
+            data: The bytes; what is mutable is copied. ``session.queued`` counts those that wait.
+
+        Raises:
+            LocalProtocolError: The request or response was finished.
+            ClosedError: The connection has ended.
+            TypeError: The data is no bytes-like object.
+
+        Example:
+            >>> connection.write(session, b"tide")
+        """
+        if self.failure is not None:
+            self._check_alive()
+        if session.eof_wanted or session.ended or self._own_half(session) >= Half.FINISHED:
+            raise LocalProtocolError(f"data on finished session {session.id}", rule="data-on-finished-session")
+        session.queue.append(data)
+        if not session.scheduled and session.queue.size:
+            self._ready.add(session)
+
+    def flush(self, session: Session) -> None:
+        """Opens the session on the wire before there is data, for a client that reads first.
+
+        Args:
+            session: The session.
+
+        Example:
+            >>> session = connection.open_session()
+            >>> connection.flush(session)
+        """
+        if session.client is Half.NONE and not session.ended:
+            session.flush_wanted = True
+            self._ready.add(session)
+
+    def consume(self, session: Session, count: int) -> None:
+        """Frees the room of bytes that were handed out; restores the ration once it falls to half of its initial value.
+
+        Args:
+            session: The session.
+            count: How many bytes of earlier ``DataReceived`` events are no longer stored.
+
+        Raises:
+            LocalProtocolError: Fewer bytes were handed out.
+
+        Example:
+            >>> connection.consume(event.session, len(event.data))
+        """
+        if not 0 <= count <= session.unconsumed:
+            raise LocalProtocolError(
+                f"{count} bytes of session {session.id} cannot be consumed: {session.unconsumed} were handed out",
+                rule="consume",
+            )
+        session.unconsumed -= count
+        session.processing = True
+        due = session.unconsumed + session.inbound + self._arriving(session) <= self._inbound_ration >> 1
+        if due and not session.increment_due and self._may_increment(session):
+            session.increment_due = True
+            self._increments.append(session)
+
+    def increment(self, session: Session, amount: int) -> None:
+        """Adds to the peer's ration by hand.
+
+        Args:
+            session: The session.
+            amount: Bytes; 16 bits times a power of four.
+
+        Raises:
+            LocalProtocolError: The amount cannot be expressed, the sum is too large, or the session's state forbids it.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.increment(session, 65536)
+        """
+        self._check_alive()
+        self._check_may(session, Input.INCREMENT, "an increment")
+        if session.inbound >= INFINITE or session.inbound + amount > MAX_RATION:
+            raise LocalProtocolError(f"an increment of {amount} on top of {session.inbound}", rule="ration-overflow")
+        try:
+            message = codec.encode_increment(session.id, amount)
+        except ValueError as error:
+            raise LocalProtocolError(str(error), rule="increment-not-expressible") from None
+        self._control += message
+        session.inbound += amount
+
+    def discard(self, session: Session) -> None:
+        """Drops what still arrives; the ration is restored no more.
+
+        Args:
+            session: The session.
+
+        Example:
+            >>> connection.discard(session)
+        """
+        session.discarding = True
+        session.unconsumed = 0
+
+    def ping(self, *, now_ns: int = 0) -> int:
+        """Sends a Ping; :class:`~.events.PingAcknowledged` follows.
+
+        Args:
+            now_ns: The present instant.
+
+        Returns:
+            The ping's cookie.
+
+        Raises:
+            LocalProtocolError: 64 pings are outstanding.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> cookie = connection.ping(now_ns=now_ns)
+        """
+        self._check_alive()
+        if len(self._pings) >= MAX_OUTSTANDING_PINGS:
+            raise LocalProtocolError(f"{MAX_OUTSTANDING_PINGS} pings wait for an answer already", rule="ping-limit")
+        while self._next_cookie in self._pings:
+            self._next_cookie = (self._next_cookie + 1) & 0xFFFF
+        cookie = self._next_cookie
+        self._next_cookie = (cookie + 1) & 0xFFFF
+        self._pings[cookie] = now_ns
+        self._control += codec.encode_connection(Kind.PING, cookie=cookie)
+        return cookie
+
+    def no_operation(self) -> None:
+        """Sends a NoOperation of four bytes (never more: some peers cannot skip a body).
+
+        Raises:
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.no_operation()
+        """
+        self._check_alive()
+        self._control += codec.encode_connection(Kind.NO_OPERATION)
+
+    # ---- sending
+
+    @property
+    def wants_to_send(self) -> bool:
+        """Whether :meth:`data_to_send` would return anything."""
+        if self._header_due():
+            return True
+        return self._may_send() and bool(self._control or self._increments or (self._ready and self.failure is None))
+
+    def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
+        """Returns the bytes of :meth:`data_to_send` in pieces that were not copied, for transports that can gather.
+
+        Args:
+            limit: About how many bytes to return at most (a message is not cut); 256 KiB by default.
+
+        Returns:
+            The pieces in order; an empty list when nothing is due.
+
+        Example:
+            >>> sock.sendmsg(connection.segments_to_send())
+        """
+        out: list[bytes | memoryview] = []
+        header = self._header_due()
+        if header:
+            out.append(bytes(header))
+            header.clear()
+        if self._may_send():
+            if self._increments:
+                self._emit_increments()
+            if self._control:
+                out.append(bytes(self._control))
+                self._control.clear()
+            if self._ready and self.failure is None:
+                self._ready.run(limit, out, self._turn)
+        return out
+
+    def _header_due(self) -> bytearray:
+        """Our connection header as long as it is due."""
+        raise NotImplementedError
+
+    def _may_send(self) -> bool:
+        """Whether messages may be sent yet; the last one of a connection that failed needs the peer's header too."""
+        return self.established or (self._has_header and self.failure is not None)
+
+    def _turn(self, session: Session, out: list[bytes | memoryview]) -> int:
+        raise NotImplementedError
+
+    def _emit_increments(self) -> None:
+        for session in self._increments:
+            session.increment_due = False
+            if not self._may_increment(session):
+                continue
+            held = session.unconsumed + session.inbound + self._arriving(session)
+            amount = codec.largest_increment(self._inbound_ration - held)
+            if amount > 0:
+                session.inbound += amount
+                self._control += codec.encode_increment(session.id, amount)
+        self._increments.clear()
+
+    def _arriving(self, session: Session) -> int:
+        """The bytes of the session that a header has announced and that have not arrived."""
+        return self._body_left if self._body is not None and self._body_session is session else 0
+
+    def _may_increment(self, session: Session) -> bool:
+        """Whether more may come on the session, and we may ask for it."""
+        return (
+            not session.discarding
+            and session.inbound < INFINITE
+            and self._peer_half(session) is Half.OPEN
+            and self._own_half(session) in (Half.OPEN, Half.FINISHED)
+            and self.failure is None
+        )
+
+    def _after_turn(self, session: Session) -> None:
+        if session.queue.size and session.outbound:
+            self._ready.add(session)
+        if session.queue.size <= session.notify_below:
+            session.notify_below = -1
+            self._events.append(events.SessionDrained(session))
+
+    # ---- timeouts
+
+    def next_timeout_ns(self) -> int | None:
+        """Returns when :meth:`handle_timeout` is due next.
+
+        Returns:
+            An instant, or ``None`` when nothing is due.
+
+        Example:
+            >>> deadline_ns = connection.next_timeout_ns()
+        """
+        if self.failure is not None:
+            return None
+        if not self.established:
+            return self._handshake_deadline_ns
+        return self._heartbeat.next_timeout_ns()
+
+    def handle_timeout(self, now_ns: int) -> None:
+        """Sends the ping that is due, or gives up a peer that did not respond.
+
+        Args:
+            now_ns: The present instant.
+
+        Raises:
+            Timeout: The peer's header or its PingAck did not come in time; the connection has failed.
+            ClosedError: The connection had ended before.
+
+        Example:
+            >>> connection.handle_timeout(now_ns)
+        """
+        self._check_alive()
+        if not self.established:
+            if now_ns >= self._handshake_deadline_ns:
+                self._time_out("did not send its connection header", self.settings.handshake_timeout_ns)
+            return
+        verdict = self._heartbeat.check(now_ns)
+        if verdict is Verdict.DEAD:
+            self._time_out("did not answer a ping", self.settings.ping_timeout_ns)
+        if verdict is Verdict.PING and len(self._pings) < MAX_OUTSTANDING_PINGS:
+            self.ping(now_ns=now_ns)
+
+    def _time_out(self, what: str, timeout_ns: int) -> NoReturn:
+        seconds = timeout_ns / 1e9
+        error = Timeout(f"{self.peer_name} {what} for {seconds:g} s", timeout=seconds)
+        self.fail(error)
+        raise error
+
+    # ---- internals
+
+    def _own_half(self, session: Session) -> Half:
+        raise NotImplementedError
+
+    def _peer_half(self, session: Session) -> Half:
+        raise NotImplementedError
+
+    def _set_peer_half(self, session: Session, half: Half) -> None:
+        raise NotImplementedError
+
+    def fail(self, error: MainstemError) -> None:
+        """Ends the connection from outside, for instance because its transport broke; every session that is not complete fails.
+
+        Args:
+            error: Why. Only the first failure counts.
+
+        Example:
+            >>> connection.fail(ConnectionLost("the transport broke"))
+        """
+        if self.failure is not None:
+            return
+        self.failure = error
+        for session in list(self.sessions.values()):
+            self._fail_session(session)
+        self.sessions.clear()
+
+    def _fail_session(self, session: Session) -> None:
+        session.unsent += session.queue.truncate(0)
+        session.ended = session.failed = True
+        self._events.append(events.SessionFailed(session))
+
+    def _end(self, session: Session) -> None:
+        """Nothing more will pass for the session."""
+        if session.ended:
+            return
+        session.ended = True
+        if self.sessions.get(session.id) is session:
+            del self.sessions[session.id]
+        session.unsent += session.queue.truncate(0)
+        self._events.append(events.SessionEnded(session))
+
+    def _check_may(self, session: Session, sent: Input, what: str) -> None:
+        following = NEXT[self.role][Half.TERMINATED if session.ended else self._own_half(session)][sent]
+        if isinstance(following, Rule):
+            raise LocalProtocolError(f"{what} on session {session.id} is forbidden now ({following})", rule=following)
+
+    def _violated(self, rule: str, report: str) -> NoReturn:
+        """Ends the connection over a rule that the peer broke; ``report`` is the detail of the Error message."""
+        if not self.established:
+            self._control.clear()
+        self._control += codec.encode_connection(Kind.ERROR, body=report.encode()[: codec.MAX_LENGTH])
+        error = RemoteProtocolError(f"{self.peer_name} broke jmux: {report}", rule=rule, peer=self.peer_name)
+        self._body = None
+        self.fail(error)
+        raise error
+
+
+# The details of Error messages, in the words that implementations share.
+REPORTS = {
+    "inactive-session": "inactive sessionID: {}",
+    "open-on-open-session": "Data/open on open session: {}",
+    "open-before-previous-session-terminated": "Data/open before previous session terminated",
+    "data-on-finished-session": "Data on finished session: {}",
+    "close-on-open-session": "Close on open session: {}",
+    "close-sent-by-client": "Close sent by client",
+    "open-sent-by-server": "remote endpoint attempted to open session",
+    "acknowledgment-sent-by-server": "Acknowledgment sent by server",
+}

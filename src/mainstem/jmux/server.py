@@ -1,0 +1,283 @@
+"""The server's end of a Jmux connection; :mod:`.connection` has the theory of operation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem.errors import ClosedError, LocalProtocolError
+from mainstem.jmux import codec, events
+from mainstem.jmux.codec import Kind, Message
+from mainstem.jmux.connection import REPORTS, JmuxConnection
+from mainstem.jmux.session import INFINITE, Session
+from mainstem.jmux.state import MAY_OPEN, NEXT, Acknowledgment, Half, Input, Role
+from mainstem.mux.sans_io import Rule
+
+if TYPE_CHECKING:
+    from mainstem.jmux.settings import Settings
+
+
+class ServerConnection(JmuxConnection):
+    """The server's end, without input and output: receives requests and sends their responses.
+
+    Args:
+        settings: The configuration.
+        now_ns: The present instant, for the handshake's deadline.
+        peer: The client's name in error texts.
+
+    Example:
+        >>> connection = ServerConnection()
+        >>> connection.receive_data(data, now_ns)
+        >>> event = connection.next_event()
+    """
+
+    role = Role.SERVER
+
+    def __init__(self, settings: Settings | None = None, *, now_ns: int = 0, peer: str = "client") -> None:
+        super().__init__(settings, now_ns=now_ns, peer=peer)
+        self._header = bytearray()
+        self._goodbye = False
+
+    # ---- commands
+
+    def finish(self, session: Session, *, ack_required: bool = False) -> None:
+        """Marks the response as complete. Close goes with its last bytes when the request is complete too, else after it.
+
+        Args:
+            session: The session.
+            ack_required: Whether the client is asked to acknowledge it; :class:`~.events.Acknowledged` follows.
+
+        Raises:
+            LocalProtocolError: It was marked before.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.write(session, b"whole response")
+            >>> connection.finish(session)
+        """
+        self._check_alive()
+        if session.eof_wanted or session.ended or session.server >= Half.FINISHED:
+            raise LocalProtocolError(f"eof on session {session.id} a second time", rule="data-on-finished-session")
+        session.eof_wanted = True
+        session.ack_required = ack_required
+        self._ready.add(session)
+
+    def close(self, session: Session) -> None:
+        """Ends a session whose response is finished before its request is; the rest of the request is dropped.
+
+        Args:
+            session: The session.
+
+        Raises:
+            LocalProtocolError: The response is not finished.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.finish(session)
+            >>> connection.close(session)
+        """
+        self._check_alive()
+        if session.server is Half.TERMINATED or session.ended or session.close_wanted:
+            return
+        if not session.eof_wanted:
+            raise LocalProtocolError(f"Close on open session {session.id}", rule="close-on-open-session")
+        self.discard(session)
+        session.close_wanted = True
+        if session.server is Half.FINISHED:
+            self._send_close(session)
+        else:
+            self._ready.add(session)
+
+    def abort(self, session: Session, detail: bytes = b"", *, partial: bool = True) -> None:
+        """Ends the session abruptly.
+
+        Args:
+            session: The session.
+            detail: A text for the client, UTF-8.
+            partial: Whether some of the request may have been processed; ``False`` guarantees that nothing was.
+
+        Raises:
+            LocalProtocolError: The session was terminated before, or the guarantee cannot be given.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.abort(session, b"too busy", partial=False)
+        """
+        self._check_alive()
+        self._check_may(session, Input.ABORT, "Abort")
+        if not partial and session.processing:
+            raise LocalProtocolError(
+                f"session {session.id} is being processed: its abort cannot say that nothing was", rule="partial"
+            )
+        self._send_abort(session, partial=partial, detail=detail)
+        self._end_if_done(session)
+
+    def shut_down(self, detail: bytes = b"") -> None:
+        """Sends Shutdown, the last message: the client may retry all that was not finished.
+
+        Args:
+            detail: A text for the client, UTF-8.
+
+        Raises:
+            LocalProtocolError: A session that is not finished is being processed.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.shut_down(b"restarting")
+        """
+        self._check_alive()
+        busy = [s.id for s in self.sessions.values() if s.server is Half.OPEN and s.processing]
+        if busy:
+            raise LocalProtocolError(f"sessions {busy} are being processed: Shutdown would deny that", rule="shutdown")
+        self._control += codec.encode_connection(Kind.SHUTDOWN, body=detail)
+        self.fail(ClosedError(f"the jmux connection to {self.peer_name} was shut down here"))
+
+    # ---- receiving
+
+    def _receive_connection_header(self, data: bytearray) -> None:
+        header = codec.decode_connection_header(data)
+        self._header += codec.encode_connection_header(self.settings.initial_ration)
+        negotiates = header.version > codec.VERSION and header.reserved & codec.NEGOTIATE
+        if header.version != codec.VERSION and not negotiates:
+            self._violated("bad-version", f"bad protocol version: {header.version}")
+        self._establish(header)
+
+    def _receive_data_header(self, message: Message) -> Session:
+        flags = message.flags
+        if flags & codec.ACK_REQUIRED:
+            self._violated("ack-required-sent-by-client", "Data/ackRequired sent by client")
+        if flags & codec.CLOSE:
+            self._violated("close-sent-by-client", REPORTS["close-sent-by-client"])
+        if flags & codec.OPEN:
+            session = self._receive_open(message.session_id, flags)
+        else:
+            known = self.sessions.get(message.session_id)
+            sent = Input.EOF if flags & codec.EOF else Input.DATA
+            following = NEXT[Role.CLIENT][Half.NONE if known is None else known.client][sent]
+            if isinstance(following, Rule):
+                self._violated(following, REPORTS[following].format(message.session_id))
+            assert known is not None
+            session = known
+        self._take_ration(session, message.value)
+        return session
+
+    def _receive_open(self, session_id: int, flags: int) -> Session:
+        previous = self.sessions.get(session_id)
+        if previous is not None:
+            if (previous.client, previous.server) not in MAY_OPEN:
+                following = NEXT[Role.CLIENT][previous.client][Input.OPEN_EOF if flags & codec.EOF else Input.OPEN]
+                assert isinstance(following, Rule)
+                self._violated(following, REPORTS[following].format(session_id))
+            previous.client = Half.TERMINATED
+            self._end(previous)
+        session = Session(session_id, inbound=self._inbound_ration, outbound=self._outbound_ration)
+        session.client = session.server = Half.OPEN
+        self.sessions[session_id] = session
+        self._events.append(events.SessionOpened(session))
+        return session
+
+    def _finish_data(self, message: Message) -> None:
+        if not message.flags & codec.EOF:
+            return
+        session = self._body_session
+        assert session is not None
+        session.client = Half.FINISHED
+        if session.server is not Half.TERMINATED:
+            self._events.append(events.DataFinished(session, False))
+        if session.server is Half.FINISHED:
+            self._send_close(session)
+
+    def _receive_abort(self, session: Session, partial: bool, detail: bytes) -> None:  # noqa: ARG002 - clients never set it
+        if session.server is not Half.TERMINATED:
+            self._send_abort(session, partial=True, detail=b"")
+            self._events.append(events.SessionAborted(session, True, detail))
+        self._end_if_done(session)
+
+    def _receive_acknowledgment(self, session: Session) -> None:
+        if session.ack is Acknowledgment.NOT_REQUESTED:
+            asked = session.ack_required and not session.ended
+            report = "acknowledgment received before EOF sent" if asked else "acknowledgment not requested"
+            self._violated("acknowledgment-not-requested", report)
+        if session.ack is Acknowledgment.SENT:
+            self._violated("duplicate-acknowledgment", "duplicate acknowledgment")
+        session.ack = Acknowledgment.SENT
+        self._events.append(events.Acknowledged(session, True))
+
+    def _receive_close(self, session: Session) -> None:
+        raise AssertionError(f"the table lets no client close {session}")
+
+    # ---- sending
+
+    def _header_due(self) -> bytearray:
+        return self._header
+
+    def _turn(self, session: Session, out: list[bytes | memoryview]) -> int:
+        if session.ended or session.server is not Half.OPEN:
+            return 0
+        queue = session.queue
+        count = min(queue.size, session.outbound, self.settings.fragment_limit)
+        eof = session.eof_wanted and count == queue.size
+        if not count and not eof:
+            return 0
+        flags = 0
+        if eof:
+            flags = codec.EOF
+            session.server = Half.FINISHED
+            if session.client is Half.FINISHED or session.close_wanted:
+                flags |= codec.CLOSE
+                session.server = Half.TERMINATED
+            if session.ack_required:
+                flags |= codec.ACK_REQUIRED
+                session.ack = Acknowledgment.REQUESTED
+        out.append(codec.encode_data(session.id, flags, count))
+        if count:
+            queue.take(count, out)
+            session.sent += count
+            if session.outbound < INFINITE:
+                session.outbound -= count
+        self._after_turn(session)
+        return 4 + count
+
+    def _send_close(self, session: Session) -> None:
+        session.server = Half.TERMINATED
+        self._control += codec.encode_session(Kind.CLOSE, session.id)
+        self._end_if_done(session)
+
+    def _send_abort(self, session: Session, *, partial: bool, detail: bytes) -> None:
+        session.server = Half.TERMINATED
+        session.unsent += session.queue.truncate(0)
+        self.discard(session)
+        flags = codec.PARTIAL if partial else 0
+        self._control += codec.encode_session(Kind.ABORT, session.id, flags=flags, body=detail)
+
+    # ---- internals
+
+    def _own_half(self, session: Session) -> Half:
+        return session.server
+
+    def _peer_half(self, session: Session) -> Half:
+        return session.client
+
+    def _set_peer_half(self, session: Session, half: Half) -> None:
+        session.client = half
+
+    def _fail_session(self, session: Session) -> None:
+        self._refuse_acknowledgment(session)
+        if session.server is Half.TERMINATED and session.client is Half.FINISHED:
+            session.ended = True
+            return
+        super()._fail_session(session)
+
+    def _refuse_acknowledgment(self, session: Session) -> None:
+        """A requested acknowledgment that can no longer come is a negative one."""
+        if session.ack is Acknowledgment.REQUESTED:
+            session.ack = Acknowledgment.NOT_REQUESTED
+            self._events.append(events.Acknowledged(session, False))
+
+    def _end_if_done(self, session: Session) -> None:
+        """A session whose client only finished stays, for a late Acknowledgment, until its id is opened again."""
+        if session.server is Half.TERMINATED and session.client is Half.TERMINATED:
+            self._end(session)
+
+    def _end(self, session: Session) -> None:
+        self._refuse_acknowledgment(session)
+        super()._end(session)

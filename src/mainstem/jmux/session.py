@@ -1,0 +1,115 @@
+"""One session's state at one end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mainstem.errors import Delivery
+from mainstem.jmux.state import Acknowledgment, Half
+from mainstem.mux.queues import OutQueue
+
+# Stands for an infinite ration: no sum of 31-bit increments reaches it.
+INFINITE = 1 << 62
+
+
+class Session:
+    """The handle of one session: one request and its response.
+
+    All attributes but ``processing`` and ``owner`` are read-only for users.
+
+    Attributes:
+        id: The id on the wire.
+        client: The client's half.
+        server: The server's half.
+        outbound: Bytes that this end may send.
+        inbound: Bytes that the peer may send, in this end's view.
+        sent: Bytes that were given to the transport.
+    unsent: Bytes that were queued when the session ended abruptly, and dropped.
+    unconsumed: Bytes handed out and not yet consumed.
+        processing: To be set once an application has seen any of the request: from then on the server can no longer
+            guarantee that nothing was processed.
+        owner: Free for the driver of the connection.
+
+    Example:
+        >>> session = connection.open_session()
+        >>> session.delivery
+        <Delivery.NONE: 0>
+    """
+
+    __slots__ = (
+        "ack",
+        "ack_required",
+        "client",
+        "close_wanted",
+        "discarding",
+        "ended",
+        "eof_wanted",
+        "failed",
+        "flush_wanted",
+        "id",
+        "inbound",
+        "increment_due",
+        "notify_below",
+        "outbound",
+        "owner",
+        "processing",
+        "queue",
+        "response_complete",
+        "scheduled",
+        "sent",
+        "server",
+        "unconsumed",
+        "unsent",
+        "untouched",
+    )
+
+    def __init__(self, session_id: int, *, inbound: int, outbound: int) -> None:
+        self.id = session_id
+        self.client = Half.NONE
+        self.server = Half.NONE
+        self.inbound = inbound
+        self.outbound = outbound
+        self.queue = OutQueue()
+        self.sent = 0
+        self.unsent = 0
+        self.ack = Acknowledgment.NOT_REQUESTED
+        self.ack_required = False
+        self.eof_wanted = False
+        self.close_wanted = False
+        self.flush_wanted = False
+        self.discarding = False
+        self.ended = False
+        self.failed = False
+        self.processing = False
+        self.response_complete = False
+        self.untouched = False
+        self.scheduled = False
+        self.increment_due = False
+        self.unconsumed = 0
+        self.notify_below = -1
+        self.owner: Any = None
+
+    @property
+    def queued(self) -> int:
+        """Bytes that wait for a ration or for their turn."""
+        return self.queue.size
+
+    @property
+    def delivery(self) -> Delivery:
+        """Client: whether the server may have processed the request, by what is known now."""
+        if self.response_complete:
+            return Delivery.COMPLETE
+        if self.untouched or self.client is Half.NONE:
+            return Delivery.NONE
+        return Delivery.PARTIAL
+
+    @property
+    def may_retry(self) -> bool:
+        """Client: whether sending the request again cannot make the server execute it twice."""
+        return self.delivery is Delivery.NONE
+
+    def __repr__(self) -> str:
+        return (
+            f"<jmux session {self.id}: client {self.client.name}, server {self.server.name}, rations {self.outbound} out and "
+            f"{self.inbound} in, {self.queue.size} bytes queued>"
+        )

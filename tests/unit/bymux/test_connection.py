@@ -1,0 +1,501 @@
+"""A bymux connection's credit, turns, heartbeats and ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainstem.bymux import INFINITE, BymuxConnection, Half, InitialStream, Role, Settings, events
+from mainstem.bymux.codec import encode_stream
+from mainstem.errors import ClosedError, ConfigurationError, LocalProtocolError, Timeout
+
+SECOND = 1_000_000_000
+MANUAL = Settings(stream_window=0, peer_streams=0)
+
+
+def drain(connection: BymuxConnection) -> list[events.Event]:
+    found = []
+    while (event := connection.next_event()) is not None:
+        found.append(event)
+    return found
+
+
+def shuttle(a: BymuxConnection, b: BymuxConnection, now_ns: int = 0) -> None:
+    """Carries bytes both ways until neither end has more."""
+    moved = True
+    while moved:
+        moved = False
+        for source, target in ((a, b), (b, a)):
+            if data := source.data_to_send():
+                target.receive_data(data, now_ns)
+                moved = True
+
+
+def pair(settings: Settings | None = None, other: Settings | None = None) -> tuple[BymuxConnection, BymuxConnection]:
+    a = BymuxConnection(Role.PROACTIVE, settings)
+    b = BymuxConnection(Role.REACTIVE, other or settings)
+    shuttle(a, b)
+    drain(a)
+    drain(b)
+    return a, b
+
+
+def test_vanilla_starts_without_streams_and_without_credit() -> None:
+    a = BymuxConnection(Role.PROACTIVE, MANUAL)
+    assert not a.can_open
+    assert a.data_to_send() == b""
+    with pytest.raises(LocalProtocolError) as caught:
+        a.open_stream()
+    assert caught.value.rule == "create-beyond-credit"
+
+
+def test_each_role_creates_ids_of_its_parity_and_takes_the_lowest_free_one() -> None:
+    a, b = pair()
+    first, second = a.open_stream(), a.open_stream()
+    assert (first.id, second.id, b.open_stream().id) == (0, 2, 1)
+    a.close(first)
+    a.stop_read(first)
+    shuttle(a, b)
+    assert first.ended
+    assert a.open_stream().id == 0
+    with pytest.raises(LocalProtocolError) as caught:
+        a.open_stream(7)
+    assert caught.value.rule == "create-wrong-parity"
+    with pytest.raises(LocalProtocolError) as caught:
+        a.open_stream(2)
+    assert caught.value.rule == "create-active-id"
+
+
+def test_data_waits_for_credit_and_leaves_as_it_comes() -> None:
+    a, b = pair(MANUAL)
+    b.allow_streams(1)
+    shuttle(a, b)
+    stream = a.open_stream()
+    a.write(stream, b"abcdef")
+    shuttle(a, b)
+    opened = drain(b)[0]
+    assert isinstance(opened, events.StreamOpened)
+    assert stream.queued == 6
+    b.grant(opened.stream, 4)
+    shuttle(a, b)
+    assert drain(b) == [events.DataReceived(opened.stream, b"abcd")]
+    b.grant(opened.stream, 100)
+    shuttle(a, b)
+    assert drain(b) == [events.DataReceived(opened.stream, b"ef")]
+    assert (stream.send_credit, opened.stream.receive_credit) == (98, 98)
+
+
+def test_restores_credit_once_the_amount_reaches_what_the_peer_has_left() -> None:
+    settings = Settings(stream_window=100)
+    a, b = pair(settings)
+    stream = a.open_stream()
+    a.write(stream, bytes(40))
+    shuttle(a, b)
+    peer = b.streams[0]
+    b.consume(peer, 40)
+    assert b.data_to_send() == b""  # 40 restorable, 60 left
+    a.write(stream, bytes(11))
+    b.receive_data(a.data_to_send())
+    b.consume(peer, 11)
+    assert b.data_to_send() == encode_stream(0, 0, 51)  # type: ignore[arg-type]
+    assert peer.receive_credit == 100
+
+
+def test_never_grants_what_is_still_held() -> None:
+    settings = Settings(stream_window=100)
+    a, b = pair(settings)
+    stream = a.open_stream()
+    a.write(stream, bytes(1000))
+    shuttle(a, b)
+    peer = b.streams[0]
+    held = sum(len(event.data) for event in drain(b) if isinstance(event, events.DataReceived))
+    assert (held, stream.queued, peer.unconsumed) == (100, 900, 100)
+    b.consume(peer, 1)
+    shuttle(a, b)
+    assert peer.unconsumed + peer.receive_credit == 100
+    with pytest.raises(LocalProtocolError):
+        b.consume(peer, 101)
+
+
+def test_infinite_credit_is_given_by_an_explicit_zero_and_cannot_be_added_to() -> None:
+    a, b = pair(Settings(stream_window=INFINITE))
+    stream = a.open_stream()
+    a.write(stream, bytes(10_000_000))
+    shuttle(a, b)
+    assert stream.queued == 0
+    assert stream.send_credit == INFINITE
+    peer = b.streams[0]
+    with pytest.raises(LocalProtocolError) as caught:
+        b.grant(peer, 1)
+    assert caught.value.rule == "credit-on-infinite"
+    b.grant(peer, INFINITE)
+    assert b.data_to_send() == b""
+
+
+def test_never_reaches_infinity_by_a_sum() -> None:
+    a, b = pair(MANUAL)
+    b.allow_streams(1)
+    shuttle(a, b)
+    a.open_stream()
+    shuttle(a, b)
+    peer = b.streams[0]
+    b.grant(peer, INFINITE - 1)
+    with pytest.raises(LocalProtocolError) as caught:
+        b.grant(peer, 1)
+    assert caught.value.rule == "credit-overflow"
+
+
+def test_streams_take_turns_of_one_bounded_packet() -> None:
+    settings = Settings(stream_window=INFINITE, packet_limit=1000)
+    a, b = pair(settings)
+    bulk, small = a.open_stream(), a.open_stream()
+    shuttle(a, b)
+    a.write(bulk, bytes(100_000))
+    a.write(small, b"!")
+    first = a.data_to_send(1)
+    assert len(first) == 4 + 1000
+    b.receive_data(first)
+    shuttle(a, b)
+    b_events = drain(b)
+    position = next(i for i, e in enumerate(b_events) if isinstance(e, events.DataReceived) and e.data == b"!")
+    before = [e for e in b_events[:position] if isinstance(e, events.DataReceived)]
+    assert sum(len(e.data) for e in before) <= 1000
+    assert sum(len(e.data) for e in b_events if isinstance(e, events.DataReceived)) == 100_001
+
+
+def test_answers_go_before_data() -> None:
+    a, b = pair(Settings(stream_window=INFINITE))
+    stream = a.open_stream()
+    shuttle(a, b)
+    a.write(stream, bytes(10_000_000))
+    a.data_to_send(1)
+    b.ping()
+    a.receive_data(b.data_to_send())
+    assert a.data_to_send(1)[:1] == b"\x70"
+
+
+def test_close_follows_the_last_byte_and_stop_read_answers_it() -> None:
+    a, b = pair()
+    stream = a.open_stream()
+    a.write(stream, b"last")
+    a.close(stream)
+    with pytest.raises(LocalProtocolError):
+        a.write(stream, b"more")
+    with pytest.raises(LocalProtocolError):
+        a.close(stream)
+    shuttle(a, b)
+    peer = b.streams[0]
+    assert drain(b) == [events.StreamOpened(peer), events.DataReceived(peer, b"last"), events.StreamFinished(peer)]
+    assert (stream.own, stream.peer, peer.own, peer.peer) == (Half.CLOSED, Half.STOPPED, Half.STOPPED, Half.CLOSED)
+    b.write(peer, b"still")
+    b.close(peer)
+    shuttle(a, b)
+    assert stream.ended
+    assert peer.ended
+    assert drain(a) == [
+        events.StreamReadStopped(stream, 0),
+        events.DataReceived(stream, b"still"),
+        events.StreamFinished(stream),
+        events.StreamEnded(stream),
+    ]
+
+
+def test_stop_read_lets_the_credited_bytes_go_and_says_how_many_are_lost() -> None:
+    a, b = pair(Settings(stream_window=10))
+    stream = a.open_stream()
+    shuttle(a, b)
+    peer = b.streams[0]
+    a.write(stream, bytes(6))
+    shuttle(a, b)
+    a.write(stream, bytes(9))
+    b.stop_read(peer)
+    a.receive_data(b.data_to_send())
+    assert events.StreamReadStopped(stream, 5) in drain(a)
+    assert a.data_to_send() == encode_stream(1, 0, 4) + bytes(4) + encode_stream(4, 0)  # type: ignore[arg-type]
+    with pytest.raises(LocalProtocolError):
+        a.write(stream, b"x")
+
+
+def test_the_right_to_create_comes_back_once_an_ended_stream_was_consumed() -> None:
+    a, b = pair(Settings(peer_streams=1))
+    stream = a.open_stream()
+    a.write(stream, b"held")
+    a.close(stream)
+    shuttle(a, b)
+    peer = b.streams[0]
+    b.close(peer)
+    shuttle(a, b)
+    assert stream.ended
+    assert not a.can_open
+    b.consume(peer, 4)
+    shuttle(a, b)
+    assert a.can_open
+
+
+def test_starting_credit_lets_the_creator_write_at_once() -> None:
+    ours = Settings(own_start_credit=5, peer_start_credit=INFINITE, initial_own_streams=1)
+    theirs = Settings(own_start_credit=INFINITE, peer_start_credit=5, initial_peer_streams=1, stream_window=5)
+    a, b = BymuxConnection(Role.PROACTIVE, ours), BymuxConnection(Role.REACTIVE, theirs)
+    stream = a.open_stream()
+    a.write(stream, b"hello!")
+    b.receive_data(a.data_to_send())
+    assert [e.data for e in drain(b) if isinstance(e, events.DataReceived)] == [b"hello"]
+    assert b.streams[0].receive_credit == 0
+    a.receive_data(b.data_to_send())
+    mine = b.open_stream()
+    assert mine.send_credit == INFINITE
+
+
+def test_streams_and_global_ends_may_exist_from_the_start() -> None:
+    initial = Settings(
+        initial_streams=(InitialStream(4, own_credit=3, peer_credit=300_000),),
+        initial_own_half=Half.DONE,
+        initial_peer_half=Half.DONE,
+    )
+    other = Settings(
+        initial_streams=(InitialStream(4, own_credit=300_000, peer_credit=3),),
+        stream_window=3,
+        initial_own_half=Half.DONE,
+        initial_peer_half=Half.DONE,
+    )
+    a, b = BymuxConnection(Role.PROACTIVE, initial), BymuxConnection(Role.REACTIVE, other)
+    assert a.data_to_send() == b.data_to_send() == b""
+    a.write(a.streams[4], b"abc")
+    b.write(b.streams[4], bytes(300_000))
+    a.close(a.streams[4])
+    b.close(b.streams[4])
+    shuttle(a, b)
+    for end in (a, b):
+        assert any(isinstance(event, events.ConnectionFinished) for event in drain(end))
+        assert not end.can_open
+
+
+def test_finish_ends_the_connection_after_its_last_stream() -> None:
+    a, b = pair()
+    stream = a.open_stream()
+    shuttle(a, b)
+    a.finish()
+    shuttle(a, b)
+    drain(a)
+    assert (a.own, a.peer, b.own, b.peer) == (Half.DONE,) * 4
+    a.close(stream)
+    b.close(b.streams[0])
+    shuttle(a, b)
+    assert events.ConnectionFinished() in drain(a)
+    assert events.ConnectionFinished() in drain(b)
+    a.receive_eof()
+    assert drain(a) == [events.ConnectionEnded(True)]
+
+
+def test_the_end_of_the_bytes_before_the_end_of_the_protocol_is_not_clean() -> None:
+    a, b = pair()
+    a.open_stream()
+    shuttle(a, b)
+    drain(b)
+    b.receive_eof()
+    assert drain(b) == [events.ConnectionEnded(False)]
+
+
+def test_a_silent_peer_is_pinged_and_then_given_up() -> None:
+    settings = Settings(ping_interval_ns=5 * SECOND, ping_timeout_ns=2 * SECOND)
+    a, b = pair(settings)
+    assert a.next_timeout_ns() == 5 * SECOND
+    a.handle_timeout(5 * SECOND)
+    assert a.data_to_send() == b"\x50"
+    assert a.next_timeout_ns() == 7 * SECOND
+    with pytest.raises(Timeout) as caught:
+        a.handle_timeout(7 * SECOND)
+    assert caught.value.timeout == 2.0
+    assert b.failure is None
+
+
+@pytest.mark.parametrize("streams", [0, 1])
+def test_a_peer_that_owes_its_last_packets_is_given_up_without_a_ping(streams: int) -> None:
+    a, b = pair(Settings(ping_interval_ns=5 * SECOND, ping_timeout_ns=2 * SECOND))
+    for _ in range(streams):
+        stream = a.open_stream()
+        a.close(stream)
+        a.stop_read(stream)
+    a.finish()
+    assert a.data_to_send()
+    a.handle_timeout(5 * SECOND)
+    assert a.data_to_send() == b""
+    with pytest.raises(Timeout):
+        a.handle_timeout(7 * SECOND)
+    assert b.failure is None
+
+
+def test_an_end_that_finished_is_not_given_up_for_its_silence() -> None:
+    a, b = pair(Settings(ping_interval_ns=5 * SECOND, ping_timeout_ns=2 * SECOND))
+    a.finish()
+    shuttle(a, b)
+    assert events.ConnectionFinished() in drain(a)
+    for second in range(5, 60):
+        a.handle_timeout(second * SECOND)
+    assert a.data_to_send() == b""
+    assert a.failure is None
+
+
+def test_halves_that_count_as_sent_make_no_peer_owe_a_packet() -> None:
+    agreed = Settings(
+        ping_interval_ns=5 * SECOND, ping_timeout_ns=2 * SECOND, initial_own_half=Half.DONE, allow_at_start=False
+    )
+    a = BymuxConnection(Role.PROACTIVE, agreed)
+    for second in range(5, 60):
+        a.handle_timeout(second * SECOND)
+    assert a.failure is None
+
+
+def test_finish_is_refused_once_the_connection_is_over() -> None:
+    a, b = pair()
+    a.finish()
+    shuttle(a, b)
+    a.receive_eof()
+    with pytest.raises(ClosedError):
+        a.finish()
+
+
+def test_a_pong_tells_the_round_trip_and_keeps_the_peer_alive() -> None:
+    a, b = pair(Settings(ping_interval_ns=5 * SECOND, ping_timeout_ns=2 * SECOND))
+    a.handle_timeout(5 * SECOND)
+    b.receive_data(a.data_to_send(), 5 * SECOND)
+    a.receive_data(b.data_to_send(), 6 * SECOND)
+    assert events.PongReceived(None, SECOND) in drain(a)
+    assert a.next_timeout_ns() == 11 * SECOND
+
+
+def test_each_stream_has_its_own_heartbeat() -> None:
+    quiet = Settings(stream_ping_interval_ns=5 * SECOND, stream_ping_timeout_ns=SECOND)
+    deaf = Settings(answer_stream_pings=False)
+    a, b = pair(quiet, deaf)
+    first, second = a.open_stream(), a.open_stream()
+    shuttle(a, b)
+    assert a.next_timeout_ns() == 5 * SECOND
+    a.handle_timeout(5 * SECOND)
+    b.receive_data(a.data_to_send())
+    pinged = [event.stream for event in drain(b) if isinstance(event, events.PingReceived)]
+    assert [stream.id for stream in pinged if stream] == [0, 2]
+    b.pong(b.streams[0])
+    a.receive_data(b.data_to_send(), 5 * SECOND + 7)
+    assert events.PongReceived(first, 7) in drain(a)
+    assert a.next_timeout_ns() == 6 * SECOND
+    a.handle_timeout(6 * SECOND)
+    assert drain(a) == [events.StreamTimedOut(second)]
+    assert a.next_timeout_ns() == 10 * SECOND + 7
+
+
+def test_pings_are_bounded_and_unsolicited_pongs_ignored() -> None:
+    a, b = pair()
+    b.receive_data(b"\x70")
+    assert drain(b) == [events.PongReceived(None, -1)]
+    for _ in range(64):
+        a.ping()
+    with pytest.raises(LocalProtocolError) as caught:
+        a.ping()
+    assert caught.value.rule == "ping-limit"
+
+
+def test_tells_when_a_queue_fell_to_the_level_asked_for() -> None:
+    a, b = pair(Settings(stream_window=1000))
+    stream = a.open_stream()
+    a.write(stream, bytes(3000))
+    stream.notify_below = 1500
+    shuttle(a, b)
+    assert drain(a) == []
+    b.consume(b.streams[0], 1000)
+    shuttle(a, b)
+    assert drain(a) == [events.StreamDrained(stream)]
+    assert stream.queued == 1000
+
+
+def test_what_was_written_may_change_afterwards_if_it_was_mutable() -> None:
+    a, b = pair()
+    stream = a.open_stream()
+    data = bytearray(b"before")
+    a.write(stream, data)
+    data[:] = b"after!"
+    shuttle(a, b)
+    assert drain(b)[1] == events.DataReceived(b.streams[0], b"before")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"stream_window": -1},
+        {"peer_streams": 2**64},
+        {"packet_limit": 0},
+        {"initial_streams": (InitialStream(1), InitialStream(1))},
+    ],
+)
+def test_refuses_settings_that_cannot_be(wrong: dict) -> None:
+    with pytest.raises(ConfigurationError):
+        Settings(**wrong)
+
+
+def test_idle_streams_ask_for_nothing_however_many_there_are() -> None:
+    a, b = pair(Settings(peer_streams=2000))
+    streams = [a.open_stream() for _ in range(1000)]
+    shuttle(a, b)
+    drain(b)
+    assert not a.wants_to_send
+    assert not b.wants_to_send
+    assert a.next_timeout_ns() is None
+    busy = a.open_stream()
+    a.write(busy, b"x")
+    shuttle(a, b)
+    assert [event for event in drain(b) if isinstance(event, events.DataReceived)] == [
+        events.DataReceived(b.streams[busy.id], b"x")
+    ]
+    assert not a._ready
+    assert len(streams) + 1 == len(b.streams)
+
+
+def test_credit_comes_back_for_as_long_as_a_stream_lasts() -> None:
+    a, b = pair(Settings(stream_window=1 << 16))
+    stream = a.open_stream()
+    received = 0
+    for _ in range(80):
+        a.write(stream, bytes(1 << 15))
+        shuttle(a, b)
+        for event in drain(b):
+            if isinstance(event, events.DataReceived):
+                received += len(event.data)
+                b.consume(event.stream, len(event.data))
+        shuttle(a, b)
+    assert received == 80 << 15
+
+
+def test_an_aborted_stream_has_a_marked_close() -> None:
+    a, b = pair()
+    stream = a.open_stream()
+    a.write(stream, b"never sent")
+    a.close(stream, discard=True)
+    sent = a.data_to_send()
+    assert bytes((0x81, stream.id)) in sent
+    b.receive_data(sent)
+    assert events.StreamFinished(b.streams[stream.id], aborted=True) in drain(b)
+
+
+def test_an_abort_is_an_ordinary_close_where_marks_are_off() -> None:
+    a, b = pair(Settings(mark_aborts=False))
+    stream = a.open_stream()
+    a.close(stream, discard=True)
+    sent = a.data_to_send()
+    assert bytes((0x80, stream.id)) in sent
+    b.receive_data(sent)
+    assert events.StreamFinished(b.streams[stream.id]) in drain(b)
+
+
+def test_a_held_stream_counts_after_its_end() -> None:
+    a, b = pair(Settings(peer_streams=1))
+    b.holds_streams = True
+    stream = a.open_stream()
+    a.stop_read(stream)
+    a.close(stream)
+    b.receive_data(a.data_to_send())
+    (opened,) = (event.stream for event in drain(b) if isinstance(event, events.StreamOpened))
+    shuttle(a, b)
+    assert opened.ended
+    assert not a.can_open
+    b.release(opened)
+    shuttle(a, b)
+    assert a.can_open

@@ -1,0 +1,136 @@
+"""The tables of bymux, walked pair by pair against the sentences of the specification."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from mainstem.bymux import BymuxConnection, Half, InitialStream, Packet, Role, Settings
+from mainstem.bymux.codec import encode_global, encode_stream
+from mainstem.bymux.state import NEXT, RESPONSES, SENDS, Rule
+from mainstem.errors import LocalProtocolError, RemoteProtocolError
+
+PAIRS = list(product(Half, Packet))
+FORBIDDEN_BY = {
+    Packet.WRITE: Half.CLOSED,
+    Packet.CLOSE: Half.CLOSED,
+    Packet.CREDIT: Half.STOPPED,
+    Packet.STOP_READ: Half.STOPPED,
+}
+
+
+def forbidden(half: Half, packet: Packet) -> bool:
+    """The document's "Ending Streams" (docs/protocols/bymux.md, 5), in one line."""
+    blocker = FORBIDDEN_BY.get(packet)
+    return half is Half.DONE if blocker is None else bool(half & blocker)
+
+
+def in_half(half: Half, *, ours: bool) -> BymuxConnection:
+    """A connection with stream 0 whose own or peer's half, and whose global half, is ``half``."""
+    settings = Settings(
+        stream_window=0, peer_streams=0, initial_streams=(InitialStream(0, own_credit=9, peer_credit=9),)
+    )
+    connection = BymuxConnection(Role.REACTIVE, settings)
+    stream = connection.streams[0]
+    if not ours:
+        connection.write(stream, b"x")  # our own Close waits behind it, so that the stream is still active
+    for bit, close in ((Half.CLOSED, True), (Half.STOPPED, False)):
+        if not half & bit:
+            continue
+        if ours:
+            (connection.close if close else connection.stop_read)(stream)
+            (connection.close_creation if close else connection.stop_creation)()
+        else:
+            packet = Packet.CLOSE if close else Packet.STOP_READ
+            connection.receive_data(encode_stream(packet, 0) + encode_global(packet))
+    if ours:
+        connection.data_to_send()
+    return connection
+
+
+def test_the_tables_name_every_pair() -> None:
+    assert set(SENDS) == set(PAIRS)
+    assert set(RESPONSES) == set(product(Half, (Packet.CLOSE, Packet.STOP_READ, Packet.PING)))
+    assert all(NEXT[half][packet] == SENDS[half, packet] for half, packet in PAIRS)
+
+
+@pytest.mark.parametrize(("half", "packet"), PAIRS)
+def test_a_half_moves_as_the_specification_says(half: Half, packet: Packet) -> None:
+    following = SENDS[half, packet]
+    assert isinstance(following, Rule) == forbidden(half, packet)
+    if isinstance(following, Half):
+        added = {Packet.CLOSE: Half.CLOSED, Packet.STOP_READ: Half.STOPPED}.get(packet, 0)
+        assert following == half | added
+
+
+@pytest.mark.parametrize(("half", "packet"), PAIRS)
+def test_a_packet_that_the_peers_half_forbids_ends_the_connection(half: Half, packet: Packet) -> None:
+    connection = in_half(half, ours=False)
+    amount = {Packet.CREDIT: 1, Packet.WRITE: 0}.get(packet)
+    wire = encode_stream(packet, 0, amount)
+    if forbidden(half, packet):
+        with pytest.raises(RemoteProtocolError) as caught:
+            connection.receive_data(wire)
+        assert caught.value.rule == SENDS[half, packet]
+    else:
+        stream = connection.streams[0]
+        connection.receive_data(wire)
+        assert stream.peer == SENDS[half, packet]
+
+
+@pytest.mark.parametrize(("half", "packet"), PAIRS)
+def test_a_global_packet_that_the_peers_half_forbids_ends_the_connection(half: Half, packet: Packet) -> None:
+    connection = in_half(half, ours=False)
+    if not connection.own & Half.STOPPED:
+        connection.allow_streams(1)
+    wire = encode_global(packet, {Packet.CREDIT: 1, Packet.WRITE: 2}.get(packet))
+    # A global Close is answered with StopRead, after which no credit for streams can have been given.
+    no_credit = packet is Packet.WRITE and not connection.peer_streams_credit
+    if forbidden(half, packet) or no_credit:
+        with pytest.raises(RemoteProtocolError) as caught:
+            connection.receive_data(wire)
+        assert caught.value.rule == ("create-beyond-credit" if not forbidden(half, packet) else SENDS[half, packet])
+    else:
+        connection.receive_data(wire)
+        assert connection.peer == SENDS[half, packet]
+
+
+@pytest.mark.parametrize(("half", "packet"), PAIRS)
+def test_what_our_own_half_forbids_is_refused_and_nothing_is_sent(half: Half, packet: Packet) -> None:
+    connection = in_half(half, ours=True)
+    stream = connection.streams[0]
+    act = {
+        Packet.CREDIT: lambda: connection.grant(stream, 1),
+        Packet.WRITE: lambda: connection.write(stream, b"x"),
+        Packet.PING: lambda: connection.ping(stream),
+        Packet.PONG: lambda: connection.pong(stream),
+        Packet.CLOSE: lambda: connection.close(stream),
+        Packet.STOP_READ: lambda: connection.stop_read(stream),
+    }[packet]
+    if forbidden(half, packet):
+        with pytest.raises(LocalProtocolError) as caught:
+            act()
+        assert caught.value.rule == SENDS[half, packet]
+        assert connection.data_to_send() == b""
+    else:
+        act()
+        assert connection.data_to_send() == encode_stream(packet, 0, 1 if packet <= Packet.WRITE else None) + (
+            b"x" if packet is Packet.WRITE else b""
+        )
+
+
+@pytest.mark.parametrize(("half", "packet"), sorted(RESPONSES))
+def test_answers_what_it_owes(half: Half, packet: Packet) -> None:
+    connection = in_half(half, ours=True)
+    connection.receive_data(encode_stream(packet, 0))
+    answer = RESPONSES[half, packet]
+    assert connection.data_to_send() == (b"" if answer is None else encode_stream(answer, 0))
+
+
+@pytest.mark.parametrize(("half", "packet"), sorted(RESPONSES))
+def test_answers_global_packets_alike(half: Half, packet: Packet) -> None:
+    connection = in_half(half, ours=True)
+    connection.receive_data(encode_global(packet))
+    answer = RESPONSES[half, packet]
+    assert connection.data_to_send() == (b"" if answer is None else encode_global(answer))

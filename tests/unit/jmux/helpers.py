@@ -1,0 +1,58 @@
+"""What the Jmux tests share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem.jmux import ClientConnection, ServerConnection, Settings
+
+if TYPE_CHECKING:
+    from mainstem.jmux.connection import JmuxConnection
+
+# What the Java implementation announces and how it cuts its data.
+JAVA = Settings(initial_ration=32768, fragment_limit=1024)
+JAVA_HEADER = bytes.fromhex("4a6d7578 01 0080 00")
+
+
+def drain(connection: JmuxConnection) -> list[object]:
+    found: list[object] = []
+    while (event := connection.next_event()) is not None:
+        found.append(event)
+    return found
+
+
+def client(settings: Settings = JAVA) -> ClientConnection:
+    """A client that has exchanged headers with a Java server."""
+    connection = ClientConnection(settings)
+    connection.data_to_send()
+    connection.receive_data(JAVA_HEADER)
+    drain(connection)
+    return connection
+
+
+def server(settings: Settings = JAVA) -> ServerConnection:
+    """A server that has exchanged headers with a Java client."""
+    connection = ServerConnection(settings)
+    connection.receive_data(JAVA_HEADER)
+    connection.data_to_send()
+    drain(connection)
+    return connection
+
+
+def shuttle(a: JmuxConnection, b: JmuxConnection, now_ns: int = 0) -> None:
+    """Carries bytes both ways until neither end has more."""
+    moved = True
+    while moved:
+        moved = False
+        for source, target in ((a, b), (b, a)):
+            if data := source.data_to_send():
+                target.receive_data(data, now_ns)
+                moved = True
+
+
+def pair(ours: Settings | None = None, theirs: Settings | None = None) -> tuple[ClientConnection, ServerConnection]:
+    a, b = ClientConnection(ours), ServerConnection(theirs)
+    shuttle(a, b)
+    drain(a)
+    drain(b)
+    return a, b

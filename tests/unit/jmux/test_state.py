@@ -1,0 +1,197 @@
+"""The tables of Jmux, walked pair by pair against the sentences of the specification."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from mainstem.errors import LocalProtocolError, RemoteProtocolError
+from mainstem.jmux import Half, Role
+from mainstem.jmux.state import CLIENT_SENDS, MAY_OPEN, NEXT, SENDS, SERVER_SENDS, Input, Rule
+
+from .helpers import client, drain, server
+
+PAIRS = list(product(Half, Input))
+WIRE = {
+    Input.OPEN: "90000000",
+    Input.OPEN_EOF: "94000000",
+    Input.DATA: "80000000",
+    Input.EOF: "84000000",
+    Input.CLOSE_EOF: "8c000000",
+    Input.CLOSE: "30000000",
+    Input.ABORT: "20000000",
+    Input.INCREMENT: "10000001",
+    Input.ACKNOWLEDGMENT: "40000000",
+}
+
+
+def client_may(half: Half, sent: Input) -> bool:
+    """What the specification lets a client send, in its own words turned into conditions."""
+    established = half in (Half.OPEN, Half.FINISHED)
+    return {
+        Input.OPEN: half is Half.NONE,
+        Input.OPEN_EOF: half is Half.NONE,
+        Input.DATA: half is Half.OPEN,
+        Input.EOF: half is Half.OPEN,
+        Input.CLOSE_EOF: False,
+        Input.CLOSE: False,
+        Input.ABORT: established,
+        Input.INCREMENT: established,
+        Input.ACKNOWLEDGMENT: established,
+    }[sent]
+
+
+def server_may(half: Half, sent: Input) -> bool:
+    established = half in (Half.OPEN, Half.FINISHED)
+    return {
+        Input.OPEN: False,
+        Input.OPEN_EOF: False,
+        Input.DATA: half is Half.OPEN,
+        Input.EOF: half is Half.OPEN,
+        Input.CLOSE_EOF: half is Half.OPEN,
+        Input.CLOSE: half is Half.FINISHED,
+        Input.ABORT: established,
+        Input.INCREMENT: established,
+        Input.ACKNOWLEDGMENT: False,
+    }[sent]
+
+
+def after(half: Half, sent: Input) -> Half:
+    if sent is Input.OPEN:
+        return Half.OPEN
+    if sent in (Input.OPEN_EOF, Input.EOF):
+        return Half.FINISHED
+    if sent in (Input.CLOSE_EOF, Input.CLOSE, Input.ABORT):
+        return Half.TERMINATED
+    return half
+
+
+def test_the_tables_name_every_pair() -> None:
+    assert set(CLIENT_SENDS) == set(SERVER_SENDS) == set(PAIRS)
+    for role, table in zip(Role, SENDS, strict=True):
+        assert all(NEXT[role][half][sent] == table[half, sent] for half, sent in PAIRS)
+    assert len(MAY_OPEN) == 3
+
+
+@pytest.mark.parametrize(("half", "sent"), PAIRS)
+@pytest.mark.parametrize("role", Role)
+def test_a_half_moves_as_the_specification_says(role: Role, half: Half, sent: Input) -> None:
+    following = SENDS[role][half, sent]
+    may = (client_may if role is Role.CLIENT else server_may)(half, sent)
+    assert isinstance(following, Rule) == (not may)
+    if may:
+        assert following == after(half, sent)
+
+
+@pytest.mark.parametrize(("half", "sent"), PAIRS)
+def test_a_server_takes_from_a_client_what_the_table_allows(half: Half, sent: Input) -> None:
+    connection = server()
+    if half is not Half.NONE:
+        connection.receive_data(bytes.fromhex(WIRE[Input.OPEN_EOF if half is Half.FINISHED else Input.OPEN]))
+        session = drain(connection)[0].session  # type: ignore[attr-defined]
+        if sent is Input.ACKNOWLEDGMENT:
+            connection.finish(session, ack_required=True)
+            connection.data_to_send()
+        if half is Half.TERMINATED:
+            connection.receive_data(bytes.fromhex(WIRE[Input.ABORT]))
+            half = Half.NONE  # we answered at once, so that the session is gone
+    following = CLIENT_SENDS[half, sent]
+    if half is Half.FINISHED and sent in (Input.OPEN, Input.OPEN_EOF):
+        assert following == "open-before-previous-session-terminated"
+    if isinstance(following, Half):
+        connection.receive_data(bytes.fromhex(WIRE[sent]))
+        assert connection.failure is None
+    else:
+        with pytest.raises(RemoteProtocolError) as caught:
+            connection.receive_data(bytes.fromhex(WIRE[sent]))
+        assert caught.value.rule == following
+
+
+@pytest.mark.parametrize("server_half", [Half.OPEN, Half.FINISHED, Half.TERMINATED])
+@pytest.mark.parametrize("client_half", [Half.OPEN, Half.FINISHED])
+def test_an_id_is_opened_again_exactly_where_the_pair_allows_it(client_half: Half, server_half: Half) -> None:
+    connection = server()
+    connection.receive_data(bytes.fromhex(WIRE[Input.OPEN_EOF if client_half is Half.FINISHED else Input.OPEN]))
+    session = drain(connection)[0].session  # type: ignore[attr-defined]
+    if server_half is Half.FINISHED and client_half is Half.FINISHED:
+        session.server = Half.FINISHED  # passes at once otherwise: Close goes with eof
+    elif server_half is not Half.OPEN:
+        connection.finish(session)
+        connection.data_to_send()
+        if server_half is Half.TERMINATED:
+            connection.close(session)
+    assert (session.client, session.server) == (client_half, server_half)
+    reopen = bytes.fromhex(WIRE[Input.OPEN])
+    if (client_half, server_half) in MAY_OPEN:
+        connection.receive_data(reopen)
+        assert connection.sessions[0] is not session
+    else:
+        with pytest.raises(RemoteProtocolError):
+            connection.receive_data(reopen)
+
+
+@pytest.mark.parametrize(("half", "sent"), PAIRS)
+def test_a_client_takes_from_a_server_what_the_table_allows(half: Half, sent: Input) -> None:
+    connection = client()
+    if half is not Half.NONE:
+        session = connection.open_session()
+        connection.flush(session)
+        connection.data_to_send()
+        if half is Half.FINISHED:
+            connection.receive_data(bytes.fromhex(WIRE[Input.EOF]))
+        elif half is Half.TERMINATED:
+            connection.receive_data(bytes.fromhex(WIRE[Input.ABORT]))
+            half = Half.NONE
+    following = SERVER_SENDS[half, sent]
+    if isinstance(following, Half):
+        connection.receive_data(bytes.fromhex(WIRE[sent]))
+        assert connection.failure is None
+    else:
+        with pytest.raises(RemoteProtocolError) as caught:
+            connection.receive_data(bytes.fromhex(WIRE[sent]))
+        assert caught.value.rule == following
+
+
+def test_a_client_is_refused_what_its_own_half_forbids() -> None:
+    connection = client()
+    session = connection.open_session()
+    with pytest.raises(LocalProtocolError, match="inactive"):
+        connection.increment(session, 4)
+    with pytest.raises(LocalProtocolError, match="not-requested"):
+        connection.acknowledge(session)
+    connection.finish(session)
+    for act in (lambda: connection.write(session, b"x"), lambda: connection.finish(session)):
+        with pytest.raises(LocalProtocolError) as caught:
+            act()
+        assert caught.value.rule == "data-on-finished-session"
+    connection.data_to_send()
+    connection.abort(session)
+    with pytest.raises(LocalProtocolError):
+        connection.abort(session)
+    with pytest.raises(LocalProtocolError):
+        connection.increment(session, 4)
+
+
+def test_a_server_is_refused_what_its_own_half_forbids() -> None:
+    connection = server()
+    connection.receive_data(bytes.fromhex("94000001 41"))
+    session = drain(connection)[0].session  # type: ignore[attr-defined]
+    with pytest.raises(LocalProtocolError) as caught:
+        connection.close(session)
+    assert caught.value.rule == "close-on-open-session"
+    connection.consume(session, 1)
+    for act in (lambda: connection.abort(session, partial=False), connection.shut_down):
+        with pytest.raises(LocalProtocolError):
+            act()
+    connection.finish(session)
+    connection.data_to_send()
+    for act in (
+        lambda: connection.write(session, b"x"),
+        lambda: connection.finish(session),
+        lambda: connection.abort(session),
+        lambda: connection.increment(session, 4),
+    ):
+        with pytest.raises(LocalProtocolError):
+            act()
+    assert connection.data_to_send() == b""
