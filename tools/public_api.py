@@ -29,3 +29,18 @@ PUBLIC = {
     "mainstem.repeats": ("repeats", "dropping what a sink sent twice"),
     "mainstem.sim": ("sim", "the deterministic simulator"),
 }
+
+# `mainstem` has too many names for one page. Its errors are on the page of `mainstem.errors`.
+MAINSTEM_PAGES = {
+    "client": (
+        "the media driver and the connection to it",
+        ("MediaDriver", "Aeron", "ClientContext", "ClientSettings", "Counter"),
+    ),
+    "publications": ("sending", ("Publication", "ExclusivePublication", "BufferClaim", "OfferStatus")),
+    "subscriptions": (
+        "receiving",
+        ("Subscription", "Image", "Poller", "Message", "Fragment", "FragmentAssembler", "Action"),
+    ),
+    "aeron-requests": ("requests and responses", ("Requester", "Replier", "Request")),
+}
+ELSEWHERE = {"aio": "aio", "Recordings": "recording", "open_recordings": "recording"}

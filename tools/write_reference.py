@@ -6,10 +6,11 @@ commands, settings, counters, errors and tables (``reference_tables.py``).
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path
 
-from public_api import PUBLIC
+from public_api import ELSEWHERE, MAINSTEM_PAGES, PUBLIC
 from reference_tables import PAGES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,8 +36,46 @@ def pages() -> dict[str, str]:
     texts = {"index.md": INDEX.replace("{tables}", lists) + rows}
     texts |= {f"{page}.md": write() for page, (_, write) in PAGES.items()}
     for module, (page, meaning) in PUBLIC.items():
-        texts[f"{page}.md"] = f"# `{module}`\n\n{meaning[0].upper()}{meaning[1:]}.\n\n::: {module}\n"
+        texts[f"{page}.md"] = f"# `{module}`\n\n{_sentence(meaning)}\n\n::: {module}\n"
+    return texts | mainstem_pages()
+
+
+def mainstem_pages() -> dict[str, str]:
+    """The pages of the package itself: one that says where each name is, and those with the names."""
+    text = (ROOT / "src" / "mainstem" / "__init__.py").read_text()
+    exported: set[str] = next(
+        set(ast.literal_eval(node.value))
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    placed = ELSEWHERE | {name: page for page, (_, names) in MAINSTEM_PAGES.items() for name in names}
+    errors = {name for name in exported if name not in placed}
+    unknown = errors - set(_error_names()) | set(placed) - exported
+    assert not unknown, f"public_api.MAINSTEM_PAGES does not agree with mainstem.__all__ about {sorted(unknown)}"
+    meaning = PUBLIC["mainstem"][1]
+    rows = "".join(
+        f"| [{_sentence(about)[:-1]}]({page}.md) | {', '.join(f'`{name}`' for name in names)} |\n"
+        for page, (about, names) in MAINSTEM_PAGES.items()
+    )
+    rows += f"| [Recordings](recording.md) | {', '.join(f'`{n}`' for n, page in ELSEWHERE.items() if page == 'recording')} |\n"
+    rows += f"| [Errors](errors.md) | {', '.join(f'`{name}`' for name in sorted(errors))} |\n"
+    texts = {
+        "mainstem.md": f"# `mainstem`\n\n{_sentence(meaning)} [`mainstem.aio`](aio.md) is the same for asyncio.\n\n"
+        f"| page | names |\n| --- | --- |\n{rows}"
+    }
+    for page, (about, names) in MAINSTEM_PAGES.items():
+        parts = "\n".join(f"::: mainstem.{name}\n    options:\n      show_root_heading: true\n" for name in names)
+        texts[f"{page}.md"] = f"# `mainstem`: {about}\n\n{parts}"
     return texts
+
+
+def _error_names() -> list[str]:
+    text = (ROOT / "src" / "mainstem" / "errors.py").read_text()
+    return [node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+
+
+def _sentence(meaning: str) -> str:
+    return f"{meaning[0].upper()}{meaning[1:]}."
 
 
 def main() -> None:

@@ -1,0 +1,83 @@
+"""For mkdocstrings: only what Python sees of compiled classes is shown, and a constant's value where it is a default."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import griffe
+
+MAX_LENGTH = 60  # of a value that is shown: a longer one is left as its name
+OPERATIONS = (ast.Expression, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.operator, ast.unaryop, ast.Load)
+
+
+class CompiledMembers(griffe.Extension):
+    """Removes what only C sees from the classes of ``_core``, which public classes inherit from: what their stubs lack."""
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        if "_core" in pkg.members:
+            _hide_c(pkg["_core"])
+
+
+def _hide_c(module: griffe.Module) -> None:
+    for inner in module.modules.values():
+        _hide_c(inner)
+    stub = Path(str(module.filepath)).with_suffix(".pyi")
+    if not module.classes or not stub.exists():
+        return
+    seen = {node.name: _names(node) for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ClassDef)}
+    for cls in module.classes.values():
+        if not cls.is_alias:
+            for name in set(cls.members) - seen.get(cls.name, set()):
+                del cls.members[name]
+
+
+def _names(cls: ast.ClassDef) -> set[str]:
+    """What a class of a stub has."""
+    functions = {node.name for node in cls.body if isinstance(node, ast.FunctionDef)}
+    return functions | {
+        node.target.id for node in cls.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+
+
+class DefaultValues(griffe.Extension):
+    """Resolves the defaults of functions once everything is loaded. Names of anything but numbers and texts stay."""
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        _resolve(pkg)
+
+
+def _resolve(scope: griffe.Module | griffe.Class) -> None:
+    for member in scope.members.values():
+        if member.is_alias:
+            continue
+        if isinstance(member, griffe.Function):
+            for parameter in member.parameters:
+                if isinstance(parameter.default, griffe.ExprName):
+                    parameter.default = _value(parameter.default) or parameter.default
+        elif isinstance(member, griffe.Module | griffe.Class):
+            _resolve(member)
+
+
+def _value(name: griffe.ExprName) -> str | None:
+    """The constant's value as Python writes it; None where the name is not that of a constant."""
+    scope = name.parent
+    try:
+        assert isinstance(scope, griffe.Object)
+        target = scope.modules_collection[name.canonical_path]
+        if target.is_alias:
+            target = target.final_target
+    except (KeyError, AssertionError, griffe.AliasResolutionError, griffe.CyclicAliasError):
+        return None
+    if not isinstance(target, griffe.Attribute) or target.value is None:
+        return None
+    text = str(target.value)
+    try:
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError:
+        return None
+    if not all(isinstance(node, OPERATIONS) for node in ast.walk(tree)):
+        return None
+    value = repr(eval(compile(tree, name.canonical_path, "eval"), {"__builtins__": {}}))
+    return value if len(value) <= MAX_LENGTH else None
