@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainstem.access import write_private
-from mainstem.errors import ConfigurationError
+from mainstem.errors import ConfigurationError, needs_extras
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,20 +100,17 @@ def make_certificates(
         The paths of all files.
 
     Raises:
-        ConfigurationError: cryptography is not installed, or a client's name is no file name.
+        MissingExtraError: cryptography is not installed.
+        ConfigurationError: A client's name is no file name.
 
     Example:
         >>> files = make_certificates("certs")
         >>> server = await serve(handler, certificate=files.certificate, key=files.key)
     """
-    try:
+    with needs_extras():
         from cryptography.hazmat.primitives import serialization
         from cryptography.x509 import ExtendedKeyUsage, SubjectAlternativeName
         from cryptography.x509.oid import ExtendedKeyUsageOID
-    except ImportError as error:
-        raise ConfigurationError(
-            "making certificates needs cryptography: pip install 'mainstem[encryption]'"
-        ) from error
     authority = _Authority(days)
     certificate, key = authority.issue(
         names[0],

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from mainstem.errors import ConfigurationError, LocalProtocolError
+from mainstem.errors import LocalProtocolError, needs_extras
 
 
 class Handle:
@@ -171,12 +171,8 @@ class MsgspecSerializer:
     header = "msgspec-6e0d1f"
 
     def __init__(self, type: Any = Any) -> None:  # noqa: A002 - msgspec's own word
-        try:
+        with needs_extras():
             import msgspec
-        except ImportError as error:
-            raise ConfigurationError(
-                "MsgspecSerializer needs msgspec: pip install 'mainstem[serialisation]'"
-            ) from error
         self._msgspec = msgspec
         self._type = type
 
@@ -251,10 +247,8 @@ class CborSerializer:
     header = "cbor-3b91ce"
 
     def __init__(self) -> None:
-        try:
+        with needs_extras():
             import cbor2
-        except ImportError as error:
-            raise ConfigurationError("CborSerializer needs cbor2: pip install 'mainstem[serialisation]'") from error
         self._cbor2 = cbor2
 
     def encode(self, message: Any, attach: AttachFunction) -> bytes:

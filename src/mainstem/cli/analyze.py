@@ -11,7 +11,7 @@ import typer
 from mainstem.cli import EXIT_INTERRUPTED
 from mainstem.cli._files import require_captures, require_folder
 from mainstem.cli._table import console
-from mainstem.errors import ConfigurationError
+from mainstem.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from mainstem.analysis.options import AnalyzeOptions
@@ -48,7 +48,7 @@ def run(
         from mainstem.analysis.program import analyze_here, needs_spark, ports_of
         from mainstem.cli._progress import ProgressBars
     except ImportError as error:
-        raise ConfigurationError(f"analyze needs {error.name}: pip install 'mainstem[cli,report]'") from None
+        raise MissingExtraError(str(error.name), "cli,report") from None
 
     options = AnalyzeOptions(
         inputs=tuple(inputs), out=out, ports=ports_of(aeron=aeron_ports, bymux=bymux_ports, jmux=jmux_ports)

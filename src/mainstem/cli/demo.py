@@ -13,7 +13,7 @@ import typer
 from mainstem.cli import EXIT_ERROR, EXIT_INTERRUPTED
 from mainstem.cli._files import require_folder
 from mainstem.cli._table import Column, Table, console, print_table
-from mainstem.errors import ConfigurationError
+from mainstem.errors import MissingExtraError
 from mainstem.platforms import require_linux
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def run(
         from mainstem.demo.run import DemoOptions
         from mainstem.demo.run import run as run_demo
     except ImportError as error:
-        raise ConfigurationError(f"the demo needs {error.name}: pip install 'mainstem[demo]'") from None
+        raise MissingExtraError(str(error.name), "demo") from None
     require_linux("the demo")  # before Spark starts
     require_folder(out, "--out")
     options = DemoOptions(out=out, loss=loss, messages=messages, file=file)

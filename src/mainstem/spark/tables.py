@@ -10,38 +10,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.analysis.folds.fold import REVISION
-from mainstem.analysis.tables import (
-    AQUEDUCT_CHANNELS,
-    AQUEDUCT_FOLD,
-    CHANNEL_FOLD,
-    CHANNEL_OF_AERON,
-    CHANNELS,
-    CREDITS,
-    FLOW_CONTROL,
-    GAPS,
-    MESSAGES,
-    MUX_FOLD,
-    MUX_STREAMS,
-    NAKS,
-    PATH_FOLD,
-    PROBLEMS,
-    RATIONS,
-    RECORDED_FRAME_FOLD,
-    RECORDED_SESSIONS,
-    RECORDING_FOLD,
-    REQUESTS,
-    RETRANSMITS,
-    ROUND_TRIP_FOLD,
-    RTT,
-    SELECTIONS,
-    SESSIONS,
-    STATUS_MESSAGES,
-    TABLES,
-    TIME,
-    Table,
-    sources,
-)
+from mainstem.errors import needs_extras
+
+with needs_extras():
+    from mainstem.analysis.folds.fold import REVISION
+    from mainstem.analysis.tables import (
+        AQUEDUCT_CHANNELS,
+        AQUEDUCT_FOLD,
+        CHANNEL_FOLD,
+        CHANNEL_OF_AERON,
+        CHANNELS,
+        CREDITS,
+        FLOW_CONTROL,
+        GAPS,
+        MESSAGES,
+        MUX_FOLD,
+        MUX_STREAMS,
+        NAKS,
+        PATH_FOLD,
+        PROBLEMS,
+        RATIONS,
+        RECORDED_FRAME_FOLD,
+        RECORDED_SESSIONS,
+        RECORDING_FOLD,
+        REQUESTS,
+        RETRANSMITS,
+        ROUND_TRIP_FOLD,
+        RTT,
+        SELECTIONS,
+        SESSIONS,
+        STATUS_MESSAGES,
+        TABLES,
+        TIME,
+        Table,
+        sources,
+    )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from mainstem.errors import ConfigurationError
+from mainstem.errors import ConfigurationError, MissingExtraError
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.quic.link import Backend
@@ -20,13 +20,11 @@ DEFAULT_BACKEND = "qh3"
 
 
 def load_backend(name: str = DEFAULT_BACKEND) -> Backend:
-    """The backend of that name. Raises ConfigurationError where it is unknown or its library is not installed."""
+    """The backend of that name. Raises ConfigurationError if it is unknown, MissingExtraError if it is not installed."""
     if name not in BACKENDS:
         raise ConfigurationError(f"backend {name!r}; there are {', '.join(BACKENDS)}")
     try:
         module = import_module(f"mainstem.aqueduct.quic.{name}_backend")
     except ImportError as error:
-        raise ConfigurationError(
-            f"backend {name!r} needs a library that is not installed: pip install 'mainstem[{BACKENDS[name]}]'"
-        ) from error
+        raise MissingExtraError(name, BACKENDS[name]) from error
     return cast("Backend", module.BACKEND)

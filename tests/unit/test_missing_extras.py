@@ -1,0 +1,45 @@
+"""Where a package of an extra is missing, the error is MissingExtraError, and names the extra."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+WITHOUT_EXTRAS = """
+import sys
+from mainstem.errors import MissingExtraError
+
+class NotInstalled:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in MissingExtraError.EXTRAS:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, NotInstalled())
+try:
+    CODE
+except MissingExtraError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "module", "extra"),
+    [
+        ("from mainstem.aqueduct import CborSerializer; CborSerializer()", "cbor2", "serialisation"),
+        ("from mainstem.aqueduct import MsgspecSerializer; MsgspecSerializer()", "msgspec", "serialisation"),
+        ("from mainstem.aqueduct import make_certificates; make_certificates('certs')", "cryptography", "encryption"),
+        ("from mainstem.aqueduct.quic import load_backend; load_backend('qh3')", "qh3", "quic"),
+        ("from mainstem.aqueduct.quic import load_backend; load_backend('aioquic')", "aioquic", "quic-aioquic"),
+        ("from mainstem.duologue import ServerKey", "cryptography", "encryption"),
+        ("import mainstem.spark.tables", "numpy", "arrow"),
+        ("from mainstem.spark import create_session; create_session()", "pyspark", "spark"),
+        ("from mainstem import open_recordings; open_recordings('s3://bucket/tides')", "pyarrow", "arrow"),
+    ],
+)
+def test_the_error_names_the_extra(code: str, module: str, extra: str) -> None:
+    command = [sys.executable, "-c", WITHOUT_EXTRAS.replace("CODE", code)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip() == f"{module} is not installed: pip install 'mainstem[{extra}]'"
