@@ -9,7 +9,7 @@ from __future__ import annotations
 # Module: the name of its page in docs/reference/, and what it is for.
 PUBLIC = {
     "mainstem": ("mainstem", "Aeron: the media driver and the client, poll, blocking and batch"),
-    "mainstem.aeron.aio": ("aio", "Aeron for asyncio; imported as `mainstem.aio`"),
+    "mainstem.aio": ("aio", "Aeron for asyncio"),
     "mainstem.aeron.driver.settings": ("driver-settings", "the settings of a media driver"),
     "mainstem.errors": ("errors", "every error that Mainstem raises"),
     "mainstem.bymux": ("bymux", "many streams over one byte stream"),
@@ -41,6 +41,6 @@ MAINSTEM_PAGES = {
         "receiving",
         ("Subscription", "Image", "Poller", "Message", "Fragment", "FragmentAssembler", "Action"),
     ),
-    "aeron-requests": ("requests and responses", ("Requester", "Replier", "Request")),
+    "aeron-requests": ("requests and responses", ("Requester", "Responder", "Request")),
 }
 ELSEWHERE = {"aio": "aio", "Recordings": "recording", "open_recordings": "recording"}

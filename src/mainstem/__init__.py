@@ -15,8 +15,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mainstem import aio as aio
     from mainstem._version import __version__ as __version__
-    from mainstem.aeron import aio
     from mainstem.aeron.client import (
         Action,
         Aeron,
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
         OfferStatus,
         Poller,
         Publication,
-        Replier,
         Request,
         Requester,
+        Responder,
         Subscription,
     )
     from mainstem.aeron.driver.media_driver import MediaDriver
@@ -87,7 +87,7 @@ _HOMES = {
     "OfferStatus": _CLIENT,
     "Poller": _CLIENT,
     "Publication": _CLIENT,
-    "Replier": _CLIENT,
+    "Responder": _CLIENT,
     "Request": _CLIENT,
     "Requester": _CLIENT,
     "Subscription": _CLIENT,
@@ -159,9 +159,9 @@ __all__ = [
     "Recordings",
     "RegistrationError",
     "RemoteProtocolError",
-    "Replier",
     "Request",
     "Requester",
+    "Responder",
     "StorageSpaceError",
     "StoreError",
     "Subscription",
@@ -173,7 +173,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name == "aio":
-        return importlib.import_module("mainstem.aeron.aio")
+        return importlib.import_module("mainstem.aio")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Requests and replies over a driver that loses datagrams: time-outs, late replies, many handlers, a replier that restarts."""
+"""Requests and replies over a driver that loses datagrams: time-outs, late replies, many handlers, a responder that restarts."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def aeron(errors: list[BaseException]) -> Iterator[mainstem.Aeron]:
 
 
 @pytest.fixture
-def client(aeron: mainstem.Aeron) -> mainstem.aio.AsyncAeron:
-    return mainstem.aio.AsyncAeron(aeron)
+def client(aeron: mainstem.Aeron) -> mainstem.aio.Aeron:
+    return mainstem.aio.Aeron(aeron)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def resent(aeron: mainstem.Aeron) -> int:
 
 async def test_each_of_many_handlers_replies_to_its_own_request(
     aeron: mainstem.Aeron,
-    client: mainstem.aio.AsyncAeron,
+    client: mainstem.aio.Aeron,
     ways: tuple[str, dict[str, Any]],
     errors: list[BaseException],
 ) -> None:
@@ -71,21 +71,21 @@ async def test_each_of_many_handlers_replies_to_its_own_request(
         await asyncio.sleep(0.02 / (1 + len(request) % 7))
         return request[::-1]
 
-    async with await mainstem.aio.AsyncReplier.open(client, channel, 1001, **back) as replier:
-        served = asyncio.create_task(replier.serve(handler))
-        async with await mainstem.aio.AsyncRequester.open(client, channel, 1001, **back) as requester:
+    async with await mainstem.aio.Responder.open(client, channel, 1001, **back) as responder:
+        served = asyncio.create_task(responder.serve(handler))
+        async with await mainstem.aio.Requester.open(client, channel, 1001, **back) as requester:
             asked = [b"%d:" % number + bytes(number * 3 % 2000) for number in range(300)]
             replies = await asyncio.gather(*(requester.request(each, timeout=STALL_S) for each in asked))
             assert replies == [each[::-1] for each in asked]
-            assert (requester.in_flight, requester.late_replies) == (0, 0)
-        replier.close()
+            assert (requester.in_flight, requester.late_responses) == (0, 0)
+        responder.close()
         await soon(served)
     assert resent(aeron) > 0
     assert errors == []
 
 
 async def test_no_more_handlers_run_at_once_than_allowed(
-    client: mainstem.aio.AsyncAeron, ways: tuple[str, dict[str, Any]]
+    client: mainstem.aio.Aeron, ways: tuple[str, dict[str, Any]]
 ) -> None:
     channel, back = ways
     go = asyncio.Event()
@@ -93,41 +93,41 @@ async def test_no_more_handlers_run_at_once_than_allowed(
 
     async def handler(request: bytes) -> bytes:
         nonlocal peak
-        peak = max(peak, replier.handling)
+        peak = max(peak, responder.handling)
         await go.wait()
         return request
 
-    async with await mainstem.aio.AsyncReplier.open(client, channel, 1001, **back) as replier:
+    async with await mainstem.aio.Responder.open(client, channel, 1001, **back) as responder:
         with pytest.raises(ConfigurationError, match="max_concurrent"):
-            await replier.serve(handler, max_concurrent=0)
-        served = asyncio.create_task(replier.serve(handler, max_concurrent=4))
-        async with await mainstem.aio.AsyncRequester.open(client, channel, 1001, **back) as requester:
+            await responder.serve(handler, max_concurrent=0)
+        served = asyncio.create_task(responder.serve(handler, max_concurrent=4))
+        async with await mainstem.aio.Requester.open(client, channel, 1001, **back) as requester:
             tasks = [asyncio.create_task(requester.request(b"%d" % each, timeout=STALL_S)) for each in range(20)]
-            await until(lambda: replier.handling >= 4)
+            await until(lambda: responder.handling >= 4)
             # While all places are taken, a requester that comes gets its way back.
-            async with await mainstem.aio.AsyncRequester.open(client, channel, 1001, **back):
-                await until(lambda: replier.clients == 2)
-            await until(lambda: replier.clients == 1)
-            assert (peak, replier.handling) == (4, 4)
+            async with await mainstem.aio.Requester.open(client, channel, 1001, **back):
+                await until(lambda: responder.clients == 2)
+            await until(lambda: responder.clients == 1)
+            assert (peak, responder.handling) == (4, 4)
             assert not any(task.done() for task in tasks)
             go.set()
             assert await asyncio.gather(*tasks) == [b"%d" % each for each in range(20)]
         assert peak == 4
-        replier.close()
+        responder.close()
         await soon(served)
 
 
 async def test_what_a_handler_raises_is_reported_and_the_others_go_on(
-    client: mainstem.aio.AsyncAeron, ways: tuple[str, dict[str, Any]], errors: list[BaseException]
+    client: mainstem.aio.Aeron, ways: tuple[str, dict[str, Any]], errors: list[BaseException]
 ) -> None:
     channel, back = ways
 
     async def handler(request: bytes) -> Any:
         return bytes([10 // request[0]]) if request[0] < 9 else "no bytes"
 
-    async with await mainstem.aio.AsyncReplier.open(client, channel, 1001, **back) as replier:
-        served = asyncio.create_task(replier.serve(handler, max_concurrent=2))
-        async with await mainstem.aio.AsyncRequester.open(client, channel, 1001, **back) as requester:
+    async with await mainstem.aio.Responder.open(client, channel, 1001, **back) as responder:
+        served = asyncio.create_task(responder.serve(handler, max_concurrent=2))
+        async with await mainstem.aio.Requester.open(client, channel, 1001, **back) as requester:
             assert await requester.request(b"\2", timeout=STALL_S) == b"\5"
             for wrong in (b"\0", b"\0", b"\0", b"\x0a"):
                 with pytest.raises(Timeout):
@@ -135,14 +135,14 @@ async def test_what_a_handler_raises_is_reported_and_the_others_go_on(
             assert await requester.request(b"\5", timeout=STALL_S) == b"\2"
         await until(lambda: len(errors) >= 4)
         assert [type(error) for error in errors] == [ZeroDivisionError] * 3 + [TypeError]
-        assert replier.undelivered_replies == 1
+        assert responder.undelivered_responses == 1
         served.cancel()
         await asyncio.wait([served])
 
 
 @pytest.mark.parametrize("end", ["cancel", "close"])
 async def test_handlers_end_with_serving(
-    client: mainstem.aio.AsyncAeron, ways: tuple[str, dict[str, Any]], end: str
+    client: mainstem.aio.Aeron, ways: tuple[str, dict[str, Any]], end: str
 ) -> None:
     channel, back = ways
     ended: list[str] = []
@@ -154,15 +154,15 @@ async def test_handlers_end_with_serving(
             ended.append("ended")
         return b""
 
-    async with await mainstem.aio.AsyncReplier.open(client, channel, 1001, **back) as replier:
-        served = asyncio.create_task(replier.serve(handler))
-        async with await mainstem.aio.AsyncRequester.open(client, channel, 1001, **back) as requester:
+    async with await mainstem.aio.Responder.open(client, channel, 1001, **back) as responder:
+        served = asyncio.create_task(responder.serve(handler))
+        async with await mainstem.aio.Requester.open(client, channel, 1001, **back) as requester:
             tasks = [asyncio.create_task(requester.request(b"x")) for _ in range(3)]
-            await until(lambda: replier.handling == 3)
+            await until(lambda: responder.handling == 3)
             if end == "cancel":
                 served.cancel()
             else:
-                replier.close()
+                responder.close()
             await asyncio.wait([served])
             assert ended == ["ended"] * 3
             assert served.cancelled() == (end == "cancel")
@@ -173,7 +173,7 @@ async def test_handlers_end_with_serving(
 
 
 async def test_replies_that_come_late_are_dropped_and_counted(
-    client: mainstem.aio.AsyncAeron, ways: tuple[str, dict[str, Any]]
+    client: mainstem.aio.Aeron, ways: tuple[str, dict[str, Any]]
 ) -> None:
     channel, back = ways
     go = asyncio.Event()
@@ -183,59 +183,61 @@ async def test_replies_that_come_late_are_dropped_and_counted(
             await go.wait()
         return request
 
-    async with await mainstem.aio.AsyncReplier.open(client, channel, 1001, **back) as replier:
-        served = asyncio.create_task(replier.serve(handler))
-        async with await mainstem.aio.AsyncRequester.open(client, channel, 1001, **back) as requester:
+    async with await mainstem.aio.Responder.open(client, channel, 1001, **back) as responder:
+        served = asyncio.create_task(responder.serve(handler))
+        async with await mainstem.aio.Requester.open(client, channel, 1001, **back) as requester:
             assert await requester.request(b"first", timeout=STALL_S) == b"first"
             tasks = [asyncio.create_task(requester.request(b"slow", timeout=0.3)) for _ in range(10)]
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
             assert {type(outcome) for outcome in outcomes} == {Timeout}
             assert requester.in_flight == 0
-            await until(lambda: replier.handling == 10)
+            await until(lambda: responder.handling == 10)
             go.set()
-            await until(lambda: replier.handling == 0)
+            await until(lambda: responder.handling == 0)
 
             async def all_late() -> bool:
                 # Replies are read by whoever waits for one.
                 assert await requester.request(b"next", timeout=STALL_S) == b"next"
-                return requester.late_replies == 10
+                return requester.late_responses == 10
 
             patience = Patience("all replies came late")
             while not await all_late():
-                patience.check(requester.late_replies)
+                patience.check(requester.late_responses)
                 await asyncio.sleep(0.01)
-            assert requester.late_replies == 10
-        replier.close()
+            assert requester.late_responses == 10
+        responder.close()
         await soon(served)
 
 
-async def test_a_requester_goes_on_when_its_replier_restarts(
-    client: mainstem.aio.AsyncAeron, ways: tuple[str, dict[str, Any]]
+async def test_a_requester_goes_on_when_its_responder_restarts(
+    client: mainstem.aio.Aeron, ways: tuple[str, dict[str, Any]]
 ) -> None:
     channel, back = ways
 
     async def handler(request: bytes) -> bytes:
         return request.upper()
 
-    async with await mainstem.aio.AsyncRequester.open(client, channel, 1001, **back) as requester:
+    async with await mainstem.aio.Requester.open(client, channel, 1001, **back) as requester:
         for _ in range(3):
-            async with await mainstem.aio.AsyncReplier.open(client, channel, 1001, **back) as replier:
-                served = asyncio.create_task(replier.serve(handler))
+            async with await mainstem.aio.Responder.open(client, channel, 1001, **back) as responder:
+                served = asyncio.create_task(responder.serve(handler))
                 replies: list[bytes] = []
                 while not replies:
                     # Sent to the one before, which has gone: whether to send again is the program's to decide.
                     with contextlib.suppress(Timeout, NotConnected):
                         replies.append(await requester.request(b"tide", timeout=2.0))
                 assert replies == [b"TIDE"]
-                replier.close()
+                responder.close()
                 await soon(served)
             with pytest.raises(MainstemError):
                 await requester.request(b"nobody", timeout=0.2)
             assert requester.in_flight == 0
-        assert requester.late_replies == 0
+        assert requester.late_responses == 0
 
 
-def test_threads_ask_a_replier_that_restarts_over_loss(aeron: mainstem.Aeron, ways: tuple[str, dict[str, Any]]) -> None:
+def test_threads_ask_a_responder_that_restarts_over_loss(
+    aeron: mainstem.Aeron, ways: tuple[str, dict[str, Any]]
+) -> None:
     channel, back = ways
     replies: list[bytes] = []
     with mainstem.Requester(aeron, channel, 1001, **back) as requester:
@@ -253,11 +255,11 @@ def test_threads_ask_a_replier_that_restarts_over_loss(aeron: mainstem.Aeron, wa
         for thread in threads:
             thread.start()
         for goal in (20, 200):
-            with mainstem.Replier(aeron, channel, 1001, **back) as replier:
-                server = threading.Thread(target=replier.serve, args=(bytes.upper,))
+            with mainstem.Responder(aeron, channel, 1001, **back) as responder:
+                server = threading.Thread(target=responder.serve, args=(bytes.upper,))
                 server.start()
                 wait_for(lambda goal=goal: len(replies) >= goal, progress=lambda: len(replies))  # type: ignore[misc]
-                replier.close()
+                responder.close()
                 server.join()
         for thread in threads:
             thread.join()

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -128,3 +130,20 @@ async def test_connecting_without_a_driver_ends_in_a_timeout():
     aeron = await mainstem.aio.connect(DIRECTORY, files=driver.files, clock=driver.clock)
     aeron.close()
     assert aeron.sync.closed
+
+
+@pytest.mark.parametrize(
+    "statement", ["import mainstem.aio", "from mainstem import aio", "import mainstem; mainstem.aio.Requester"]
+)
+def test_the_asyncio_client_is_a_module_however_it_is_imported(statement: str):
+    code = f"{statement}; import sys; print(sys.modules['mainstem.aio'].__name__)"
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=STALL_S, check=True
+    ).stdout
+    assert out == "mainstem.aio\n"
+
+
+def test_the_asyncio_classes_have_the_names_of_the_blocking_ones():
+    classes = {name for name in mainstem.aio.__all__ if isinstance(getattr(mainstem.aio, name), type)}
+    assert classes <= set(mainstem.__all__)
+    assert {getattr(mainstem.aio, name).__name__ for name in classes} == classes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainstem.aeron.aio.streams import AsyncPublication, AsyncSubscription
+from mainstem.aeron.aio.streams import ExclusivePublication, Publication, Subscription
 from mainstem.aeron.aio.waiting import AsyncResource, Pause
 from mainstem.aeron.client.client import Aeron as SyncAeron
 from mainstem.aeron.client.client import start_attaching
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncAeron(AsyncResource):
+class Aeron(AsyncResource):
     """A client of a media driver for asyncio. Create one with ``connect``.
 
     Example:
@@ -45,7 +45,7 @@ class AsyncAeron(AsyncResource):
         """The client itself."""
         return self._inner  # type: ignore[no-any-return]
 
-    async def add_publication(self, channel: str, stream_id: int) -> AsyncPublication:
+    async def add_publication(self, channel: str, stream_id: int) -> Publication:
         """Adds a concurrent publication.
 
         Args:
@@ -66,9 +66,9 @@ class AsyncAeron(AsyncResource):
         """
         operation = self.sync.async_add_publication(channel, stream_id)
         publication = await self._finished(operation)
-        return AsyncPublication(publication, self._clock)
+        return Publication(publication, self._clock)
 
-    async def add_exclusive_publication(self, channel: str, stream_id: int) -> AsyncPublication:
+    async def add_exclusive_publication(self, channel: str, stream_id: int) -> ExclusivePublication:
         """Adds a publication with one writer and a session of its own.
 
         Args:
@@ -89,7 +89,7 @@ class AsyncAeron(AsyncResource):
         """
         operation = self.sync.async_add_exclusive_publication(channel, stream_id)
         publication = await self._finished(operation)
-        return AsyncPublication(publication, self._clock)
+        return ExclusivePublication(publication, self._clock)
 
     async def add_subscription(
         self,
@@ -98,7 +98,7 @@ class AsyncAeron(AsyncResource):
         *,
         on_available_image: Callable[[Image], object] | None = None,
         on_unavailable_image: Callable[[Image], object] | None = None,
-    ) -> AsyncSubscription:
+    ) -> Subscription:
         """Adds a subscription.
 
         Args:
@@ -122,7 +122,7 @@ class AsyncAeron(AsyncResource):
         operation = self.sync.async_add_subscription(
             channel, stream_id, on_available_image=on_available_image, on_unavailable_image=on_unavailable_image
         )
-        return AsyncSubscription(await self._finished(operation), self._clock)
+        return Subscription(await self._finished(operation), self._clock)
 
     async def add_persistent_subscription(
         self,
@@ -217,18 +217,18 @@ class Connecting:
 
     def __init__(self, context: ClientContext) -> None:
         self._context = context
-        self._client: AsyncAeron | None = None
+        self._client: Aeron | None = None
 
-    async def _attach(self) -> AsyncAeron:
+    async def _attach(self) -> Aeron:
         attach = start_attaching(self._context)
         while (client := SyncAeron.attached(self._context, attach)) is None:
             await asyncio.sleep(ATTACH_POLL_INTERVAL_NS / NS_PER_SECOND)
-        return AsyncAeron(client)
+        return Aeron(client)
 
-    def __await__(self) -> Generator[Any, None, AsyncAeron]:
+    def __await__(self) -> Generator[Any, None, Aeron]:
         return self._attach().__await__()
 
-    async def __aenter__(self) -> AsyncAeron:
+    async def __aenter__(self) -> Aeron:
         self._client = await self._attach()
         return self._client
 

@@ -6,17 +6,18 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from mainstem.aeron.aio.waiting import Pause
-from mainstem.aeron.client.poller import BATCH, Poller
+from mainstem.aeron.client.poller import BATCH
+from mainstem.aeron.client.poller import Poller as SyncPoller
 from mainstem.errors import Timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from mainstem._core.log.fragment import Message
-    from mainstem.aeron.aio.streams import AsyncSubscription
+    from mainstem.aeron.aio.streams import Subscription
 
 
-class AsyncPoller:
+class Poller:
     """Reads several subscriptions of one client for asyncio: a busy one does not keep another waiting. One task uses it.
 
     It owns none of them: closing them is the program's.
@@ -29,23 +30,23 @@ class AsyncPoller:
         ConfigurationError: They are of several clients, or ``batch`` is less than 1.
 
     Example:
-        >>> poller = AsyncPoller([quotes, orders])
+        >>> poller = Poller([quotes, orders])
         >>> async for subscription, message in poller.messages(timeout=10.0):
         ...     print(subscription.sync.stream_id, message)
     """
 
-    def __init__(self, subscriptions: Iterable[AsyncSubscription] = (), *, batch: int = BATCH) -> None:
-        self._inner = Poller(batch=batch)
-        self._outer: dict[int, AsyncSubscription] = {}
+    def __init__(self, subscriptions: Iterable[Subscription] = (), *, batch: int = BATCH) -> None:
+        self._inner = SyncPoller(batch=batch)
+        self._outer: dict[int, Subscription] = {}
         for subscription in subscriptions:
             self.add(subscription)
 
     @property
-    def subscriptions(self) -> tuple[AsyncSubscription, ...]:
+    def subscriptions(self) -> tuple[Subscription, ...]:
         """The subscriptions, in the order of their turns: the next one first."""
         return tuple(self._outer[id(each)] for each in self._inner.subscriptions if not each.closed)
 
-    def add(self, subscription: AsyncSubscription) -> None:
+    def add(self, subscription: Subscription) -> None:
         """Adds a subscription, while messages are iterated too. One that is there stays as it is.
 
         Args:
@@ -62,7 +63,7 @@ class AsyncPoller:
         # Without those that were closed meanwhile.
         self._outer = {id(each.sync): each for each in (*self._outer.values(), subscription) if not each.closed}
 
-    def remove(self, subscription: AsyncSubscription) -> None:
+    def remove(self, subscription: Subscription) -> None:
         """Takes a subscription out; it stays open. What was taken of it and not yielded is the next that it yields by itself.
 
         Args:
@@ -77,16 +78,16 @@ class AsyncPoller:
     @overload
     def messages(
         self, *, timeout: float | None = None, metadata: Literal[False] = False
-    ) -> AsyncIterator[tuple[AsyncSubscription, bytes]]: ...
+    ) -> AsyncIterator[tuple[Subscription, bytes]]: ...
 
     @overload
     def messages(
         self, *, timeout: float | None = None, metadata: Literal[True]
-    ) -> AsyncIterator[tuple[AsyncSubscription, Message]]: ...
+    ) -> AsyncIterator[tuple[Subscription, Message]]: ...
 
     async def messages(
         self, *, timeout: float | None = None, metadata: bool = False
-    ) -> AsyncIterator[tuple[AsyncSubscription, Any]]:
+    ) -> AsyncIterator[tuple[Subscription, Any]]:
         """Yields whole messages as they come, until every subscription has ended or is closed; as ``Poller.messages``.
 
         An iterator that is left or cancelled loses nothing.

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
-from mainstem.aeron.aio.streams import AsyncPublication
+from mainstem.aeron.aio.streams import Publication
 from mainstem.aeron.aio.waiting import MAX_SLEEP, AsyncResource, Pause
 from mainstem.aeron.client.requester import REPLY_TIMEOUT
 from mainstem.aeron.client.requests import (
     MAX_CLIENTS,
     MAX_CONCURRENT,
     MAX_IN_FLIGHT,
-    ReplierState,
     RequesterState,
+    ResponderState,
     response_mode,
     with_parameter,
 )
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from mainstem._core.log.fragment import Message
-    from mainstem.aeron.aio.client import AsyncAeron
+    from mainstem.aeron.aio.client import Aeron
     from mainstem.clock import Clock
 
 
-class AsyncRequester(AsyncResource):
+class Requester(AsyncResource):
     """Sends requests, and returns the reply to each; any number of tasks may wait for replies. Create one with ``open``.
 
     Example:
-        >>> async with await AsyncRequester.open(
+        >>> async with await Requester.open(
         ...     aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002
         ... ) as requester:
         ...     await requester.request(b"price of XYZ", timeout=1.0)
@@ -46,7 +46,7 @@ class AsyncRequester(AsyncResource):
     @classmethod
     async def open(
         cls,
-        aeron: AsyncAeron,
+        aeron: Aeron,
         channel: str,
         stream_id: int,
         *,
@@ -74,7 +74,7 @@ class AsyncRequester(AsyncResource):
             ConfigurationError: ``max_in_flight`` is no whole number of 1 at least.
 
         Example:
-            >>> requester = await AsyncRequester.open(
+            >>> requester = await Requester.open(
             ...     aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002
             ... )
         """
@@ -94,9 +94,9 @@ class AsyncRequester(AsyncResource):
         return len(self._state.slots)
 
     @property
-    def late_replies(self) -> int:
+    def late_responses(self) -> int:
         """How many replies came after their request had been given up, and were dropped."""
-        return self._state.late_replies
+        return self._state.late_responses
 
     async def request(self, payload: Any, *, timeout: float | None = None) -> bytes:
         """Sends a request and waits for its reply. A cancelled call frees its slot; the request may have been sent.
@@ -109,8 +109,8 @@ class AsyncRequester(AsyncResource):
             The reply.
 
         Raises:
-            Timeout: The request was sent, and no reply came in time. The replier may have received it.
-            NotConnected: No replier was connected in time: nothing was sent.
+            Timeout: The request was sent, and no reply came in time. The responder may have received it.
+            NotConnected: No responder was connected in time: nothing was sent.
             BackPressured: There was no room in time, or ``max_in_flight`` requests wait already: nothing was sent.
             ClosedError: The requester is closed.
             DriverTimeout: The driver ended.
@@ -146,8 +146,8 @@ class AsyncRequester(AsyncResource):
         self._state.close()
 
 
-class AsyncRequest:
-    """One request that a replier received.
+class Request:
+    """One request that a responder received.
 
     Attributes:
         payload: The request.
@@ -156,18 +156,18 @@ class AsyncRequest:
         source_identity: Where it came from: ``ip:port``, or ``aeron:ipc``.
 
     Example:
-        >>> async for request in replier.requests():
-        ...     await request.reply(request.payload.upper())
+        >>> async for request in responder.requests():
+        ...     await request.respond(request.payload.upper())
     """
 
-    def __init__(self, message: Message, publication: AsyncPublication) -> None:
+    def __init__(self, message: Message, publication: Publication) -> None:
         self.payload = message.payload
         self.correlation_id = message.reserved_value
         self.session_id = message.session_id
         self.source_identity = message.source_identity
         self._publication = publication
 
-    async def reply(self, payload: Any, *, timeout: float | None = REPLY_TIMEOUT) -> None:
+    async def respond(self, payload: Any, *, timeout: float | None = REPLY_TIMEOUT) -> None:
         """Sends the reply.
 
         Args:
@@ -175,28 +175,28 @@ class AsyncRequest:
             timeout: Seconds to wait for room; None waits for ever.
 
         Raises:
-            ClosedError: The requester has gone, or the replier is closed.
+            ClosedError: The requester has gone, or the responder is closed.
             NotConnected: The requester has gone.
             BackPressured: The requester does not read its replies.
 
         Example:
-            >>> await request.reply(b"42")
+            >>> await request.respond(b"42")
         """
         await self._publication.send(payload, timeout=timeout, reserved_value=self.correlation_id)
 
 
-class AsyncReplier(AsyncResource):
+class Responder(AsyncResource):
     """Receives requests, and replies to each requester over a publication of its own. Create one with ``open``.
 
     Example:
-        >>> async with await AsyncReplier.open(
+        >>> async with await Responder.open(
         ...     aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002
-        ... ) as replier:
-        ...     async for request in replier.requests():
-        ...         await request.reply(request.payload.upper())
+        ... ) as responder:
+        ...     async for request in responder.requests():
+        ...         await request.respond(request.payload.upper())
     """
 
-    def __init__(self, state: ReplierState, clock: Clock, on_error: Callable[[BaseException], object]) -> None:
+    def __init__(self, state: ResponderState, clock: Clock, on_error: Callable[[BaseException], object]) -> None:
         self._state = state
         self._inner = state.subscription
         self._clock = clock
@@ -207,7 +207,7 @@ class AsyncReplier(AsyncResource):
     @classmethod
     async def open(
         cls,
-        aeron: AsyncAeron,
+        aeron: Aeron,
         channel: str,
         stream_id: int,
         *,
@@ -226,7 +226,7 @@ class AsyncReplier(AsyncResource):
             max_clients: How many requesters may be connected; each has a log of its own at the driver.
 
         Returns:
-            The replier.
+            The responder.
 
         Raises:
             ChannelUriError: A key of a channel is a likely typing error of a known one.
@@ -235,13 +235,13 @@ class AsyncReplier(AsyncResource):
             ConfigurationError: ``max_clients`` is no whole number of 1 at least.
 
         Example:
-            >>> replier = await AsyncReplier.open(
+            >>> responder = await Responder.open(
             ...     aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002
             ... )
         """
         check_whole({"max_clients": max_clients}, least=1)
         subscription = (await aeron.add_subscription(channel, stream_id)).sync
-        state = ReplierState(aeron.sync, subscription, response_channel, response_stream_id, max_clients)
+        state = ResponderState(aeron.sync, subscription, response_channel, response_stream_id, max_clients)
         return cls(state, aeron.sync.context.clock, aeron.sync.context.on_error)
 
     @property
@@ -255,7 +255,7 @@ class AsyncReplier(AsyncResource):
         return self._state.refused_clients
 
     @property
-    def undelivered_replies(self) -> int:
+    def undelivered_responses(self) -> int:
         """How many replies ``serve`` could not deliver: their requester had gone, or did not read."""
         return self._undelivered
 
@@ -264,8 +264,8 @@ class AsyncReplier(AsyncResource):
         """How many handlers of ``serve`` run."""
         return self._handling
 
-    async def requests(self, *, timeout: float | None = None) -> AsyncIterator[AsyncRequest]:
-        """Yields requests as they come, until the replier is closed; one that is left or cancelled loses nothing.
+    async def requests(self, *, timeout: float | None = None) -> AsyncIterator[Request]:
+        """Yields requests as they come, until the responder is closed; one that is left or cancelled loses nothing.
 
         Args:
             timeout: Seconds to wait for the next request; None waits for ever.
@@ -279,15 +279,15 @@ class AsyncReplier(AsyncResource):
             ClientTimeout: The driver timed this client out.
 
         Example:
-            >>> async for request in replier.requests():
-            ...     await request.reply(request.payload.upper())
+            >>> async for request in responder.requests():
+            ...     await request.respond(request.payload.upper())
         """
         state = self._state
         pause = Pause(self._clock, timeout)
         while not self._inner.closed:
             if state.work():
                 message, publication = state.queue.popleft()
-                yield AsyncRequest(message, AsyncPublication(publication, self._clock))
+                yield Request(message, Publication(publication, self._clock))
                 if not state.queue:
                     # Requests that never run dry must not keep the loop from its other tasks.
                     await asyncio.sleep(0)
@@ -297,13 +297,13 @@ class AsyncReplier(AsyncResource):
         self._inner.raise_failure()
 
     async def serve(self, handler: Callable[[bytes], Awaitable[Any]], *, max_concurrent: int = MAX_CONCURRENT) -> None:
-        """Replies to every request with what a coroutine function returns, until the replier is closed.
+        """Replies to every request with what a coroutine function returns, until the responder is closed.
 
         Handlers run at once, each in a task of its own, so that one that waits keeps no other request waiting; replies may
         overtake one another. While ``max_concurrent`` run, further requests wait in their logs, and requesters feel back pressure.
 
         What a handler raises, and what prevents a reply, goes to the client's ``on_error``; the request gets no reply, and
-        serving goes on. Handlers that run when this ends, because the replier was closed or the call cancelled, are cancelled.
+        serving goes on. Handlers that run when this ends, because the responder was closed or the call cancelled, are cancelled.
 
         Args:
             handler: Called with each request; returns the reply, any buffer of bytes.
@@ -317,7 +317,7 @@ class AsyncReplier(AsyncResource):
         Example:
             >>> async def price(symbol: bytes) -> bytes:
             ...     return await database.price(symbol)
-            >>> await replier.serve(price, max_concurrent=16)
+            >>> await responder.serve(price, max_concurrent=16)
         """
         check_whole({"max_concurrent": max_concurrent}, least=1)
         state = self._state
@@ -329,7 +329,7 @@ class AsyncReplier(AsyncResource):
                 is_waiting = state.work()
                 if is_waiting and len(running) < max_concurrent:
                     message, publication = state.queue.popleft()
-                    request = AsyncRequest(message, AsyncPublication(publication, self._clock))
+                    request = Request(message, Publication(publication, self._clock))
                     task = asyncio.create_task(self._handle(handler, request))
                     running.add(task)
                     task.add_done_callback(running.discard)
@@ -346,7 +346,7 @@ class AsyncReplier(AsyncResource):
             await asyncio.gather(*running, return_exceptions=True)
         self._inner.raise_failure()
 
-    async def _handle(self, handler: Callable[[bytes], Awaitable[Any]], request: AsyncRequest) -> None:
+    async def _handle(self, handler: Callable[[bytes], Awaitable[Any]], request: Request) -> None:
         self._handling += 1
         try:
             reply = await handler(request.payload)
@@ -356,7 +356,7 @@ class AsyncReplier(AsyncResource):
         finally:
             self._handling -= 1
         try:
-            await request.reply(reply)
+            await request.respond(reply)
         except (MainstemError, ValueError, TypeError) as error:
             self._undelivered += 1
             self._on_error(error)
@@ -365,6 +365,6 @@ class AsyncReplier(AsyncResource):
         """Closes it with its publications and subscription, without waiting. May be called twice.
 
         Example:
-            >>> replier.close()
+            >>> responder.close()
         """
         self._state.close()

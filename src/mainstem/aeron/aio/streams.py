@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mainstem._core.log.fragment import Message
-    from mainstem.aeron.client.publication import ExclusivePublication, Publication
-    from mainstem.aeron.client.subscription import Subscription
+    from mainstem.aeron.client.publication import ExclusivePublication as SyncExclusivePublication
+    from mainstem.aeron.client.publication import Publication as SyncPublication
+    from mainstem.aeron.client.subscription import Subscription as SyncSubscription
     from mainstem.clock import Clock
 
 
-class AsyncPublication(AsyncResource):
+class Publication(AsyncResource):
     """A publication for asyncio.
 
     Example:
@@ -29,12 +30,12 @@ class AsyncPublication(AsyncResource):
         ...     await publication.send(b"tick")
     """
 
-    def __init__(self, inner: Publication | ExclusivePublication, clock: Clock) -> None:
+    def __init__(self, inner: SyncPublication | SyncExclusivePublication, clock: Clock) -> None:
         self._inner = inner
         self._clock = clock
 
     @property
-    def sync(self) -> Publication | ExclusivePublication:
+    def sync(self) -> SyncPublication | SyncExclusivePublication:
         """The publication itself, with all calls that never wait (``offer_many``, ``try_claim``, ...)."""
         return self._inner  # type: ignore[no-any-return]
 
@@ -97,7 +98,16 @@ class AsyncPublication(AsyncResource):
         return position
 
 
-class AsyncSubscription(AsyncResource):
+class ExclusivePublication(Publication):
+    """A publication for asyncio with one writer and a session of its own.
+
+    Example:
+        >>> async with await aeron.add_exclusive_publication("aeron:ipc", 1001) as publication:
+        ...     await publication.send(b"tick")
+    """
+
+
+class Subscription(AsyncResource):
     """A subscription for asyncio; iterating yields whole messages.
 
     Example:
@@ -106,12 +116,12 @@ class AsyncSubscription(AsyncResource):
         ...         print(message)
     """
 
-    def __init__(self, inner: Subscription, clock: Clock) -> None:
+    def __init__(self, inner: SyncSubscription, clock: Clock) -> None:
         self._inner = inner
         self._clock = clock
 
     @property
-    def sync(self) -> Subscription:
+    def sync(self) -> SyncSubscription:
         """The subscription itself, with all polls, which never wait."""
         return self._inner  # type: ignore[no-any-return]
 

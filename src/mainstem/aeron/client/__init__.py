@@ -13,7 +13,7 @@ from mainstem.aeron.client.image import Image
 from mainstem.aeron.client.offer_status import Action, OfferStatus
 from mainstem.aeron.client.poller import Poller
 from mainstem.aeron.client.publication import ExclusivePublication, Publication
-from mainstem.aeron.client.requester import Replier, Request, Requester
+from mainstem.aeron.client.requester import Request, Requester, Responder
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.client.stats import ClientStats, ImageStats, PublicationStats, SubscriptionStats
 from mainstem.aeron.client.subscription import Subscription
@@ -38,9 +38,9 @@ __all__ = [
     "Poller",
     "Publication",
     "PublicationStats",
-    "Replier",
     "Request",
     "Requester",
+    "Responder",
     "Subscription",
     "SubscriptionStats",
 ]

@@ -1,4 +1,4 @@
-"""Requests and replies for programs that wait: the blocking requester and replier."""
+"""Requests and replies for programs that wait: the blocking requester and responder."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 from mainstem.aeron.client.requests import (
     MAX_CLIENTS,
     MAX_IN_FLIGHT,
-    ReplierState,
     RequesterState,
+    ResponderState,
     Slot,
     response_mode,
     with_parameter,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.client import Aeron
     from mainstem.aeron.client.publication import ExclusivePublication
 
-REPLY_TIMEOUT = 5.0  # seconds that a reply waits for room before the replier turns to the next request
+REPLY_TIMEOUT = 5.0  # seconds that a reply waits for room before the responder turns to the next request
 
 
 class _Closable:
@@ -107,9 +107,9 @@ class Requester(_Closable):
         return len(self._state.slots)
 
     @property
-    def late_replies(self) -> int:
+    def late_responses(self) -> int:
         """How many replies came after their request had been given up, and were dropped."""
-        return self._state.late_replies
+        return self._state.late_responses
 
     def request(self, payload: Any, *, timeout: float | None = None) -> bytes:
         """Sends a request and waits for its reply.
@@ -122,8 +122,8 @@ class Requester(_Closable):
             The reply.
 
         Raises:
-            Timeout: The request was sent, and no reply came in time. The replier may have received it.
-            NotConnected: No replier was connected in time: nothing was sent.
+            Timeout: The request was sent, and no reply came in time. The responder may have received it.
+            NotConnected: No responder was connected in time: nothing was sent.
             BackPressured: There was no room in time, or ``max_in_flight`` requests wait already: nothing was sent.
             ClosedError: The requester is closed.
             DriverTimeout: The driver ended.
@@ -172,7 +172,7 @@ class Requester(_Closable):
 
 
 class Request:
-    """One request that a replier received.
+    """One request that a responder received.
 
     Attributes:
         payload: The request.
@@ -181,8 +181,8 @@ class Request:
         source_identity: Where it came from: ``ip:port``, or ``aeron:ipc``.
 
     Example:
-        >>> for request in replier.requests():
-        ...     request.reply(request.payload.upper())
+        >>> for request in responder.requests():
+        ...     request.respond(request.payload.upper())
     """
 
     def __init__(self, message: Message, publication: ExclusivePublication) -> None:
@@ -192,7 +192,7 @@ class Request:
         self.source_identity = message.source_identity
         self._publication = publication
 
-    def reply(self, payload: Any, *, timeout: float | None = REPLY_TIMEOUT) -> None:
+    def respond(self, payload: Any, *, timeout: float | None = REPLY_TIMEOUT) -> None:
         """Sends the reply.
 
         Args:
@@ -200,12 +200,12 @@ class Request:
             timeout: Seconds to wait for room; None waits for ever.
 
         Raises:
-            ClosedError: The requester has gone, or the replier is closed.
+            ClosedError: The requester has gone, or the responder is closed.
             NotConnected: The requester has gone.
             BackPressured: The requester does not read its replies.
 
         Example:
-            >>> request.reply(b"42")
+            >>> request.respond(b"42")
         """
         self._publication.send(payload, timeout=timeout, reserved_value=self.correlation_id)
 
@@ -213,7 +213,7 @@ class Request:
         return f"<Request {self.correlation_id} of {len(self.payload)} bytes from {self.source_identity}>"
 
 
-class Replier(_Closable):
+class Responder(_Closable):
     """Receives requests, and replies to each requester over a publication of its own. One thread uses it.
 
     A requester's publication is closed when the requester goes. A publisher without a response channel, and one beyond
@@ -234,8 +234,8 @@ class Replier(_Closable):
         ConfigurationError: ``max_clients`` is no whole number of 1 at least.
 
     Example:
-        >>> with Replier(aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002) as replier:
-        ...     replier.serve(bytes.upper)
+        >>> with Responder(aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002) as responder:
+        ...     responder.serve(bytes.upper)
     """
 
     def __init__(
@@ -251,7 +251,9 @@ class Replier(_Closable):
         check_whole({"max_clients": max_clients}, least=1)
         self._aeron = aeron
         subscription = aeron.add_subscription(channel, stream_id)
-        self._state: ReplierState = ReplierState(aeron, subscription, response_channel, response_stream_id, max_clients)
+        self._state: ResponderState = ResponderState(
+            aeron, subscription, response_channel, response_stream_id, max_clients
+        )
         self._undelivered = 0
 
     @property
@@ -265,12 +267,12 @@ class Replier(_Closable):
         return self._state.refused_clients
 
     @property
-    def undelivered_replies(self) -> int:
+    def undelivered_responses(self) -> int:
         """How many replies ``serve`` could not deliver: their requester had gone, or did not read."""
         return self._undelivered
 
     def requests(self, *, timeout: float | None = None) -> Iterator[Request]:
-        """Yields requests as they come, until the replier is closed; one that is left and begun anew loses nothing.
+        """Yields requests as they come, until the responder is closed; one that is left and begun anew loses nothing.
 
         Args:
             timeout: Seconds to wait for the next request; None waits for ever.
@@ -284,8 +286,8 @@ class Replier(_Closable):
             ClientTimeout: The driver timed this client out.
 
         Example:
-            >>> for request in replier.requests():
-            ...     request.reply(request.payload.upper())
+            >>> for request in responder.requests():
+            ...     request.respond(request.payload.upper())
         """
         state = self._state
         waiting = state.subscription._conductor.waiting(timeout)
@@ -300,10 +302,10 @@ class Replier(_Closable):
         state.subscription.raise_failure()
 
     def serve(self, handler: Callable[[bytes], Any]) -> None:
-        """Replies to every request with what a function returns, until the replier is closed.
+        """Replies to every request with what a function returns, until the responder is closed.
 
         One request is handled at a time, in this thread: a handler that waits keeps every requester waiting. For handlers that
-        wait use ``aio.AsyncReplier.serve``, which runs many at once.
+        wait use ``aio.Responder.serve``, which runs many at once.
 
         What the function raises, and what prevents a reply, goes to the client's ``on_error``; the request gets no reply, and
         serving goes on.
@@ -316,7 +318,7 @@ class Replier(_Closable):
             ClientTimeout: The driver timed this client out.
 
         Example:
-            >>> replier.serve(lambda request: request.upper())
+            >>> responder.serve(lambda request: request.upper())
         """
         for request in self.requests():
             try:
@@ -325,7 +327,7 @@ class Replier(_Closable):
                 self._aeron.context.on_error(error)
                 continue
             try:
-                request.reply(reply)
+                request.respond(reply)
             except (MainstemError, ValueError, TypeError) as error:
                 self._undelivered += 1
                 self._aeron.context.on_error(error)

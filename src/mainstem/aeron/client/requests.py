@@ -1,12 +1,12 @@
 """Requests and replies over response channels (docs/protocols/aeron.md, 20).
 
-Theory of operation. A requester has a publication for requests and a subscription for replies; a replier has one subscription for
+Theory of operation. A requester has a publication for requests and a subscription for replies; a responder has one subscription for
 requests and a publication for each requester, which the driver joins to that requester's subscription. The reserved value of a
 frame's header carries the correlation id: the requester numbers its requests, and a reply has the reserved value of its request.
 The payload is the program's alone, so any Aeron peer can reply by copying the reserved value.
 
-A replier reads a requester's requests only once the way back is connected: until then they wait in the log, and the requester
-feels back pressure. So a request that was read can be replied to at once, and a replier holds no request but the batch it has read.
+A responder reads a requester's requests only once the way back is connected: until then they wait in the log, and the requester
+feels back pressure. So a request that was read can be replied to at once; a responder holds no request but the batch it has read.
 
 A signal handler may raise in the thread that polls. Messages come from the log into a queue within one call of C, and leave it in a
 statement that calls nothing (``polled.py``), so that no reply to another thread and no request is lost.
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.subscription import Subscription
 
 MAX_IN_FLIGHT = 1024  # requests of one requester that wait for their replies: each holds a slot
-MAX_CLIENTS = 256  # requesters of one replier: each has a log of its own, which is memory of the driver
-# Handlers of one asynchronous replier that run at once: enough to hide what each waits for, few enough that a burst of requests
+MAX_CLIENTS = 256  # requesters of one responder: each has a log of its own, which is memory of the driver
+# Handlers of one asynchronous responder that run at once: enough to hide what each waits for, few enough that a burst of requests
 # waits in its logs, where the requesters feel it, and not in this process.
 MAX_CONCURRENT = 64
 REPLIES = 1000  # replies that a requester takes at once
-BATCH = 16  # requests that a replier takes of one requester before it turns to the next
+BATCH = 16  # requests that a responder takes of one requester before it turns to the next
 
 
 def with_parameter(channel: str, parameter: str) -> str:
@@ -68,7 +68,7 @@ class RequesterState:
         self.subscription: Subscription = subscription
         self.max_in_flight = max_in_flight
         self.slots: dict[int, Slot] = {}
-        self.late_replies = 0
+        self.late_responses = 0
         self._arrived: deque[Message] = deque()
         self._next_id = 1
 
@@ -97,7 +97,7 @@ class RequesterState:
             payload = message.payload
             slot = self.slots.get(message.reserved_value)
             if slot is None or slot.reply is not None:
-                self.late_replies += 1
+                self.late_responses += 1
             else:
                 slot.reply = payload
             del arrived[0]
@@ -113,7 +113,7 @@ class RequesterState:
         self.subscription.close()
 
 
-class ReplierState:
+class ResponderState:
     """The requesters that are there, each with its way back, and the requests that were read."""
 
     def __init__(
@@ -162,7 +162,7 @@ class ReplierState:
             ):
                 continue
             if len(self._publications) + len(self._pending) >= self._max_clients:
-                self._refuse(image, f"the replier has {self._max_clients} clients, as many as max_clients allows")
+                self._refuse(image, f"the responder has {self._max_clients} clients, as many as max_clients allows")
                 continue
             channel = with_parameter(self._channel, f"response-correlation-id={correlation_id}")
             self._pending[correlation_id] = self._aeron.async_add_exclusive_publication(channel, self._stream_id)

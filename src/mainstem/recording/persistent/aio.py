@@ -27,7 +27,7 @@ IDLE_S = 0.001
 class AsyncPersistentSubscription:
     """A persistent subscription for asyncio; iterating yields whole messages. One task uses it.
 
-    ``AsyncAeron.add_persistent_subscription`` creates it. A cancelled call has taken nothing.
+    ``Aeron.add_persistent_subscription`` creates it. A cancelled call has taken nothing.
 
     Example:
         >>> async with await aeron.add_persistent_subscription("aeron:ipc", 1001, recordings="tides") as subscription:

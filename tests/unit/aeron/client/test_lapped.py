@@ -64,7 +64,7 @@ BLOCKING: dict[str, Callable[[Any], Any]] = {
     "send": lambda it: it.publication.send(b"x" * 4000),
     "messages": lambda it: list(it.subscription.messages()),
     "poller": lambda it: list(it.poller.messages()),
-    "requests": lambda it: list(it.replier.requests()),
+    "requests": lambda it: list(it.responder.requests()),
     "request": lambda it: it.requester.request(b"x"),
     "add_publication": lambda it: it.aeron.add_publication(CHANNEL, 5),
     "add_subscription": lambda it: it.aeron.add_subscription(CHANNEL, 5),
@@ -88,7 +88,7 @@ class Threads:
         self.subscription = self.aeron.add_subscription(CHANNEL, 3)
         self.poller = mainstem.Poller([self.aeron.add_subscription(CHANNEL, 4)])
         self.requester = mainstem.Requester(self.aeron, CHANNEL, 6, **BACK)
-        self.replier = mainstem.Replier(self.aeron, CHANNEL, 7, **BACK)
+        self.responder = mainstem.Responder(self.aeron, CHANNEL, 7, **BACK)
         for ready in driver.publications.values():
             driver.counters.cell(ready.position_limit_id).set(0)
         driver.silent = True
@@ -139,8 +139,8 @@ ASYNCHRONOUS: dict[str, Callable[[Any], Awaitable[Any]]] = {
     "messages": lambda it: all_of(it.subscription),
     "next_arrow": lambda it: it.subscription.next_arrow(),
     "poller": lambda it: all_of(it.poller.messages()),
-    "requests": lambda it: all_of(it.replier.requests()),
-    "serve": lambda it: it.replier.serve(None),
+    "requests": lambda it: all_of(it.responder.requests()),
+    "serve": lambda it: it.responder.serve(None),
     "request": lambda it: it.requester.request(b"x"),
     "add_publication": lambda it: it.aeron.add_publication(CHANNEL, 5),
     "add_subscription": lambda it: it.aeron.add_subscription(CHANNEL, 5),
@@ -168,9 +168,9 @@ async def test_asynchronous_calls_that_wait_and_those_that_follow_raise_the_fail
         ) as it.aeron:
             it.publication = await it.aeron.add_publication(CHANNEL, 1)
             it.subscription = await it.aeron.add_subscription(CHANNEL, 3)
-            it.poller = mainstem.aio.AsyncPoller([await it.aeron.add_subscription(CHANNEL, 4)])
-            it.requester = await mainstem.aio.AsyncRequester.open(it.aeron, CHANNEL, 6, **BACK)
-            it.replier = await mainstem.aio.AsyncReplier.open(it.aeron, CHANNEL, 7, **BACK)
+            it.poller = mainstem.aio.Poller([await it.aeron.add_subscription(CHANNEL, 4)])
+            it.requester = await mainstem.aio.Requester.open(it.aeron, CHANNEL, 6, **BACK)
+            it.responder = await mainstem.aio.Responder.open(it.aeron, CHANNEL, 7, **BACK)
             for ready in driver.publications.values():
                 driver.counters.cell(ready.position_limit_id).set(0)
             driver.silent = True

@@ -79,7 +79,7 @@ def test_an_iterator_that_is_left_loses_nothing(aeron: mainstem.Aeron) -> None:
 async def test_a_cancelled_iterator_loses_nothing(aeron: mainstem.Aeron, metadata: bool) -> None:
     inner = aeron.add_subscription(CHANNEL, 1001)
     publication = aeron.add_publication(CHANNEL, 1001)
-    subscription = mainstem.aio.AsyncSubscription(inner, aeron.context.clock)
+    subscription = mainstem.aio.Subscription(inner, aeron.context.clock)
     # Nothing reads while this thread waits for room, so the client must have noticed the image before the window is full.
     wait_for(lambda: inner.is_connected)
     got: list[bytes] = []

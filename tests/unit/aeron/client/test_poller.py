@@ -108,7 +108,7 @@ async def test_tasks_go_on_and_a_cancelled_iterator_loses_nothing() -> None:
         async with mainstem.aio.connect(running.directory) as aeron:
             subscriptions = [await aeron.add_subscription(CHANNEL, each) for each in STREAMS]
             publication = await aeron.add_publication(CHANNEL, STREAMS[1])
-            poller = mainstem.aio.AsyncPoller(subscriptions)
+            poller = mainstem.aio.Poller(subscriptions)
             got: list[bytes] = []
 
             async def read() -> None:
@@ -130,7 +130,7 @@ async def test_tasks_go_on_and_a_cancelled_iterator_loses_nothing() -> None:
             for each in subscriptions:
                 each.close()
             await task
-            assert [each async for each in mainstem.aio.AsyncPoller(subscriptions).messages()] == []
+            assert [each async for each in mainstem.aio.Poller(subscriptions).messages()] == []
             assert got == [b"%d" % each for number in range(20) for each in (number, -number)]
             assert poller.subscriptions == ()
 

@@ -46,8 +46,8 @@ def ways(way: str) -> tuple[str, dict[str, Any]]:
 @pytest.mark.parametrize("way", WAYS)
 def test_each_request_of_many_threads_gets_its_own_reply(aeron: mainstem.Aeron, way: str) -> None:
     channel, back = ways(way)
-    replier = mainstem.Replier(aeron, channel, 1001, **back)
-    server = threading.Thread(target=replier.serve, args=(lambda request: request[::-1],))
+    responder = mainstem.Responder(aeron, channel, 1001, **back)
+    server = threading.Thread(target=responder.serve, args=(lambda request: request[::-1],))
     server.start()
     got: dict[bytes, bytes] = {}
     with (
@@ -65,12 +65,12 @@ def test_each_request_of_many_threads_gets_its_own_reply(aeron: mainstem.Aeron, 
             thread.start()
         for thread in threads:
             thread.join()
-        assert replier.clients == 2
-        assert one.in_flight == one.late_replies == 0
+        assert responder.clients == 2
+        assert one.in_flight == one.late_responses == 0
     assert len(got) == 160
     assert all(reply == request[::-1] for request, reply in got.items())
-    wait_for(lambda: replier.clients == 0, "the publications of requesters that went stay open")
-    replier.close()
+    wait_for(lambda: responder.clients == 0, "the publications of requesters that went stay open")
+    responder.close()
     server.join()
 
 
@@ -78,10 +78,10 @@ def test_what_comes_late_is_counted_and_a_slot_is_free_again(aeron: mainstem.Aer
     channel, back = ways("ipc")
     with mainstem.Requester(aeron, channel, 1001, max_in_flight=1, **back) as requester:
         with pytest.raises(NotConnected):
-            requester.request(b"no replier", timeout=0.01)
-        with mainstem.Replier(aeron, channel, 1001, **back) as replier:
+            requester.request(b"no responder", timeout=0.01)
+        with mainstem.Responder(aeron, channel, 1001, **back) as responder:
             with pytest.raises(Timeout, match="no request"):
-                next(replier.requests(timeout=0.01))
+                next(responder.requests(timeout=0.01))
             outcomes: list[Any] = []
 
             def ask(payload: bytes, seconds: float) -> threading.Thread:
@@ -96,11 +96,11 @@ def test_what_comes_late_is_counted_and_a_slot_is_free_again(aeron: mainstem.Aer
                 return thread
 
             thread = ask(b"first", STALL_S)
-            requests = replier.requests(timeout=STALL_S)
+            requests = responder.requests(timeout=STALL_S)
             first = next(requests)
             with pytest.raises(BackPressured, match="max_in_flight"):
                 requester.request(b"second", timeout=0.01)
-            first.reply(b"the slot is free")
+            first.respond(b"the slot is free")
             thread.join()
             assert outcomes.pop() == b"the slot is free"
 
@@ -108,7 +108,7 @@ def test_what_comes_late_is_counted_and_a_slot_is_free_again(aeron: mainstem.Aer
             slow = next(requests)
             thread.join()
             assert isinstance(outcomes[0], Timeout)
-            slow.reply(b"late")
+            slow.respond(b"late")
 
             thread = ask(b"again", STALL_S)
             again = next(requests)
@@ -117,10 +117,10 @@ def test_what_comes_late_is_counted_and_a_slot_is_free_again(aeron: mainstem.Aer
                 slow.correlation_id + 1,
                 "aeron:ipc",
             )
-            again.reply(b"in time")
+            again.respond(b"in time")
             thread.join()
             assert outcomes[1] == b"in time"
-            assert (requester.late_replies, requester.in_flight) == (1, 0)
+            assert (requester.late_responses, requester.in_flight) == (1, 0)
     with pytest.raises(ClosedError):
         requester.request(b"closed")
 
@@ -129,8 +129,8 @@ def test_a_handler_that_raises_leaves_its_request_without_a_reply(
     aeron: mainstem.Aeron, errors: list[BaseException]
 ) -> None:
     channel, back = ways("ipc")
-    replier = mainstem.Replier(aeron, channel, 1001, **back)
-    server = threading.Thread(target=replier.serve, args=(lambda request: bytes([10 // request[0]]),))
+    responder = mainstem.Responder(aeron, channel, 1001, **back)
+    server = threading.Thread(target=responder.serve, args=(lambda request: bytes([10 // request[0]]),))
     server.start()
     with mainstem.Requester(aeron, channel, 1001, **back) as requester:
         assert requester.request(b"\2", timeout=STALL_S) == b"\5"
@@ -138,7 +138,7 @@ def test_a_handler_that_raises_leaves_its_request_without_a_reply(
             requester.request(b"\0", timeout=0.2)
         assert requester.request(b"\5", timeout=STALL_S) == b"\2"
     assert [type(error) for error in errors] == [ZeroDivisionError]
-    replier.close()
+    responder.close()
     server.join()
 
 
@@ -150,42 +150,40 @@ async def test_a_bound_that_lets_nothing_through_is_refused_before_anything_is_o
     with pytest.raises(ConfigurationError, match="max_in_flight="):
         mainstem.Requester(aeron, channel, 1001, max_in_flight=number, **back)
     with pytest.raises(ConfigurationError, match="max_clients="):
-        mainstem.Replier(aeron, channel, 1001, max_clients=number, **back)
+        mainstem.Responder(aeron, channel, 1001, max_clients=number, **back)
     with pytest.raises(ConfigurationError, match="max_in_flight="):
-        await mainstem.aio.AsyncRequester.open(
-            mainstem.aio.AsyncAeron(aeron), channel, 1001, max_in_flight=number, **back
-        )
+        await mainstem.aio.Requester.open(mainstem.aio.Aeron(aeron), channel, 1001, max_in_flight=number, **back)
     with pytest.raises(ConfigurationError, match="max_clients="):
-        await mainstem.aio.AsyncReplier.open(mainstem.aio.AsyncAeron(aeron), channel, 1001, max_clients=number, **back)
+        await mainstem.aio.Responder.open(mainstem.aio.Aeron(aeron), channel, 1001, max_clients=number, **back)
 
 
 def test_a_client_too_many_is_rejected(aeron: mainstem.Aeron) -> None:
     channel, back = ways("udp")
-    replier = mainstem.Replier(aeron, channel, 1001, max_clients=1, **back)
-    server = threading.Thread(target=replier.serve, args=(bytes,))
+    responder = mainstem.Responder(aeron, channel, 1001, max_clients=1, **back)
+    server = threading.Thread(target=responder.serve, args=(bytes,))
     server.start()
     with mainstem.Requester(aeron, channel, 1001, **back) as one:
         assert one.request(b"1", timeout=STALL_S) == b"1"
         with mainstem.Requester(aeron, channel, 1001, **back) as two:
             with pytest.raises((Timeout, NotConnected)):
                 two.request(b"2", timeout=1.0)
-            wait_for(lambda: replier.refused_clients >= 1)
+            wait_for(lambda: responder.refused_clients >= 1)
         assert one.request(b"3", timeout=STALL_S) == b"3"
-    replier.close()
+    responder.close()
     server.join()
 
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_tasks_wait_for_replies_and_a_cancelled_one_frees_its_slot(aeron: mainstem.Aeron, way: str) -> None:
     channel, back = ways(way)
-    client = mainstem.aio.AsyncAeron(aeron)
-    replier = await mainstem.aio.AsyncReplier.open(client, channel, 1001, **back)
-    requester = await mainstem.aio.AsyncRequester.open(client, channel, 1001, **back)
+    client = mainstem.aio.Aeron(aeron)
+    responder = await mainstem.aio.Responder.open(client, channel, 1001, **back)
+    requester = await mainstem.aio.Requester.open(client, channel, 1001, **back)
 
     async def serve() -> None:
-        async for request in replier.requests():
+        async for request in responder.requests():
             if request.payload != b"never":
-                await request.reply(request.payload[::-1])
+                await request.respond(request.payload[::-1])
 
     served = asyncio.create_task(serve())
     asked = [b"%d" % number * (1 + number % 300) for number in range(100)]
@@ -201,14 +199,14 @@ async def test_tasks_wait_for_replies_and_a_cancelled_one_frees_its_slot(aeron: 
         await asyncio.wait([task])
         assert requester.in_flight == 0
     assert await requester.request(b"abc", timeout=STALL_S) == b"cba"
-    assert (replier.clients, replier.refused_clients) == (1, 0)
+    assert (responder.clients, responder.refused_clients) == (1, 0)
     # A request that waits learns that its requester was closed.
     waiting = asyncio.create_task(requester.request(b"never"))
     await until(lambda: requester.in_flight == 1)
     requester.close()
     with pytest.raises(ClosedError):
         await waiting
-    replier.close()
+    responder.close()
     await served
 
 
@@ -253,10 +251,10 @@ def test_a_signal_handler_that_raises_in_one_thread_takes_no_reply_from_another(
         state.poll()
     state.poll()
     assert [slot.reply for slot in slots] == [b"1", b"2", b"3"]
-    assert state.late_replies == 0
+    assert state.late_responses == 0
 
 
-def test_a_signal_handler_that_raises_in_a_replier_takes_no_request(
+def test_a_signal_handler_that_raises_in_a_responder_takes_no_request(
     aeron: mainstem.Aeron, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make = Request.__init__
@@ -267,7 +265,7 @@ def test_a_signal_handler_that_raises_in_a_replier_takes_no_request(
 
     channel, back = ways("ipc")
     with (
-        mainstem.Replier(aeron, channel, 1001, **back) as replier,
+        mainstem.Responder(aeron, channel, 1001, **back) as responder,
         mainstem.Requester(aeron, channel, 1001, **back) as requester,
     ):
         replies: list[bytes] = []
@@ -275,7 +273,7 @@ def test_a_signal_handler_that_raises_in_a_replier_takes_no_request(
         asking.start()
         monkeypatch.setattr(Request, "__init__", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            next(replier.requests(timeout=STALL_S))
-        next(replier.requests(timeout=STALL_S)).reply(b"y", timeout=STALL_S)
+            next(responder.requests(timeout=STALL_S))
+        next(responder.requests(timeout=STALL_S)).respond(b"y", timeout=STALL_S)
         asking.join()
         assert replies == [b"y"]
