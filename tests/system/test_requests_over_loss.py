@@ -71,9 +71,9 @@ async def test_each_of_many_handlers_replies_to_its_own_request(
         await asyncio.sleep(0.02 / (1 + len(request) % 7))
         return request[::-1]
 
-    async with await mainstem.aio.Responder.open(client, channel, 1001, **back) as responder:
+    async with mainstem.aio.Responder(client, channel, 1001, **back) as responder:
         served = asyncio.create_task(responder.serve(handler))
-        async with await mainstem.aio.Requester.open(client, channel, 1001, **back) as requester:
+        async with mainstem.aio.Requester(client, channel, 1001, **back) as requester:
             asked = [b"%d:" % number + bytes(number * 3 % 2000) for number in range(300)]
             replies = await asyncio.gather(*(requester.request(each, timeout=STALL_S) for each in asked))
             assert replies == [each[::-1] for each in asked]
@@ -97,15 +97,15 @@ async def test_no_more_handlers_run_at_once_than_allowed(
         await go.wait()
         return request
 
-    async with await mainstem.aio.Responder.open(client, channel, 1001, **back) as responder:
+    async with mainstem.aio.Responder(client, channel, 1001, **back) as responder:
         with pytest.raises(ConfigurationError, match="max_concurrent"):
             await responder.serve(handler, max_concurrent=0)
         served = asyncio.create_task(responder.serve(handler, max_concurrent=4))
-        async with await mainstem.aio.Requester.open(client, channel, 1001, **back) as requester:
+        async with mainstem.aio.Requester(client, channel, 1001, **back) as requester:
             tasks = [asyncio.create_task(requester.request(b"%d" % each, timeout=STALL_S)) for each in range(20)]
             await until(lambda: responder.handling >= 4)
             # While all places are taken, a requester that comes gets its way back.
-            async with await mainstem.aio.Requester.open(client, channel, 1001, **back):
+            async with mainstem.aio.Requester(client, channel, 1001, **back):
                 await until(lambda: responder.clients == 2)
             await until(lambda: responder.clients == 1)
             assert (peak, responder.handling) == (4, 4)
@@ -125,9 +125,9 @@ async def test_what_a_handler_raises_is_reported_and_the_others_go_on(
     async def handler(request: bytes) -> Any:
         return bytes([10 // request[0]]) if request[0] < 9 else "no bytes"
 
-    async with await mainstem.aio.Responder.open(client, channel, 1001, **back) as responder:
+    async with mainstem.aio.Responder(client, channel, 1001, **back) as responder:
         served = asyncio.create_task(responder.serve(handler, max_concurrent=2))
-        async with await mainstem.aio.Requester.open(client, channel, 1001, **back) as requester:
+        async with mainstem.aio.Requester(client, channel, 1001, **back) as requester:
             assert await requester.request(b"\2", timeout=STALL_S) == b"\5"
             for wrong in (b"\0", b"\0", b"\0", b"\x0a"):
                 with pytest.raises(Timeout):
@@ -154,9 +154,9 @@ async def test_handlers_end_with_serving(
             ended.append("ended")
         return b""
 
-    async with await mainstem.aio.Responder.open(client, channel, 1001, **back) as responder:
+    async with mainstem.aio.Responder(client, channel, 1001, **back) as responder:
         served = asyncio.create_task(responder.serve(handler))
-        async with await mainstem.aio.Requester.open(client, channel, 1001, **back) as requester:
+        async with mainstem.aio.Requester(client, channel, 1001, **back) as requester:
             tasks = [asyncio.create_task(requester.request(b"x")) for _ in range(3)]
             await until(lambda: responder.handling == 3)
             if end == "cancel":
@@ -183,9 +183,9 @@ async def test_replies_that_come_late_are_dropped_and_counted(
             await go.wait()
         return request
 
-    async with await mainstem.aio.Responder.open(client, channel, 1001, **back) as responder:
+    async with mainstem.aio.Responder(client, channel, 1001, **back) as responder:
         served = asyncio.create_task(responder.serve(handler))
-        async with await mainstem.aio.Requester.open(client, channel, 1001, **back) as requester:
+        async with mainstem.aio.Requester(client, channel, 1001, **back) as requester:
             assert await requester.request(b"first", timeout=STALL_S) == b"first"
             tasks = [asyncio.create_task(requester.request(b"slow", timeout=0.3)) for _ in range(10)]
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
@@ -217,9 +217,9 @@ async def test_a_requester_goes_on_when_its_responder_restarts(
     async def handler(request: bytes) -> bytes:
         return request.upper()
 
-    async with await mainstem.aio.Requester.open(client, channel, 1001, **back) as requester:
+    async with mainstem.aio.Requester(client, channel, 1001, **back) as requester:
         for _ in range(3):
-            async with await mainstem.aio.Responder.open(client, channel, 1001, **back) as responder:
+            async with mainstem.aio.Responder(client, channel, 1001, **back) as responder:
                 served = asyncio.create_task(responder.serve(handler))
                 replies: list[bytes] = []
                 while not replies:

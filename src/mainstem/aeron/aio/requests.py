@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from mainstem.aeron.aio.opened import OpenedResource
 from mainstem.aeron.aio.streams import Publication
-from mainstem.aeron.aio.waiting import MAX_SLEEP, AsyncResource, Pause
+from mainstem.aeron.aio.waiting import MAX_SLEEP, Pause
 from mainstem.aeron.client.requester import REPLY_TIMEOUT
 from mainstem.aeron.client.requests import (
     MAX_CLIENTS,
@@ -25,27 +26,36 @@ if TYPE_CHECKING:
 
     from mainstem._core.log.fragment import Message
     from mainstem.aeron.aio.client import Aeron
-    from mainstem.clock import Clock
 
 
-class Requester(AsyncResource):
-    """Sends requests, and returns the reply to each; any number of tasks may wait for replies. Create one with ``open``.
+class Requester(OpenedResource[RequesterState]):
+    """Sends requests, and returns the reply to each; any number of tasks may wait for replies.
+
+    ``await`` or ``async with`` opens it: the publication of requests and the subscription to replies are added.
+
+    Args:
+        aeron: The client.
+        channel: The channel of requests, as ``aeron:udp?endpoint=server:20121`` or ``aeron:ipc``.
+        stream_id: Their stream id.
+        response_channel: The channel of replies, as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
+        response_stream_id: Their stream id.
+        max_in_flight: How many requests may wait for their replies at once.
+
+    Raises:
+        ChannelUriError: A key of a channel is a likely typing error of a known one.
+        RegistrationError: The driver refused.
+        DriverTimeout: The driver did not respond in time.
+        ConfigurationError: ``max_in_flight`` is no whole number of 1 at least; raised at once.
 
     Example:
-        >>> async with await Requester.open(
+        >>> async with Requester(
         ...     aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002
         ... ) as requester:
         ...     await requester.request(b"price of XYZ", timeout=1.0)
     """
 
-    def __init__(self, state: RequesterState, clock: Clock) -> None:
-        self._state = state
-        self._inner = state.subscription
-        self._clock = clock
-
-    @classmethod
-    async def open(
-        cls,
+    def __init__(
+        self,
         aeron: Aeron,
         channel: str,
         stream_id: int,
@@ -53,40 +63,26 @@ class Requester(AsyncResource):
         response_channel: str,
         response_stream_id: int,
         max_in_flight: int = MAX_IN_FLIGHT,
-    ) -> Self:
-        """Adds the publication of requests and the subscription to replies.
-
-        Args:
-            aeron: The client.
-            channel: The channel of requests, as ``aeron:udp?endpoint=server:20121`` or ``aeron:ipc``.
-            stream_id: Their stream id.
-            response_channel: The channel of replies, as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
-            response_stream_id: Their stream id.
-            max_in_flight: How many requests may wait for their replies at once.
-
-        Returns:
-            The requester.
-
-        Raises:
-            ChannelUriError: A key of a channel is a likely typing error of a known one.
-            RegistrationError: The driver refused.
-            DriverTimeout: The driver did not respond in time.
-            ConfigurationError: ``max_in_flight`` is no whole number of 1 at least.
-
-        Example:
-            >>> requester = await Requester.open(
-            ...     aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002
-            ... )
-        """
+    ) -> None:
         check_whole({"max_in_flight": max_in_flight}, least=1)
-        subscription = (await aeron.add_subscription(response_mode(response_channel), response_stream_id)).sync
+        self._aeron = aeron
+        self._clock = aeron.sync.context.clock
+        self._requests = (channel, stream_id)
+        self._responses = (response_channel, response_stream_id)
+        self._max_in_flight = max_in_flight
+        self._begun = False
+
+    async def _open(self) -> RequesterState:
+        response_channel, response_stream_id = self._responses
+        subscription = (await self._aeron.add_subscription(response_mode(response_channel), response_stream_id)).sync
         try:
+            channel, stream_id = self._requests
             channel = with_parameter(channel, f"response-correlation-id={subscription.registration_id}")
-            publication = (await aeron.add_exclusive_publication(channel, stream_id)).sync
+            publication = (await self._aeron.add_exclusive_publication(channel, stream_id)).sync
         except BaseException:
             subscription.close()
             raise
-        return cls(RequesterState(publication, subscription, max_in_flight), aeron.sync.context.clock)
+        return RequesterState(publication, subscription, self._max_in_flight)
 
     @property
     def in_flight(self) -> int:
@@ -137,14 +133,6 @@ class Requester(AsyncResource):
         finally:
             state.free(slot)
 
-    def close(self) -> None:
-        """Closes it with its publication and subscription, without waiting. May be called twice.
-
-        Example:
-            >>> requester.close()
-        """
-        self._state.close()
-
 
 class Request:
     """One request that a responder received.
@@ -185,28 +173,35 @@ class Request:
         await self._publication.send(payload, timeout=timeout, reserved_value=self.correlation_id)
 
 
-class Responder(AsyncResource):
-    """Receives requests, and replies to each requester over a publication of its own. Create one with ``open``.
+class Responder(OpenedResource[ResponderState]):
+    """Receives requests, and replies to each requester over a publication of its own.
+
+    ``await`` or ``async with`` opens it: the subscription to requests is added.
+
+    Args:
+        aeron: The client.
+        channel: The channel of requests, as ``aeron:udp?endpoint=0.0.0.0:20121`` or ``aeron:ipc``.
+        stream_id: Their stream id.
+        response_channel: The channel of replies, as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
+        response_stream_id: Their stream id.
+        max_clients: How many requesters may be connected; each has a log of its own at the driver.
+
+    Raises:
+        ChannelUriError: A key of a channel is a likely typing error of a known one.
+        RegistrationError: The driver refused.
+        DriverTimeout: The driver did not respond in time.
+        ConfigurationError: ``max_clients`` is no whole number of 1 at least; raised at once.
 
     Example:
-        >>> async with await Responder.open(
+        >>> async with Responder(
         ...     aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002
         ... ) as responder:
         ...     async for request in responder.requests():
         ...         await request.respond(request.payload.upper())
     """
 
-    def __init__(self, state: ResponderState, clock: Clock, on_error: Callable[[BaseException], object]) -> None:
-        self._state = state
-        self._inner = state.subscription
-        self._clock = clock
-        self._on_error = on_error
-        self._undelivered = 0
-        self._handling = 0
-
-    @classmethod
-    async def open(
-        cls,
+    def __init__(
+        self,
         aeron: Aeron,
         channel: str,
         stream_id: int,
@@ -214,35 +209,21 @@ class Responder(AsyncResource):
         response_channel: str,
         response_stream_id: int,
         max_clients: int = MAX_CLIENTS,
-    ) -> Self:
-        """Adds the subscription to requests.
-
-        Args:
-            aeron: The client.
-            channel: The channel of requests, as ``aeron:udp?endpoint=0.0.0.0:20121`` or ``aeron:ipc``.
-            stream_id: Their stream id.
-            response_channel: The channel of replies, as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
-            response_stream_id: Their stream id.
-            max_clients: How many requesters may be connected; each has a log of its own at the driver.
-
-        Returns:
-            The responder.
-
-        Raises:
-            ChannelUriError: A key of a channel is a likely typing error of a known one.
-            RegistrationError: The driver refused.
-            DriverTimeout: The driver did not respond in time.
-            ConfigurationError: ``max_clients`` is no whole number of 1 at least.
-
-        Example:
-            >>> responder = await Responder.open(
-            ...     aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002
-            ... )
-        """
+    ) -> None:
         check_whole({"max_clients": max_clients}, least=1)
-        subscription = (await aeron.add_subscription(channel, stream_id)).sync
-        state = ResponderState(aeron.sync, subscription, response_channel, response_stream_id, max_clients)
-        return cls(state, aeron.sync.context.clock, aeron.sync.context.on_error)
+        self._aeron = aeron
+        self._clock = aeron.sync.context.clock
+        self._on_error = aeron.sync.context.on_error
+        self._requests = (channel, stream_id)
+        self._responses = (response_channel, response_stream_id)
+        self._max_clients = max_clients
+        self._undelivered = 0
+        self._handling = 0
+        self._begun = False
+
+    async def _open(self) -> ResponderState:
+        subscription = (await self._aeron.add_subscription(*self._requests)).sync
+        return ResponderState(self._aeron.sync, subscription, *self._responses, self._max_clients)
 
     @property
     def clients(self) -> int:
@@ -360,11 +341,3 @@ class Responder(AsyncResource):
         except (MainstemError, ValueError, TypeError) as error:
             self._undelivered += 1
             self._on_error(error)
-
-    def close(self) -> None:
-        """Closes it with its publications and subscription, without waiting. May be called twice.
-
-        Example:
-            >>> responder.close()
-        """
-        self._state.close()

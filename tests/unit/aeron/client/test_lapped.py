@@ -169,8 +169,8 @@ async def test_asynchronous_calls_that_wait_and_those_that_follow_raise_the_fail
             it.publication = await it.aeron.add_publication(CHANNEL, 1)
             it.subscription = await it.aeron.add_subscription(CHANNEL, 3)
             it.poller = mainstem.aio.Poller([await it.aeron.add_subscription(CHANNEL, 4)])
-            it.requester = await mainstem.aio.Requester.open(it.aeron, CHANNEL, 6, **BACK)
-            it.responder = await mainstem.aio.Responder.open(it.aeron, CHANNEL, 7, **BACK)
+            it.requester = await mainstem.aio.Requester(it.aeron, CHANNEL, 6, **BACK)
+            it.responder = await mainstem.aio.Responder(it.aeron, CHANNEL, 7, **BACK)
             for ready in driver.publications.values():
                 driver.counters.cell(ready.position_limit_id).set(0)
             driver.silent = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -152,9 +153,9 @@ async def test_a_bound_that_lets_nothing_through_is_refused_before_anything_is_o
     with pytest.raises(ConfigurationError, match="max_clients="):
         mainstem.Responder(aeron, channel, 1001, max_clients=number, **back)
     with pytest.raises(ConfigurationError, match="max_in_flight="):
-        await mainstem.aio.Requester.open(mainstem.aio.Aeron(aeron), channel, 1001, max_in_flight=number, **back)
+        await mainstem.aio.Requester(mainstem.aio.Aeron(aeron), channel, 1001, max_in_flight=number, **back)
     with pytest.raises(ConfigurationError, match="max_clients="):
-        await mainstem.aio.Responder.open(mainstem.aio.Aeron(aeron), channel, 1001, max_clients=number, **back)
+        await mainstem.aio.Responder(mainstem.aio.Aeron(aeron), channel, 1001, max_clients=number, **back)
 
 
 def test_a_client_too_many_is_rejected(aeron: mainstem.Aeron) -> None:
@@ -177,8 +178,8 @@ def test_a_client_too_many_is_rejected(aeron: mainstem.Aeron) -> None:
 async def test_tasks_wait_for_replies_and_a_cancelled_one_frees_its_slot(aeron: mainstem.Aeron, way: str) -> None:
     channel, back = ways(way)
     client = mainstem.aio.Aeron(aeron)
-    responder = await mainstem.aio.Responder.open(client, channel, 1001, **back)
-    requester = await mainstem.aio.Requester.open(client, channel, 1001, **back)
+    responder = await mainstem.aio.Responder(client, channel, 1001, **back)
+    requester = await mainstem.aio.Requester(client, channel, 1001, **back)
 
     async def serve() -> None:
         async for request in responder.requests():
@@ -277,3 +278,39 @@ def test_a_signal_handler_that_raises_in_a_responder_takes_no_request(
         next(responder.requests(timeout=STALL_S)).respond(b"y", timeout=STALL_S)
         asking.join()
         assert replies == [b"y"]
+
+
+@pytest.mark.parametrize("kind", [mainstem.aio.Requester, mainstem.aio.Responder])
+async def test_await_or_async_with_opens_and_one_that_was_dropped_before_warns(
+    aeron: mainstem.Aeron, kind: Any
+) -> None:
+    channel, back = ways("ipc")
+    client = mainstem.aio.Aeron(aeron)
+    awaited = await kind(client, channel, 1001, **back)
+    assert not awaited.closed
+    async with awaited as entered:
+        assert entered is awaited
+    assert awaited.closed
+    async with kind(client, channel, 1001, **back) as entered:
+        assert not entered.closed
+    assert entered.closed
+    unopened = kind(client, channel, 1001, **back)
+    assert "not open" in repr(unopened)
+    with pytest.raises(ClosedError, match="async with"):
+        unopened.in_flight if kind is mainstem.aio.Requester else unopened.clients  # noqa: B018
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        del unopened
+    given_up = kind(client, channel, 1001, **back)
+    given_up.close()
+    with pytest.raises(ClosedError):
+        await given_up
+
+
+@pytest.mark.parametrize("name", ["Requester", "Responder"])
+def test_both_variants_are_created_with_the_same_arguments(name: str) -> None:
+    blocking, asynchronous = (inspect.signature(getattr(package, name)) for package in (mainstem, mainstem.aio))
+    assert list(blocking.parameters) == list(asynchronous.parameters)
+    for parameter, asyncio_parameter in zip(
+        blocking.parameters.values(), asynchronous.parameters.values(), strict=True
+    ):
+        assert (parameter.kind, parameter.default) == (asyncio_parameter.kind, asyncio_parameter.default)
