@@ -17,7 +17,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from mainstem import ClosedError, MainstemError
-from mainstem.duologue import DuologueClient, DuologueServer, Handler
+from mainstem.duologue import Handler, connect, serve
 from mainstem.errors import BadMessage
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ class Room(Handler):
                 print(f"{self.members[member]} misses {text!r}: {error}", file=sys.stderr)
 
 
-def serve(address: str, port: int, timeout: float) -> None:
-    with DuologueServer(
+def host_room(address: str, port: int, timeout: float) -> None:
+    with serve(
         Room(),
         address=address,
         initial_port=port,
@@ -85,7 +85,7 @@ def join(address: str, port: int, name: str, timeout: float) -> None:
             lines.put(line.rstrip("\n"))
         done.set()
 
-    with DuologueClient.connect(address, initial_port=port, initial_control_port=port + 1, timeout=timeout) as client:
+    with connect(address, port, timeout=timeout) as client:
         client.send(f"JOIN {name}")
         threading.Thread(target=read, daemon=True).start()
         try:
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--timeout", type=float, default=5.0, help="seconds that each step of joining may take")
     chosen = parser.parse_args(arguments)
     if chosen.role == "serve":
-        serve(chosen.address, chosen.port, chosen.timeout)
+        host_room(chosen.address, chosen.port, chosen.timeout)
     else:
         join(chosen.address, chosen.port, chosen.name, chosen.timeout)
 

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from mainstem.duologue import DuologueClient, DuologueServer, Handler
+from mainstem.duologue import Handler, Server, connect, serve
 from mainstem.errors import BadMessage
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class World(Handler):
         return json.dumps({name: [x, y] for name, x, y in self.places.values()}, sort_keys=True)
 
 
-def tick(server: DuologueServer, world: World, ended: threading.Event) -> None:
+def tick(server: Server, world: World, ended: threading.Event) -> None:
     """Sends the state to all, from the server's thread; a player who does not keep up holds up no other."""
     while not ended.wait(TICK_S):
         server.call(lambda core: core.broadcast(world.state()))
@@ -55,7 +55,7 @@ def tick(server: DuologueServer, world: World, ended: threading.Event) -> None:
 
 def play(name: str, moves: list[str], expected: str, results: dict[str, bool]) -> None:
     """Joins, moves, and plays until the world is as expected."""
-    with DuologueClient.connect(ADDRESS, initial_port=PORT, initial_control_port=CONTROL) as player:
+    with connect(ADDRESS, initial_port=PORT, initial_control_port=CONTROL) as player:
         player.send(f"JOIN {name}")
         for move in moves:
             player.send(move)
@@ -73,7 +73,7 @@ def main() -> None:
     world, ended = World(), threading.Event()
     expected = json.dumps({"Ada": [3, 0], "Bob": [9, 0]}, sort_keys=True)
     results: dict[str, bool] = {}
-    with DuologueServer(
+    with serve(
         world, address=ADDRESS, initial_port=PORT, initial_control_port=CONTROL, base_port=FIRST, silence_timeout=None
     ) as server:
         clock = threading.Thread(target=tick, args=(server, world, ended))

@@ -18,6 +18,7 @@ PUBLIC = {
     "mainstem.jmux.blocking": ("jmux-blocking", "Jmux without asyncio"),
     "mainstem.aqueduct": ("aqueduct", "message channels through message channels, over QUIC"),
     "mainstem.duologue": ("duologue", "a server with a private channel to each client, over Aeron"),
+    "mainstem.duologue.aio": ("duologue-aio", "duologues for asyncio"),
     "mainstem.recording": ("recording", "streams recorded to segments, read by position, replayed"),
     "mainstem.capture": ("capture", "packet captures as rows of frames"),
     "mainstem.codecs": ("codecs", "payloads to rows and columns, and back"),

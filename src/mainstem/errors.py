@@ -246,7 +246,7 @@ class ConnectRefused(RemoteProtocolError):
 
     Example:
         >>> try:
-        ...     DuologueClient.connect("192.0.2.1")
+        ...     connect("192.0.2.1")
         ... except ConnectRefused as error:
         ...     print(error.reason)
     """
@@ -303,7 +303,7 @@ class ConnectTimeout(Timeout):
 
     Example:
         >>> try:
-        ...     DuologueClient.connect("192.0.2.1", timeout=2)
+        ...     connect("192.0.2.1", timeout=2)
         ... except ConnectTimeout as error:
         ...     print(error.step)
     """

@@ -20,18 +20,17 @@ from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.duologue import (
     ClientSettings,
-    ConnectRefused,
-    ConnectTimeout,
-    DuologueClient,
-    DuologueServer,
     Echo,
     Handler,
+    Server,
     ServerKey,
     ServerSettings,
     aio,
+    connect,
+    serve,
 )
 from mainstem.duologue.settings import reserved_sessions
-from mainstem.errors import ClosedError, LocalProtocolError
+from mainstem.errors import ClosedError, ConnectRefused, ConnectTimeout, LocalProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +62,7 @@ def aeron(driver: MediaDriver) -> Iterator[Aeron]:
         yield made
 
 
-def in_use(server: DuologueServer) -> tuple[int, int]:
+def in_use(server: Server) -> tuple[int, int]:
     return server.call(lambda core: (len(core.ports_in_use), len(core.sessions_in_use))).result(STALL_S)
 
 
@@ -71,8 +70,8 @@ def in_use(server: DuologueServer) -> tuple[int, int]:
 def test_echoes_to_several_clients_each_on_a_duologue_of_its_own(aeron: Aeron, port: int, encrypted: bool) -> None:
     key = ServerKey.generate(random.SystemRandom()) if encrypted else None
     settings = client_settings(port, server_key=key.public if key else b"")
-    with DuologueServer(Echo(), server_settings(port), aeron=aeron, key=key) as server:
-        clients = [DuologueClient.connect(settings=settings, aeron=aeron) for _ in range(3)]
+    with serve(Echo(), settings=server_settings(port), aeron=aeron, key=key) as server:
+        clients = [connect(settings=settings, aeron=aeron) for _ in range(3)]
         assert len({client.session_id for client in clients}) == 3
         assert in_use(server) == (6, 3)
         for number in range(20):
@@ -88,8 +87,8 @@ def test_echoes_to_several_clients_each_on_a_duologue_of_its_own(aeron: Aeron, p
 
 def test_a_bad_message_is_told_and_ends_the_duologue(aeron: Aeron, port: int) -> None:
     with (
-        DuologueServer(Echo(), server_settings(port), aeron=aeron) as server,
-        DuologueClient.connect(settings=client_settings(port), aeron=aeron) as client,
+        serve(Echo(), settings=server_settings(port), aeron=aeron) as server,
+        connect(settings=client_settings(port), aeron=aeron) as client,
     ):
         client.send("nonsense")
         with pytest.raises(ConnectRefused, match="bad message") as refused:
@@ -100,13 +99,13 @@ def test_a_bad_message_is_told_and_ends_the_duologue(aeron: Aeron, port: int) ->
 
 
 def test_one_address_gets_no_more_than_its_share(aeron: Aeron, port: int) -> None:
-    with DuologueServer(Echo(), server_settings(port, max_per_address=2), aeron=aeron) as server:
-        clients = [DuologueClient.connect(settings=client_settings(port), aeron=aeron) for _ in range(2)]
+    with serve(Echo(), settings=server_settings(port, max_per_address=2), aeron=aeron) as server:
+        clients = [connect(settings=client_settings(port), aeron=aeron) for _ in range(2)]
         with pytest.raises(ConnectRefused, match="too many connections for IP address"):
-            DuologueClient.connect(settings=client_settings(port), aeron=aeron)
+            connect(settings=client_settings(port), aeron=aeron)
         clients.pop().close()
         wait_for(lambda: in_use(server) == (2, 1))
-        clients.append(DuologueClient.connect(settings=client_settings(port), aeron=aeron))
+        clients.append(connect(settings=client_settings(port), aeron=aeron))
         for client in clients:
             client.close()
 
@@ -117,36 +116,36 @@ def test_serves_over_ipv6_where_a_64_counts_as_one_address(aeron: Aeron, port: i
     )
     asking = ClientSettings(server="::1", initial_port=port, initial_control_port=port + 1, timeout=15.0)
     with (
-        DuologueServer(Echo(), settings, aeron=aeron),
-        DuologueClient.connect(settings=asking, aeron=aeron) as client,
+        serve(Echo(), settings=settings, aeron=aeron),
+        connect(settings=asking, aeron=aeron) as client,
     ):
         client.send("ECHO six")
         assert client.receive(timeout=STALL_S) == b"ECHO six"
         with pytest.raises(ConnectRefused, match="too many connections"):
-            DuologueClient.connect(settings=asking, aeron=aeron)
+            connect(settings=asking, aeron=aeron)
 
 
 def test_a_full_server_says_so(aeron: Aeron, port: int) -> None:
     with (
-        DuologueServer(Echo(), server_settings(port, max_clients=1), aeron=aeron),
-        DuologueClient.connect(settings=client_settings(port), aeron=aeron),
+        serve(Echo(), settings=server_settings(port, max_clients=1), aeron=aeron),
+        connect(settings=client_settings(port), aeron=aeron),
         pytest.raises(ConnectRefused, match="server full"),
     ):
-        DuologueClient.connect(settings=client_settings(port), aeron=aeron)
+        connect(settings=client_settings(port), aeron=aeron)
 
 
 def test_a_server_that_is_not_there_is_named_with_the_step(aeron: Aeron, port: int) -> None:
     begin = time.monotonic()
     with pytest.raises(ConnectTimeout, match="all-clients channel is reached") as failed:
-        DuologueClient.connect(settings=client_settings(port, timeout=0.5), aeron=aeron)
+        connect(settings=client_settings(port, timeout=0.5), aeron=aeron)
     assert "reached" in failed.value.step
     assert time.monotonic() - begin < 60
 
 
 def test_a_server_that_goes_is_heard_of(driver: MediaDriver, port: int) -> None:
     with Aeron.connect(driver.directory) as mine, Aeron.connect(driver.directory) as theirs:
-        server = DuologueServer(Echo(), server_settings(port), aeron=theirs)
-        with DuologueClient.connect(settings=client_settings(port), aeron=mine) as client:
+        server = serve(Echo(), settings=server_settings(port), aeron=theirs)
+        with connect(settings=client_settings(port), aeron=mine) as client:
             server.close()
             with pytest.raises(ClosedError, match="ended the duologue"):
                 client.receive(timeout=STALL_S)
@@ -154,16 +153,16 @@ def test_a_server_that_goes_is_heard_of(driver: MediaDriver, port: int) -> None:
 
 def test_a_client_with_encryption_and_one_without_are_told_apart(aeron: Aeron, port: int) -> None:
     key, other = (ServerKey.generate(random.SystemRandom()) for _ in range(2))
-    with DuologueServer(Echo(), server_settings(port), aeron=aeron, key=key):
+    with serve(Echo(), settings=server_settings(port), aeron=aeron, key=key):
         with pytest.raises(ConnectRefused, match="encryption required"):
-            DuologueClient.connect(settings=client_settings(port), aeron=aeron)
+            connect(settings=client_settings(port), aeron=aeron)
         with pytest.raises(ConnectRefused, match="bad message"):
-            DuologueClient.connect(settings=client_settings(port, server_key=other.public), aeron=aeron)
+            connect(settings=client_settings(port, server_key=other.public), aeron=aeron)
     with (
-        DuologueServer(Echo(), server_settings(port + 100), aeron=aeron),
+        serve(Echo(), settings=server_settings(port + 100), aeron=aeron),
         pytest.raises(ConnectRefused, match="encryption not offered"),
     ):
-        DuologueClient.connect(settings=client_settings(port + 100, server_key=key.public), aeron=aeron)
+        connect(settings=client_settings(port + 100, server_key=key.public), aeron=aeron)
 
 
 def test_the_servers_state_belongs_to_one_thread(aeron: Aeron, port: int) -> None:
@@ -174,8 +173,8 @@ def test_the_servers_state_belongs_to_one_thread(aeron: Aeron, port: int) -> Non
             held.append(duologue)
 
     with (
-        DuologueServer(Keep(), server_settings(port), aeron=aeron) as server,
-        DuologueClient.connect(settings=client_settings(port), aeron=aeron) as client,
+        serve(Keep(), settings=server_settings(port), aeron=aeron) as server,
+        connect(settings=client_settings(port), aeron=aeron) as client,
     ):
         wait_for(lambda: held)
         with pytest.raises(LocalProtocolError, match="belongs to one thread"):
@@ -193,9 +192,9 @@ def test_a_fault_in_the_handler_costs_one_client_its_duologue(
         duologue.send(message)
 
     with (
-        DuologueServer(handler, server_settings(port), aeron=aeron),
-        DuologueClient.connect(settings=client_settings(port), aeron=aeron) as good,
-        DuologueClient.connect(settings=client_settings(port), aeron=aeron) as bad,
+        serve(handler, settings=server_settings(port), aeron=aeron),
+        connect(settings=client_settings(port), aeron=aeron) as good,
+        connect(settings=client_settings(port), aeron=aeron) as bad,
     ):
         bad.send(b"trip")
         with pytest.raises(ConnectRefused, match="internal error"):
@@ -206,7 +205,7 @@ def test_a_fault_in_the_handler_costs_one_client_its_duologue(
 
 
 async def test_asyncio_serves_and_asks(driver: MediaDriver, port: int) -> None:
-    async def talk(duologue: aio.AsyncDuologue) -> None:
+    async def talk(duologue: aio.Duologue) -> None:
         async for message in duologue:
             await duologue.send(b"heard " + message)
             if message == b"bye":
@@ -214,7 +213,7 @@ async def test_asyncio_serves_and_asks(driver: MediaDriver, port: int) -> None:
 
     with Aeron.connect(driver.directory) as aeron:
         async with (
-            aio.serve(talk, server_settings(port), aeron=aeron),
+            aio.serve(talk, settings=server_settings(port), aeron=aeron),
             aio.connect(settings=client_settings(port), aeron=aeron) as client,
         ):
             await client.send("one")

@@ -19,7 +19,7 @@ from tests.support.ports import free_port
 from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.duologue import DuologueClient, DuologueServer, Echo, Handler, aio
+from mainstem.duologue import Client, Echo, Handler, Server, aio, connect, serve
 from mainstem.duologue.client_core import Step
 from mainstem.duologue.settings import reserved_sessions
 from mainstem.errors import BackPressured, ClosedError, MainstemError, Timeout
@@ -62,8 +62,8 @@ class Noting(Echo):
 def test_a_server_and_a_client_end_with_their_driver(driver: MediaDriver, aeron: Aeron, port: int) -> None:
     handler = Noting()
     with (
-        DuologueServer(handler, server_settings(port), aeron=aeron) as server,
-        DuologueClient.connect(settings=client_settings(port), aeron=aeron) as client,
+        serve(handler, settings=server_settings(port), aeron=aeron) as server,
+        connect(settings=client_settings(port), aeron=aeron) as client,
     ):
         client.send("ECHO hello")
         assert client.receive(timeout=STALL_S) == b"ECHO hello"  # the server has opened the duologue too
@@ -80,7 +80,7 @@ async def test_a_server_in_the_event_loop_ends_its_tasks_with_its_driver(
 ) -> None:
     reasons: list[str | None] = []
 
-    async def talk(duologue: aio.AsyncDuologue) -> None:
+    async def talk(duologue: aio.Duologue) -> None:
         try:
             while True:
                 await duologue.send(await duologue.receive())
@@ -88,7 +88,7 @@ async def test_a_server_in_the_event_loop_ends_its_tasks_with_its_driver(
             reasons.append(duologue.reason)
 
     async with (
-        aio.serve(talk, server_settings(port), aeron=aeron) as server,
+        aio.serve(talk, settings=server_settings(port), aeron=aeron) as server,
         aio.connect(settings=client_settings(port), aeron=aeron) as client,
     ):
         await client.send("ECHO hello")
@@ -103,7 +103,7 @@ async def test_a_server_in_the_event_loop_ends_its_tasks_with_its_driver(
 
 
 async def test_waiting_for_a_server_may_be_cancelled_and_ends_with_its_close(aeron: Aeron, port: int) -> None:
-    server = await aio.serve(Echo(), server_settings(port), aeron=aeron).start()
+    server = await aio.serve(Echo(), settings=server_settings(port), aeron=aeron)
     given_up = asyncio.ensure_future(server.wait())
     waiting = asyncio.ensure_future(server.wait())
     await asyncio.sleep(0)
@@ -121,8 +121,8 @@ async def test_waiting_for_a_server_may_be_cancelled_and_ends_with_its_close(aer
 
 
 async def test_what_is_not_open_says_so(aeron: Aeron, port: int) -> None:
-    server = aio.serve(Echo(), server_settings(port), aeron=aeron)
-    client = aio.connect(settings=client_settings(port), aeron=aeron)
+    server = aio.Server(Echo(), server_settings(port), aeron=aeron)
+    client = aio.Client(client_settings(port), aeron=aeron)
     for use in (lambda: server.broadcast("x"), lambda: server.core, lambda: client.core):
         with pytest.raises(ClosedError):
             use()
@@ -133,8 +133,8 @@ async def test_what_is_not_open_says_so(aeron: Aeron, port: int) -> None:
 
 
 def test_a_closed_client_refuses_what_is_asked_of_it(aeron: Aeron, port: int) -> None:
-    with DuologueServer(Echo(), server_settings(port), aeron=aeron) as server:
-        client = DuologueClient.connect(settings=client_settings(port), aeron=aeron)
+    with serve(Echo(), settings=server_settings(port), aeron=aeron) as server:
+        client = connect(settings=client_settings(port), aeron=aeron)
         client.send("ECHO 1")
         with pytest.raises(ZeroDivisionError):
             server.call(lambda core: 1 // 0).result(STALL_S)
@@ -155,10 +155,10 @@ def test_a_closed_client_refuses_what_is_asked_of_it(aeron: Aeron, port: int) ->
 
 
 def test_what_is_dropped_without_a_close_warns_and_ends(aeron: Aeron, port: int) -> None:
-    server = DuologueServer(Echo(), server_settings(port), aeron=aeron)
-    client = DuologueClient.connect(settings=client_settings(port), aeron=aeron)
+    server = serve(Echo(), settings=server_settings(port), aeron=aeron)
+    client = connect(settings=client_settings(port), aeron=aeron)
     runner = server._runner
-    ends: list[DuologueClient | DuologueServer] = [server, client]
+    ends: list[Client | Server] = [server, client]
     del server, client
     for what in ("client of", "server on"):
         with pytest.warns(ResourceWarning, match=f"a duologue {what} 127.0.0.1 was not closed"):
@@ -167,8 +167,8 @@ def test_what_is_dropped_without_a_close_warns_and_ends(aeron: Aeron, port: int)
 
 
 async def test_an_opening_that_is_cancelled_leaves_no_driver(port: int) -> None:
-    for end in (aio.serve(Echo(), server_settings(port)), aio.connect(settings=client_settings(port))):
-        opening = asyncio.ensure_future(end.start() if isinstance(end, aio.AsyncDuologueServer) else end.open())
+    for end in (aio.Server(Echo(), server_settings(port)), aio.Client(client_settings(port))):
+        opening = asyncio.ensure_future(end._open())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         opening.cancel()
@@ -179,8 +179,8 @@ async def test_an_opening_that_is_cancelled_leaves_no_driver(port: int) -> None:
 
 def test_a_call_is_run_before_the_server_ends_and_refused_afterwards(aeron: Aeron, port: int) -> None:
     with (
-        DuologueServer(Echo(), server_settings(port), aeron=aeron) as server,
-        DuologueClient.connect(settings=client_settings(port), aeron=aeron) as client,
+        serve(Echo(), settings=server_settings(port), aeron=aeron) as server,
+        connect(settings=client_settings(port), aeron=aeron) as client,
     ):
         client.send("ECHO hello")
         assert client.receive(timeout=STALL_S) == b"ECHO hello"  # the server has opened the duologue too
@@ -200,7 +200,7 @@ def test_a_call_that_is_cancelled_is_not_run(aeron: Aeron, port: int) -> None:
         is_held.set()
         may_go_on.wait(STALL_S)
 
-    with DuologueServer(Echo(), server_settings(port), aeron=aeron) as server:
+    with serve(Echo(), settings=server_settings(port), aeron=aeron) as server:
         holding = server.call(hold)
         assert is_held.wait(STALL_S)
         ran: list[object] = []
@@ -217,20 +217,20 @@ def test_a_call_that_is_cancelled_is_not_run(aeron: Aeron, port: int) -> None:
 def test_a_server_that_cannot_bind_its_address_leaves_nothing(port: int) -> None:
     settings = replace(server_settings(port), address="192.0.2.77")
     with pytest.raises(MainstemError):
-        DuologueServer(Echo(), settings)
+        serve(Echo(), settings=settings)
     assert not shared_memory()
 
 
 def test_a_client_whose_key_is_none_leaves_nothing(port: int) -> None:
     with pytest.raises(MainstemError):
-        DuologueClient.connect(settings=client_settings(port, server_key=bytes(32)))
+        connect(settings=client_settings(port, server_key=bytes(32)))
     assert not shared_memory()
 
 
 def test_a_client_that_waits_in_vain_loses_nothing_by_it(aeron: Aeron, port: int) -> None:
     with (
-        DuologueServer(Echo(), server_settings(port), aeron=aeron),
-        DuologueClient.connect(settings=client_settings(port), aeron=aeron) as client,
+        serve(Echo(), settings=server_settings(port), aeron=aeron),
+        connect(settings=client_settings(port), aeron=aeron) as client,
     ):
         assert not client.is_encrypted
         assert client.max_message_length == 8192
@@ -247,8 +247,8 @@ def test_a_server_that_does_not_read_is_an_error_to_who_sends(aeron: Aeron, port
             duologue.paused = True
 
     with (
-        DuologueServer(Pausing(), server_settings(port), aeron=aeron),
-        DuologueClient.connect(settings=client_settings(port), aeron=aeron) as client,
+        serve(Pausing(), settings=server_settings(port), aeron=aeron),
+        connect(settings=client_settings(port), aeron=aeron) as client,
         pytest.raises(BackPressured, match="the peer does not read"),
     ):
         deque(map(client.send, repeat(bytes(8192))), 0)
@@ -263,7 +263,7 @@ def test_a_server_whose_close_a_signal_handler_interrupted_can_be_closed(
         monkeypatch.setattr(AgentRunner, "close", close)
         raise Alarm
 
-    server = DuologueServer(Echo(), server_settings(port))
+    server = serve(Echo(), settings=server_settings(port))
     driver = server._life._connection
     assert driver is not None
     monkeypatch.setattr(AgentRunner, "close", interrupt)

@@ -23,7 +23,7 @@ from tests.support.ports import free_port
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.counters import ENDPOINT_FILTER_TYPE_ID
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.duologue import ClientSettings, DuologueClient, DuologueServer, Echo, ServerKey, ServerSettings
+from mainstem.duologue import Client, ClientSettings, Echo, Server, ServerKey, ServerSettings, connect, serve
 from mainstem.duologue.settings import reserved_sessions
 from mainstem.errors import ClosedError, MainstemError, RemoteProtocolError
 
@@ -50,7 +50,7 @@ def resident(pid: int) -> int:
 class House:
     """A server with its driver, one honest client on another driver, and what can be measured of them."""
 
-    def __init__(self, port: int, near: MediaDriver, server: DuologueServer, honest: DuologueClient) -> None:
+    def __init__(self, port: int, near: MediaDriver, server: Server, honest: Client) -> None:
         self.port = port
         self.near = near
         self.server = server
@@ -136,16 +136,16 @@ def house(*, encrypted: bool = False, filtered: bool = True, **more: Any) -> Ite
         MediaDriver.launch(**driver) as near,
         MediaDriver.launch(**reserved_sessions(), term_buffer_length=1 << 16) as far,
         Aeron.connect(far.directory) as aeron,
-        DuologueServer(Echo(), settings, directory=near.directory, key=key) as server,
-        DuologueClient.connect(settings=client, aeron=aeron) as honest,
+        serve(Echo(), settings=settings, directory=near.directory, key=key) as server,
+        connect(settings=client, aeron=aeron) as honest,
     ):
         yield House(port, near, server, honest)
     assert not shared_memory()
 
 
-def join(made: House, **more: Any) -> DuologueClient:
+def join(made: House, **more: Any) -> Client:
     """Another client, on a driver of its own."""
-    return DuologueClient.connect(
+    return connect(
         settings=ClientSettings(
             server=HERE, initial_port=made.port, initial_control_port=made.port + 1, **{"timeout": 30.0, **more}
         )

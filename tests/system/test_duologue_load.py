@@ -20,7 +20,7 @@ from tests.support.patience import STALL_S
 from tests.support.ports import free_port
 
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.duologue import DuologueServer, Echo, ServerSettings
+from mainstem.duologue import Echo, ServerSettings, serve
 from mainstem.duologue.settings import reserved_sessions
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
@@ -62,7 +62,7 @@ def test_killed_clients_give_everything_back_and_the_others_notice_nothing() -> 
     with (
         MediaDriver.launch(**{**settings.driver_settings(), **timings}) as near,
         MediaDriver.launch(**reserved_sessions(), term_buffer_length=1 << 16, **timings) as far,
-        DuologueServer(Echo(), settings, directory=near.directory) as server,
+        serve(Echo(), settings=settings, directory=near.directory) as server,
     ):
         clients: list[subprocess.Popen[str]] = []
         try:

@@ -28,9 +28,9 @@ publication = aeron.add_publication("aeron:ipc", 1)
 subscription = aeron.add_subscription("aeron:ipc", 1)
 """
 DUOLOGUE = """
-from mainstem.duologue import DuologueServer, Echo
-server = DuologueServer(
-    Echo(), address="127.0.0.1", initial_port={port}, initial_control_port={port} + 1, base_port={port} + 2,
+from mainstem.duologue import Echo, serve
+server = serve(
+    Echo(), "127.0.0.1", {port}, base_port={port} + 2,
     directory=driver.directory,
 )
 """

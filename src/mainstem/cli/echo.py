@@ -10,10 +10,11 @@ from typing import Annotated
 
 import typer
 
+from mainstem import duologue as duologues
 from mainstem.cli._logs import configure, say
 from mainstem.cli._numbers import finite
 from mainstem.cli._stream import stopping
-from mainstem.duologue import ClientSettings, DuologueClient, DuologueServer, Echo, Prefixes, ServerSettings
+from mainstem.duologue import ClientSettings, Echo, Prefixes, ServerSettings
 from mainstem.errors import ClosedError, ConfigurationError
 
 logger = logging.getLogger("mainstem.cli.echo")
@@ -99,7 +100,10 @@ def serve(
 
         server_key = ServerKey(_key_in(encrypt))
         say(f"public key {server_key.public.hex()}")
-    with stopping() as stop, DuologueServer(Echo(), settings, directory=directory or None, key=server_key) as server:
+    with (
+        stopping() as stop,
+        duologues.serve(Echo(), settings=settings, directory=directory or None, key=server_key) as server,
+    ):
         say(f"serving echoes on {address}, ports {port} and {control_port}, duologues from {base_port}; Ctrl-C ends it")
         while not stop.asked and server.failure is None:
             time.sleep(POLL_S)
@@ -151,7 +155,7 @@ def client(
         server_key=server_key,
     )
     done = 0
-    with stopping() as stop, DuologueClient.connect(settings=settings, directory=directory or None) as duologue:
+    with stopping() as stop, duologues.connect(settings=settings, directory=directory or None) as duologue:
         while not stop.asked and (not count or done < count):
             message = f"ECHO {secrets.token_hex(8)}"
             logger.debug("[%d] send: %s", duologue.session_id, message)

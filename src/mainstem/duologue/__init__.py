@@ -12,43 +12,47 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mainstem.duologue import aio
-    from mainstem.duologue.client import DuologueClient
+    from mainstem.duologue.client import Client, connect
     from mainstem.duologue.client_core import ClientCore
     from mainstem.duologue.crypto import ServerKey
     from mainstem.duologue.handler import Echo, Handler
     from mainstem.duologue.limits import Prefixes
-    from mainstem.duologue.server import DuologueServer
+    from mainstem.duologue.server import Server, serve
     from mainstem.duologue.server_core import ServerCore
     from mainstem.duologue.session import Duologue
     from mainstem.duologue.settings import ClientSettings, ServerSettings
 
 _HOMES = {
+    "Client": "client",
     "ClientCore": "client_core",
     "ClientSettings": "settings",
     "Duologue": "session",
-    "DuologueClient": "client",
-    "DuologueServer": "server",
     "Echo": "handler",
     "Handler": "handler",
     "Prefixes": "limits",
+    "Server": "server",
     "ServerCore": "server_core",
     "ServerKey": "crypto",
     "ServerSettings": "settings",
+    "connect": "client",
+    "serve": "server",
 }
 
 __all__ = [
+    "Client",
     "ClientCore",
     "ClientSettings",
     "Duologue",
-    "DuologueClient",
-    "DuologueServer",
     "Echo",
     "Handler",
     "Prefixes",
+    "Server",
     "ServerCore",
     "ServerKey",
     "ServerSettings",
     "aio",
+    "connect",
+    "serve",
 ]
 
 

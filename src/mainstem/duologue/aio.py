@@ -4,7 +4,7 @@ Example:
     >>> async def talk(duologue):
     ...     async for message in duologue:
     ...         await duologue.send(message)
-    >>> async with aio.serve(talk, address="127.0.0.1"):
+    >>> async with aio.serve(talk, "127.0.0.1"):
     ...     async with aio.connect("127.0.0.1") as duologue:
     ...         await duologue.send("ECHO tide")
 
@@ -22,13 +22,14 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from mainstem._internal.opening import Opening
 from mainstem._internal.tasks import start_task
 from mainstem.aeron.agent import AgentTerminated
 from mainstem.aeron.aio.waiting import Pause
 from mainstem.duologue.handler import Handler
 from mainstem.duologue.lifecycle import ClientLife, ServerLife
 from mainstem.duologue.messages import BAD_MESSAGE, INTERNAL_ERROR
-from mainstem.duologue.settings import ClientSettings, ServerSettings
+from mainstem.duologue.settings import ClientSettings, ServerSettings, client_settings, server_settings
 from mainstem.errors import BadMessage, ClosedError, MainstemError, OfferError
 
 if TYPE_CHECKING:
@@ -41,11 +42,11 @@ if TYPE_CHECKING:
     from mainstem.duologue.crypto import ServerKey
     from mainstem.duologue.lifecycle import Steps
     from mainstem.duologue.server_core import ServerCore
-    from mainstem.duologue.session import Duologue
+    from mainstem.duologue.session import Duologue as InnerDuologue
 
 T = TypeVar("T")
 
-__all__ = ["AsyncDuologue", "AsyncDuologueClient", "AsyncDuologueServer", "connect", "serve"]
+__all__ = ["Client", "Duologue", "Server", "connect", "serve"]
 
 logger = logging.getLogger("mainstem.duologue.server")
 
@@ -59,16 +60,16 @@ QUEUE_POLL = 0.0005
 """Seconds between two checks whether the messages before have been accepted."""
 
 
-class AsyncDuologue:
+class Duologue:
     """One client's duologue, for the task that serves it. Iterating gives its messages until the client has gone.
 
     Example:
-        >>> async def talk(duologue: AsyncDuologue) -> None:
+        >>> async def talk(duologue: Duologue) -> None:
         ...     async for message in duologue:
         ...         await duologue.send(message)
     """
 
-    def __init__(self, inner: Duologue) -> None:
+    def __init__(self, inner: InnerDuologue) -> None:
         self.inner = inner
         self._unread: deque[bytes] = deque()
         self._changed = asyncio.Event()
@@ -177,9 +178,9 @@ class AsyncDuologue:
 
 
 class Closing:
-    """What `AsyncDuologue.close` returns: awaiting it waits until the duologue has ended."""
+    """What `Duologue.close` returns: awaiting it waits until the duologue has ended."""
 
-    def __init__(self, duologue: AsyncDuologue) -> None:
+    def __init__(self, duologue: Duologue) -> None:
         self._duologue = duologue
 
     def __await__(self) -> Generator[Any, None, None]:
@@ -201,34 +202,34 @@ async def _connect(life: ServerLife | ClientLife, *resources: Any) -> None:
 class _Tasks(Handler):
     """Runs a task for every duologue."""
 
-    def __init__(self, talk: Callable[[AsyncDuologue], Awaitable[object]]) -> None:
+    def __init__(self, talk: Callable[[Duologue], Awaitable[object]]) -> None:
         self._talk = talk
         self.tasks: set[asyncio.Task[None]] = set()
-        self._by_duologue: dict[Duologue, asyncio.Task[None]] = {}
+        self._by_duologue: dict[InnerDuologue, asyncio.Task[None]] = {}
 
-    def on_open(self, duologue: Duologue) -> None:
+    def on_open(self, duologue: InnerDuologue) -> None:
         """Start its task."""
-        served = AsyncDuologue(duologue)
+        served = Duologue(duologue)
         duologue.user = served
         task = start_task(self._run(served), asyncio.get_running_loop())
         self.tasks.add(task)
         self._by_duologue[duologue] = task
         task.add_done_callback(self.tasks.discard)
 
-    def on_message(self, duologue: Duologue, message: bytes) -> None:
+    def on_message(self, duologue: InnerDuologue, message: bytes) -> None:
         """Queue it for the task."""
-        if isinstance(duologue.user, AsyncDuologue):
+        if isinstance(duologue.user, Duologue):
             duologue.user.put(message)
 
-    def on_close(self, duologue: Duologue, reason: str) -> None:
+    def on_close(self, duologue: InnerDuologue, reason: str) -> None:
         """End the task's iteration; a task that runs on is cancelled after a while."""
-        if isinstance(duologue.user, AsyncDuologue):
+        if isinstance(duologue.user, Duologue):
             duologue.user.end(reason)
         task = self._by_duologue.pop(duologue, None)
         if task is not None and not task.done():
             asyncio.get_running_loop().call_later(CLOSE_LIMIT, task.cancel)
 
-    async def _run(self, served: AsyncDuologue) -> None:
+    async def _run(self, served: Duologue) -> None:
         try:
             await self._talk(served)
         except BadMessage:
@@ -244,22 +245,22 @@ class _Tasks(Handler):
             served.close()
 
 
-class AsyncDuologueServer:
-    """A server that the event loop runs, made by `serve`: ``async with``, or ``await start()`` and ``await close()``.
+class Server:
+    """A server that the event loop runs, started by `serve`. An asynchronous context manager.
 
     Example:
-        >>> async with aio.serve(talk, address="192.0.2.1") as server:
+        >>> async with aio.serve(talk, "192.0.2.1") as server:
         ...     await asyncio.sleep(60)
     """
 
     def __init__(
         self,
-        handler: Handler | Callable[[AsyncDuologue], Awaitable[object]],
+        handler: Handler | Callable[[Duologue], Awaitable[object]],
         settings: ServerSettings,
         *,
-        aeron: Aeron | None,
-        directory: str | os.PathLike[str] | None,
-        key: ServerKey | None,
+        aeron: Aeron | None = None,
+        directory: str | os.PathLike[str] | None = None,
+        key: ServerKey | None = None,
     ) -> None:
         self.settings = settings
         self._handler = handler if isinstance(handler, Handler) else _Tasks(handler)
@@ -272,19 +273,8 @@ class AsyncDuologueServer:
         """The error that ended the server, if one did: its driver has ended."""
         return self._life.failure
 
-    async def start(self) -> Self:
-        """Open the all-clients channel.
-
-        Returns:
-            The server.
-
-        Raises:
-            ConfigurationError: A setting cannot be used.
-            RegistrationError: The driver cannot bind an address.
-
-        Example:
-            >>> server = await aio.serve(talk, address="192.0.2.1").start()
-        """
+    async def _open(self) -> Self:
+        """Open the all-clients channel."""
         # Starting a driver takes a moment, in which the event loop may have other things to do.
         await _connect(self._life, *self._resources)
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -357,7 +347,7 @@ class AsyncDuologueServer:
             await asyncio.to_thread(self._life.disconnect)
 
     async def __aenter__(self) -> Self:
-        return await self.start()
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -365,8 +355,8 @@ class AsyncDuologueServer:
         await self.close()
 
 
-class AsyncDuologueClient:
-    """A duologue with a server, made by `connect`: ``async with``, or ``await open()`` and ``await close()``.
+class Client:
+    """A duologue with a server, opened by `connect`. An asynchronous context manager.
 
     Example:
         >>> async with aio.connect("192.0.2.1") as duologue:
@@ -375,26 +365,18 @@ class AsyncDuologueClient:
     """
 
     def __init__(
-        self, settings: ClientSettings, *, aeron: Aeron | None, directory: str | os.PathLike[str] | None
+        self,
+        settings: ClientSettings,
+        *,
+        aeron: Aeron | None = None,
+        directory: str | os.PathLike[str] | None = None,
     ) -> None:
         self.settings = settings
         self._life = ClientLife(settings)
         self._resources = (aeron, directory)
 
-    async def open(self) -> Self:
-        """Open the duologue.
-
-        Returns:
-            The open client.
-
-        Raises:
-            ConnectTimeout: A step of connecting took too long; the error names the step.
-            ConnectRefused: The server refused this client, with its reason.
-            RegistrationError: The driver refused a channel.
-
-        Example:
-            >>> duologue = await aio.connect("192.0.2.1").open()
-        """
+    async def _open(self) -> Self:
+        """Open the duologue."""
         try:
             await _connect(self._life, *self._resources)
             self._life.start()
@@ -481,7 +463,7 @@ class AsyncDuologueClient:
                 await asyncio.to_thread(self._life.disconnect)
 
     async def __aenter__(self) -> Self:
-        return self if self._life.is_connected else await self.open()
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -490,72 +472,79 @@ class AsyncDuologueClient:
 
 
 def serve(
-    handler: Handler | Callable[[AsyncDuologue], Awaitable[object]],
-    settings: ServerSettings | None = None,
+    handler: Handler | Callable[[Duologue], Awaitable[object]],
+    host: str | None = None,
+    port: int | None = None,
     *,
+    settings: ServerSettings | None = None,
     aeron: Aeron | None = None,
     directory: str | os.PathLike[str] | None = None,
     key: ServerKey | None = None,
     **overrides: Any,
-) -> AsyncDuologueServer:
-    """Make a server for ``async with``.
+) -> Opening[Server]:
+    """Start a server: ``async with``, or ``await`` and later ``await server.close()``.
 
     Args:
         handler: An asynchronous function that serves one duologue, or a `Handler`.
-        settings: All settings; then ``overrides`` are not used.
+        host: The address of this machine to bind: the setting ``address``.
+        port: The port of the all-clients channel: the setting ``initial_port``. The control port is the next one, unless
+            ``initial_control_port`` is given.
+        settings: The settings; the other arguments override them.
         aeron: A client of a media driver to use.
         directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
         key: The server's key pair, which switches encryption on.
         **overrides: Settings by name, as `ServerSettings` has them.
 
     Returns:
-        The server, which ``async with`` or ``await start()`` opens.
+        What starts the server when it is awaited or entered.
 
     Raises:
         ConfigurationError: A setting cannot be used.
+        RegistrationError: The driver cannot bind an address; raised when it starts.
+        TypeError: A setting is given twice or does not exist, or there is no address.
 
     Example:
-        >>> async with aio.serve(talk, address="192.0.2.1") as server:
-        ...     await asyncio.sleep(60)
+        >>> async with aio.serve(talk, "192.0.2.1") as server:
+        ...     await server.wait()
     """
-    return AsyncDuologueServer(
-        handler,
-        ServerSettings(**overrides) if settings is None else settings,
-        aeron=aeron,
-        directory=directory,
-        key=key,
+    server = Server(
+        handler, server_settings(settings, host, port, overrides), aeron=aeron, directory=directory, key=key
     )
+    return Opening(server._open, "duologue.aio.serve()")
 
 
 def connect(
-    server: str | None = None,
+    host: str | None = None,
+    port: int | None = None,
     *,
     settings: ClientSettings | None = None,
     aeron: Aeron | None = None,
     directory: str | os.PathLike[str] | None = None,
     **overrides: Any,
-) -> AsyncDuologueClient:
-    """Make a client for ``async with``.
+) -> Opening[Client]:
+    """Open a duologue: ``async with``, or ``await`` and later ``await duologue.close()``.
 
     Args:
-        server: The server's address.
-        settings: All settings; then ``server`` and ``overrides`` are not used.
+        host: The server's address: the setting ``server``.
+        port: The port of the server's all-clients channel: the setting ``initial_port``. The control port is the next one,
+            unless ``initial_control_port`` is given.
+        settings: The settings; the other arguments override them.
         aeron: A client of a media driver to use.
         directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
         **overrides: Settings by name, as `ClientSettings` has them.
 
     Returns:
-        The client, which ``async with`` or ``await open()`` opens.
+        What opens the duologue when it is awaited or entered.
 
     Raises:
         ConfigurationError: A setting cannot be used.
+        ConnectTimeout: A step of connecting took too long; raised when it opens.
+        ConnectRefused: The server refused this client, with its reason; raised when it opens.
+        TypeError: A setting is given twice or does not exist, or there is no server.
 
     Example:
         >>> async with aio.connect("192.0.2.1") as duologue:
         ...     await duologue.send("ECHO tide")
     """
-    return AsyncDuologueClient(
-        ClientSettings(server=server or "", **overrides) if settings is None else settings,
-        aeron=aeron,
-        directory=directory,
-    )
+    client = Client(client_settings(settings, host, port, overrides), aeron=aeron, directory=directory)
+    return Opening(client._open, "duologue.aio.connect()")

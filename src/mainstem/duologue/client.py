@@ -1,4 +1,4 @@
-"""DuologueClient: a client that works in the thread of its caller."""
+"""Client: a duologue that works in the thread of its caller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from mainstem.aeron.idle import BackoffIdle
 from mainstem.duologue.environment import Confinement
 from mainstem.duologue.lifecycle import ClientLife
-from mainstem.duologue.settings import ClientSettings
+from mainstem.duologue.settings import ClientSettings, client_settings
 from mainstem.errors import ClosedError, MainstemError
 from mainstem.unclosed import finalise_at_exit
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class DuologueClient:
+class Client:
     """A duologue with a server, opened by `connect`. A context manager.
 
     It has no thread: its duty cycles run inside `send`, `receive` and `poll`, always in the same thread.
@@ -36,7 +36,7 @@ class DuologueClient:
         directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
 
     Example:
-        >>> with DuologueClient.connect("192.0.2.1") as duologue:
+        >>> with connect("192.0.2.1") as duologue:
         ...     duologue.send("ECHO tide")
         ...     print(duologue.receive(timeout=5))
     """
@@ -57,49 +57,6 @@ class DuologueClient:
         self._life.start()
         self._closed = False
         finalise_at_exit(self)
-
-    @classmethod
-    def connect(
-        cls,
-        server: str | None = None,
-        *,
-        settings: ClientSettings | None = None,
-        aeron: Aeron | None = None,
-        directory: str | os.PathLike[str] | None = None,
-        **overrides: Any,
-    ) -> Self:
-        """Open a duologue with the server at an address; returns when it is open.
-
-        Args:
-            server: The server's address.
-            settings: All settings; then ``server`` and ``overrides`` are not used.
-            aeron: A client of a media driver to use.
-            directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
-            **overrides: Settings by name, as `ClientSettings` has them.
-
-        Returns:
-            The open client.
-
-        Raises:
-            ConnectTimeout: A step of connecting took too long; the error names the step.
-            ConnectRefused: The server refused this client, with its reason.
-            RegistrationError: The driver refused a channel.
-            ConfigurationError: A setting cannot be used.
-
-        Example:
-            >>> duologue = DuologueClient.connect("192.0.2.1", timeout=2)
-        """
-        client = cls(
-            ClientSettings(server=server or "", **overrides) if settings is None else settings,
-            aeron=aeron,
-            directory=directory,
-        )
-        try:
-            client._run(client._life.opening())
-        except BaseException:
-            client.close()
-            raise
-        return client
 
     @property
     def session_id(self) -> int:
@@ -241,3 +198,46 @@ class DuologueClient:
             finally:
                 with suppress(MainstemError):
                     self.close()
+
+
+def connect(
+    host: str | None = None,
+    port: int | None = None,
+    *,
+    settings: ClientSettings | None = None,
+    aeron: Aeron | None = None,
+    directory: str | os.PathLike[str] | None = None,
+    **overrides: Any,
+) -> Client:
+    """Open a duologue with a server.
+
+    Args:
+        host: The server's address: the setting ``server``.
+        port: The port of the server's all-clients channel: the setting ``initial_port``. The control port is the next one,
+            unless ``initial_control_port`` is given.
+        settings: The settings; the other arguments override them.
+        aeron: A client of a media driver to use.
+        directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
+        **overrides: Settings by name, as `ClientSettings` has them.
+
+    Returns:
+        The open client, a context manager.
+
+    Raises:
+        ConnectTimeout: A step of connecting took too long; the error names the step.
+        ConnectRefused: The server refused this client, with its reason.
+        RegistrationError: The driver refused a channel.
+        ConfigurationError: A setting cannot be used.
+        TypeError: A setting is given twice or does not exist, or there is no server.
+
+    Example:
+        >>> with connect("192.0.2.1", timeout=2) as duologue:
+        ...     duologue.send("ECHO tide")
+    """
+    client = Client(client_settings(settings, host, port, overrides), aeron=aeron, directory=directory)
+    try:
+        client._run(client._life.opening())
+    except BaseException:
+        client.close()
+        raise
+    return client

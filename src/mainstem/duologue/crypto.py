@@ -54,7 +54,7 @@ class ServerKey:
 
     Example:
         >>> key = ServerKey.generate(random.SystemRandom())
-        >>> server = DuologueServer(Echo(), address="192.0.2.1", key=key)
+        >>> server = serve(Echo(), "192.0.2.1", key=key)
     """
 
     def __init__(self, private: bytes) -> None:

@@ -59,7 +59,7 @@ class Echo(Handler):
     """The guide's protocol (docs/protocols/duologue.md): ``ECHO <text>`` is sent back, anything else is a bad message.
 
     Example:
-        >>> with DuologueServer(Echo(), address="192.0.2.1") as server:
+        >>> with serve(Echo(), "192.0.2.1") as server:
         ...     server.wait()
     """
 

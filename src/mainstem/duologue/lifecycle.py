@@ -2,7 +2,7 @@
 
 A life opens a client of the media driver (and the driver, where none was named), runs a core, and closes both in the
 reverse order. What has to wait on the way is a generator that yields between two duty cycles how much work the last one
-did. Who runs the generator decides how to wait: `DuologueClient` idles its thread, `AsyncDuologueClient` awaits a pause
+did. Who runs the generator decides how to wait: `Client` idles its thread, `aio.Client` awaits a pause
 of the event loop. A generator that is abandoned between two yields has taken no message, so a receive may be cancelled.
 
 ``connect`` and ``disconnect`` may block for as long as a driver takes to start and to end; asyncio runs them in a thread.
@@ -56,7 +56,7 @@ class ServerLife:
     def connect(
         self, aeron: Aeron | None, directory: str | os.PathLike[str] | None, key: ServerKey | None
     ) -> ServerCore:
-        """Open the all-clients channel. Raises what `DuologueServer` raises; nothing is left open then."""
+        """Open the all-clients channel. Raises what `serve` raises; nothing is left open then."""
         assert self._connection is None, "a server is opened once at a time"
         self._connection = DriverConnection(
             aeron=aeron,

@@ -1,4 +1,4 @@
-"""DuologueServer: the server in a thread of its own."""
+"""Server: the server in a thread of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainstem.aeron.idle import BackoffIdle
 from mainstem.duologue.handler import Handler
 from mainstem.duologue.lifecycle import ServerLife
 from mainstem.duologue.limits import checked_message
-from mainstem.duologue.settings import ServerSettings
+from mainstem.duologue.settings import ServerSettings, server_settings
 from mainstem.unclosed import finalise_at_exit
 
 if TYPE_CHECKING:
@@ -39,39 +39,37 @@ class _Function(Handler):
         self._function(duologue, message)
 
 
-class DuologueServer:
-    """A server of duologues, in a thread of its own, until it is closed. A context manager.
+class Server:
+    """A server of duologues, started by `serve`, in a thread of its own until it is closed. A context manager.
 
     Args:
         handler: A `Handler`, or a function that is called with a duologue and a message. Both run in the server's one
             thread and must not block it.
-        settings: All settings; then ``overrides`` are not used.
+        settings: The settings.
         aeron: A client of a media driver to use.
         directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
         key: The server's key pair, which switches encryption on.
-        **overrides: Settings by name, as `ServerSettings` has them.
 
     Raises:
         ConfigurationError: A setting cannot be used.
         RegistrationError: The driver cannot bind an address.
 
     Example:
-        >>> with DuologueServer(Echo(), address="192.0.2.1", max_clients=64) as server:
+        >>> with serve(Echo(), "192.0.2.1", max_clients=64) as server:
         ...     server.wait()
     """
 
     def __init__(
         self,
         handler: Handler | Callable[[Duologue, bytes], object],
-        settings: ServerSettings | None = None,
+        settings: ServerSettings,
         *,
         aeron: Aeron | None = None,
         directory: str | os.PathLike[str] | None = None,
         key: ServerKey | None = None,
-        **overrides: Any,
     ) -> None:
         self._closed = True
-        self.settings = ServerSettings(**overrides) if settings is None else settings
+        self.settings = settings
         self._life = ServerLife(handler if isinstance(handler, Handler) else _Function(handler), self.settings)
         self._core = self._life.connect(aeron, directory, key)
         self._runner = AgentRunner(self._life, BackoffIdle(), on_start=self._life.confinement)
@@ -191,3 +189,43 @@ class DuologueServer:
                 )
             finally:
                 self.close()
+
+
+def serve(
+    handler: Handler | Callable[[Duologue, bytes], object],
+    host: str | None = None,
+    port: int | None = None,
+    *,
+    settings: ServerSettings | None = None,
+    aeron: Aeron | None = None,
+    directory: str | os.PathLike[str] | None = None,
+    key: ServerKey | None = None,
+    **overrides: Any,
+) -> Server:
+    """Start a server of duologues.
+
+    Args:
+        handler: A `Handler`, or a function that is called with a duologue and a message. Both run in the server's one
+            thread and must not block it.
+        host: The address of this machine to bind: the setting ``address``.
+        port: The port of the all-clients channel: the setting ``initial_port``. The control port is the next one, unless
+            ``initial_control_port`` is given.
+        settings: The settings; the other arguments override them.
+        aeron: A client of a media driver to use.
+        directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
+        key: The server's key pair, which switches encryption on.
+        **overrides: Settings by name, as `ServerSettings` has them.
+
+    Returns:
+        The running server, a context manager.
+
+    Raises:
+        ConfigurationError: A setting cannot be used.
+        RegistrationError: The driver cannot bind an address.
+        TypeError: A setting is given twice or does not exist, or there is no address.
+
+    Example:
+        >>> with serve(Echo(), "192.0.2.1", max_clients=64) as server:
+        ...     server.wait()
+    """
+    return Server(handler, server_settings(settings, host, port, overrides), aeron=aeron, directory=directory, key=key)

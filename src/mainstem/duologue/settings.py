@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mainstem._core import layout
@@ -287,6 +287,36 @@ class ClientSettings:
             >>> driver = MediaDriver.launch(**settings.driver_settings())
         """
         return {**reserved_sessions(), "mtu_length": self.mtu, "term_buffer_length": self.term_length}
+
+
+def server_settings(
+    settings: ServerSettings | None, host: str | None, port: int | None, overrides: dict[str, Any]
+) -> ServerSettings:
+    """Return the settings that the arguments of ``serve`` describe."""
+    fields = _fields("address", host, port, overrides)
+    return ServerSettings(**fields) if settings is None else replace(settings, **fields)
+
+
+def client_settings(
+    settings: ClientSettings | None, host: str | None, port: int | None, overrides: dict[str, Any]
+) -> ClientSettings:
+    """Return the settings that the arguments of ``connect`` describe."""
+    fields = _fields("server", host, port, overrides)
+    return ClientSettings(**fields) if settings is None else replace(settings, **fields)
+
+
+def _fields(address: str, host: str | None, port: int | None, overrides: dict[str, Any]) -> dict[str, Any]:
+    """Name the settings; unless given, the control port is the one after ``port``."""
+    fields: dict[str, Any] = {}
+    if host is not None:
+        fields[address] = host
+    if port is not None:
+        fields["initial_port"] = port
+        if "initial_control_port" not in overrides:
+            fields["initial_control_port"] = port + 1
+    if twice := sorted(fields.keys() & overrides.keys()):
+        raise TypeError(f"{', '.join(twice)}: given twice; host is {address} and port is initial_port")
+    return {**fields, **overrides}
 
 
 def reserved_sessions() -> dict[str, Any]:

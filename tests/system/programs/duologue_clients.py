@@ -13,13 +13,13 @@ import sys
 import time
 
 from mainstem.aeron.client.client import Aeron
-from mainstem.duologue import ClientSettings, DuologueClient
+from mainstem.duologue import ClientSettings, connect
 from mainstem.errors import MainstemError
 
 
 class Talker:
     def __init__(self, aeron: Aeron, settings: ClientSettings, interval: float) -> None:
-        self.client = DuologueClient.connect(settings=settings, aeron=aeron)
+        self.client = connect(settings=settings, aeron=aeron)
         self.interval = interval
         self.sent = self.answered = 0
         self.next_s = self.sent_s = 0.0

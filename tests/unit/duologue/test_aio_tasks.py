@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.patience import STALL_S, soon, until
 
-from mainstem.duologue import aio
+from mainstem.duologue import ClientSettings, ServerSettings, aio
 from mainstem.errors import BackPressured, BadMessage, ClosedError
 
 
@@ -36,7 +36,7 @@ async def test_a_task_that_outlives_its_client_is_cancelled_after_a_while(monkey
     monkeypatch.setattr(aio, "CLOSE_LIMIT", 0.02)
     cancelled = asyncio.Event()
 
-    async def talk(duologue: aio.AsyncDuologue) -> None:
+    async def talk(duologue: aio.Duologue) -> None:
         try:
             await asyncio.get_running_loop().create_future()
         except asyncio.CancelledError:
@@ -56,7 +56,7 @@ async def test_a_task_that_outlives_its_client_is_cancelled_after_a_while(monkey
 async def test_what_came_before_the_client_left_is_still_served() -> None:
     received: list[bytes] = []
 
-    async def talk(duologue: aio.AsyncDuologue) -> None:
+    async def talk(duologue: aio.Duologue) -> None:
         async for message in duologue:
             await asyncio.sleep(0)
             received.append(message)
@@ -73,7 +73,7 @@ async def test_what_came_before_the_client_left_is_still_served() -> None:
 
 
 async def test_a_client_that_does_not_read_makes_no_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    async def talk(duologue: aio.AsyncDuologue) -> None:
+    async def talk(duologue: aio.Duologue) -> None:
         await duologue.send(b"tide")
 
     tasks = aio._Tasks(talk)
@@ -88,7 +88,7 @@ async def test_a_client_that_does_not_read_makes_no_error_in_the_log(caplog: pyt
 async def test_a_task_that_fails_ends_its_duologue_and_the_client_receives_why(
     fault: Exception, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def talk(duologue: aio.AsyncDuologue) -> None:
+    async def talk(duologue: aio.Duologue) -> None:
         raise fault
 
     tasks = aio._Tasks(talk)
@@ -104,7 +104,7 @@ async def test_sending_waits_for_what_was_sent_before() -> None:
     served: Any = Served()
     served.send = sent.append
     served.queued = 1
-    sending = asyncio.ensure_future(aio.AsyncDuologue(served).send(b"tide"))
+    sending = asyncio.ensure_future(aio.Duologue(served).send(b"tide"))
     await asyncio.sleep(2 * aio.QUEUE_POLL)
     assert not sent
     served.queued = 0
@@ -113,12 +113,12 @@ async def test_sending_waits_for_what_was_sent_before() -> None:
 
 
 async def test_a_server_that_was_not_started_has_no_core_and_nothing_to_wait_for() -> None:
-    server = aio.serve(aio._Tasks(lambda _: asyncio.sleep(0)), address="127.0.0.1")
+    server = aio.Server(aio._Tasks(lambda _: asyncio.sleep(0)), ServerSettings(address="127.0.0.1"))
     with pytest.raises(ClosedError, match="not running"):
         server.broadcast("to all")
     await server.wait()
     await server.close()
-    client = aio.connect("127.0.0.1")
+    client = aio.Client(ClientSettings(server="127.0.0.1"))
     with pytest.raises(ClosedError, match="is closed"):
         _ = client.core
     with pytest.raises(ClosedError, match="is closed"):
@@ -132,13 +132,13 @@ async def test_a_close_names_the_tasks_that_go_on(
     monkeypatch.setattr(aio, "CLOSE_LIMIT", 0.02)
     go_on = asyncio.Event()
 
-    async def talk(duologue: aio.AsyncDuologue) -> None:
+    async def talk(duologue: aio.Duologue) -> None:
         try:
             await asyncio.get_running_loop().create_future()
         except asyncio.CancelledError:
             await go_on.wait()
 
-    server = aio.serve(talk, address="127.0.0.1")
+    server = aio.Server(talk, ServerSettings(address="127.0.0.1"))
     tasks = server._handler
     assert isinstance(tasks, aio._Tasks)
     tasks.on_open(Served())  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ async def test_a_close_names_the_tasks_that_go_on(
 
 async def test_closing_may_be_awaited_and_a_cancelled_receive_takes_nothing() -> None:
     served: Any = Served()
-    duologue = aio.AsyncDuologue(served)
+    duologue = aio.Duologue(served)
     waiting = asyncio.ensure_future(duologue.receive())
     await asyncio.sleep(0)
     waiting.cancel()
@@ -174,10 +174,10 @@ async def test_a_start_that_is_cancelled_leaves_no_driver(monkeypatch: pytest.Mo
         go.wait(STALL_S)
         events.append("connected")
 
-    server = aio.serve(aio._Tasks(lambda _: asyncio.sleep(0)), address="127.0.0.1")
+    server = aio.Server(aio._Tasks(lambda _: asyncio.sleep(0)), ServerSettings(address="127.0.0.1"))
     monkeypatch.setattr(server._life, "connect", connect)
     monkeypatch.setattr(server._life, "disconnect", lambda: events.append("disconnected"))
-    starting = asyncio.ensure_future(server.start())
+    starting = asyncio.ensure_future(server._open())
     await until(connects.is_set)
     starting.cancel()
     await asyncio.sleep(0)

@@ -1,0 +1,49 @@
+"""Opening: what an asyncio ``connect`` or ``serve`` returns, to be awaited or used with ``async with``."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+    from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
+
+T = TypeVar("T", bound="AbstractAsyncContextManager[Any, Any]")
+
+
+class Opening(Generic[T]):
+    """Opens a resource once: ``await`` returns it, and ``async with`` closes it too.
+
+    Nothing happens before. An opening that is dropped without either warns, like a coroutine that was never awaited.
+    """
+
+    def __init__(self, open_resource: Callable[[], Awaitable[T]], name: str) -> None:
+        self._open: Callable[[], Awaitable[T]] | None = open_resource
+        self._name = name
+        self._opened: T | None = None
+
+    def __await__(self) -> Generator[Any, None, T]:
+        open_resource, self._open = self._open, None
+        if open_resource is None:
+            raise RuntimeError(f"{self._name} cannot be awaited twice; call it again")
+        return open_resource().__await__()
+
+    async def __aenter__(self) -> T:
+        opened = await self
+        entered: T = await opened.__aenter__()
+        self._opened = opened
+        return entered
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        opened, self._opened = self._opened, None
+        assert opened is not None, "entered before"
+        suppressed: bool | None = await opened.__aexit__(kind, error, trace)
+        return suppressed
+
+    def __del__(self) -> None:
+        if getattr(self, "_open", None) is not None:
+            warnings.warn(f"{self._name} was never awaited", RuntimeWarning, stacklevel=2)
