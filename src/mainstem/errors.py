@@ -51,10 +51,25 @@ __all__ = [
 ]
 
 
+class Delivery(StrEnum):
+    """How much of what was sent has reached the peer.
+
+    After ``NONE``, sending it again is safe: the peer has processed nothing of it.
+    """
+
+    NONE = "none"
+    #: Some of it was sent and some was not, or some is known to have arrived.
+    PARTIAL = "partial"
+    COMPLETE = "complete"
+    #: All of it was sent, and it is not known whether it arrived.
+    UNKNOWN = "unknown"
+
+
 class MainstemError(Exception):
     """The root of every error that Mainstem raises on purpose.
 
     ``unsent`` is the number of bytes that were written to a stream and never sent, of errors that end a stream.
+    ``delivery`` says, of errors that end a request, how much of it may have reached the peer.
 
     Example:
         >>> try:
@@ -64,6 +79,12 @@ class MainstemError(Exception):
     """
 
     unsent: int = 0
+    delivery: Delivery = Delivery.UNKNOWN
+
+    @property
+    def may_retry(self) -> bool:
+        """Whether sending the request again cannot make the peer handle it twice."""
+        return self.delivery is Delivery.NONE
 
 
 class ConfigurationError(MainstemError, ValueError):
@@ -343,7 +364,7 @@ class LimitExceeded(MainstemError):
 
 
 class OfferError(MainstemError):
-    """A blocking send did not succeed; the subclass says why.
+    """A blocking send did not succeed; the subclass says why. Nothing was sent.
 
     Example:
         >>> try:
@@ -351,6 +372,8 @@ class OfferError(MainstemError):
         ... except OfferError as error:
         ...     print(error)
     """
+
+    delivery = Delivery.NONE
 
 
 class BackPressured(OfferError):
@@ -542,20 +565,6 @@ class Aborted(ChannelError):
         ... except Aborted:
         ...     message = None
     """
-
-
-class Delivery(StrEnum):
-    """How much of what was sent has reached the peer.
-
-    After ``NONE``, sending it again is safe: the peer has processed nothing of it.
-    """
-
-    NONE = "none"
-    #: Some of it was sent and some was not, or some is known to have arrived.
-    PARTIAL = "partial"
-    COMPLETE = "complete"
-    #: All of it was sent, and it is not known whether it arrived.
-    UNKNOWN = "unknown"
 
 
 class ConnectionLost(ChannelError):

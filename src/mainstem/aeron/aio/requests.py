@@ -105,7 +105,8 @@ class Requester(OpenedResource[RequesterState]):
             The reply.
 
         Raises:
-            Timeout: The request was sent, and no reply came in time. The responder may have received it.
+            Timeout: The request was sent, and no reply came in time. The text says whether the responder is still connected; it may
+                have received the request, so ``may_retry`` is false.
             NotConnected: No responder was connected in time: nothing was sent.
             BackPressured: There was no room in time, or ``max_in_flight`` requests wait already: nothing was sent.
             ClosedError: The requester is closed.
@@ -128,7 +129,7 @@ class Requester(OpenedResource[RequesterState]):
                 if slot.reply is None:
                     state.check_open()
                     if not await pause.step():
-                        raise Timeout(f"no reply came within {timeout:g} s", timeout=timeout)
+                        raise state.no_response(timeout)
             return slot.reply
         finally:
             state.free(slot)

@@ -122,7 +122,8 @@ class Requester(_Closable):
             The reply.
 
         Raises:
-            Timeout: The request was sent, and no reply came in time. The responder may have received it.
+            Timeout: The request was sent, and no reply came in time. The text says whether the responder is still connected; it may
+                have received the request, so ``may_retry`` is false.
             NotConnected: No responder was connected in time: nothing was sent.
             BackPressured: There was no room in time, or ``max_in_flight`` requests wait already: nothing was sent.
             ClosedError: The requester is closed.
@@ -151,7 +152,7 @@ class Requester(_Closable):
                 if slot.reply is None:
                     state.check_open()
                     if not waiting.step(state.subscription):
-                        raise Timeout(f"no reply came within {timeout:g} s", timeout=timeout)
+                        raise state.no_response(timeout)
             return slot.reply
         finally:
             if slot is not None:

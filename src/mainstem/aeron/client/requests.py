@@ -21,7 +21,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from mainstem.aeron.client.polled import polled
-from mainstem.errors import BackPressured, ClosedError, MainstemError
+from mainstem.errors import BackPressured, ClosedError, MainstemError, Timeout
 
 if TYPE_CHECKING:
     from mainstem._core.log.fragment import Message
@@ -86,6 +86,11 @@ class RequesterState:
         if self.subscription.closed:
             self.subscription.raise_failure()
             raise ClosedError("the requester is closed")
+
+    def no_response(self, timeout: float | None) -> Timeout:
+        """Returns the error of a request that was sent and has no response in time."""
+        why = "its responder is connected" if self.publication.is_connected else "its responder has gone"
+        return Timeout(f"no response came within {timeout:g} s: the request was sent, and {why}", timeout=timeout)
 
     def poll(self) -> int:
         """Gives each reply that is there to its slot; one thread at a time."""

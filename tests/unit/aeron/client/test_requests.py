@@ -14,7 +14,15 @@ from tests.support.ports import free_port
 import mainstem
 from mainstem.aeron.client.requester import Request
 from mainstem.aeron.client.requests import RequesterState
-from mainstem.errors import BackPressured, ClosedError, ConfigurationError, NotConnected, Timeout
+from mainstem.errors import (
+    BackPressured,
+    ClosedError,
+    ConfigurationError,
+    Delivery,
+    MainstemError,
+    NotConnected,
+    Timeout,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -314,3 +322,37 @@ def test_both_variants_are_created_with_the_same_arguments(name: str) -> None:
         blocking.parameters.values(), asynchronous.parameters.values(), strict=True
     ):
         assert (parameter.kind, parameter.default) == (asyncio_parameter.kind, asyncio_parameter.default)
+
+
+@pytest.mark.parametrize("variant", [mainstem, mainstem.aio], ids=["blocking", "asyncio"])
+async def test_an_error_says_whether_the_request_may_be_sent_again(aeron: mainstem.Aeron, variant: Any) -> None:
+    channel, back = ways("ipc")
+    client: Any = aeron if variant is mainstem else mainstem.aio.Aeron(aeron)
+
+    async def failure(requester: Any, seconds: float) -> MainstemError:
+        def ask() -> Any:
+            return requester.request(b"ping", timeout=seconds)
+
+        with pytest.raises(MainstemError) as raised:
+            await (asyncio.to_thread(ask) if variant is mainstem else ask())
+        return raised.value
+
+    requester = variant.Requester(client, channel, 1001, max_in_flight=1, **back)
+    if variant is mainstem.aio:
+        await requester
+    error = await failure(requester, 0.05)
+    assert isinstance(error, NotConnected)
+    assert (error.delivery, error.may_retry) == (Delivery.NONE, True)
+    with mainstem.Responder(aeron, channel, 1001, **back) as responder:
+        served = asyncio.create_task(asyncio.to_thread(lambda: next(responder.requests(timeout=STALL_S))))
+        error = await failure(requester, 1.0)
+        assert (await served).payload == b"ping"
+        assert isinstance(error, Timeout)
+        assert (error.delivery, error.may_retry) == (Delivery.UNKNOWN, False)
+        assert "its responder is connected" in str(error)
+        slot = requester._state.open_slot()
+        error = await failure(requester, 0.05)
+        assert isinstance(error, BackPressured)
+        assert error.may_retry
+        requester._state.free(slot)
+    requester.close()
