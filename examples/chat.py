@@ -67,7 +67,7 @@ def host_room(address: str, port: int, timeout: float) -> None:
         initial_control_port=port + 1,
         base_port=port + 10,
         join_timeout=timeout,
-        silence_timeout=None,  # in a chat, listening is enough
+        idle_timeout=None,  # in a chat, listening is enough
     ) as server:
         print(f"the room is open on {address}:{port}; Ctrl-C closes it", flush=True)
         try:

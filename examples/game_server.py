@@ -74,7 +74,7 @@ def main() -> None:
     expected = json.dumps({"Ada": [3, 0], "Bob": [9, 0]}, sort_keys=True)
     results: dict[str, bool] = {}
     with serve(
-        world, address=ADDRESS, initial_port=PORT, initial_control_port=CONTROL, base_port=FIRST, silence_timeout=None
+        world, address=ADDRESS, initial_port=PORT, initial_control_port=CONTROL, base_port=FIRST, idle_timeout=None
     ) as server:
         clock = threading.Thread(target=tick, args=(server, world, ended))
         clock.start()

@@ -95,7 +95,7 @@ def test_a_bad_message_is_told_and_ends_the_duologue(aeron: Aeron, port: int) ->
             client.receive(timeout=STALL_S)
         assert refused.value.reason == "bad message"
         wait_for(lambda: in_use(server) == (0, 0))
-        assert server.statistics()["bad_messages"] == 1
+        assert server.stats().bad_messages == 1
 
 
 def test_one_address_gets_no_more_than_its_share(aeron: Aeron, port: int) -> None:

@@ -71,8 +71,8 @@ def test_a_server_and_a_client_end_with_their_driver(driver: MediaDriver, aeron:
         with pytest.raises(MainstemError):
             client.receive(timeout=STALL_S)
         assert server.wait(STALL_S)
-        assert isinstance(server.failure, MainstemError)
-        assert handler.reasons == [str(server.failure)]
+        assert isinstance(server.error, MainstemError)
+        assert handler.reasons == [str(server.error)]
 
 
 async def test_a_server_in_the_event_loop_ends_its_tasks_with_its_driver(
@@ -97,9 +97,9 @@ async def test_a_server_in_the_event_loop_ends_its_tasks_with_its_driver(
         with pytest.raises(MainstemError):
             await client.receive(timeout=STALL_S)
         await soon(server.wait())
-        assert isinstance(server.failure, MainstemError)
+        assert isinstance(server.error, MainstemError)
         await until(lambda: reasons)
-        assert reasons == [str(server.failure)]
+        assert reasons == [str(server.error)]
 
 
 async def test_waiting_for_a_server_may_be_cancelled_and_ends_with_its_close(aeron: Aeron, port: int) -> None:
@@ -117,7 +117,7 @@ async def test_waiting_for_a_server_may_be_cancelled_and_ends_with_its_close(aer
     await server.close()
     await soon(waiting)
     await soon(server.wait())
-    assert server.failure is None
+    assert server.error is None
 
 
 async def test_what_is_not_open_says_so(aeron: Aeron, port: int) -> None:

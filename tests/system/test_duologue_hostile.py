@@ -69,7 +69,7 @@ class House:
         return self.server.call(lambda core: {each.session_id: each.ports for each in core.duologues}).result(STALL_S)
 
     def count(self, name: str) -> int:
-        return self.server.statistics()[name]
+        return getattr(self.server.stats(), name)
 
     def latencies_s(self, rounds: int) -> list[float]:
         """An honest client's round trips, the shortest first."""
@@ -120,7 +120,7 @@ def house(*, encrypted: bool = False, filtered: bool = True, **more: Any) -> Ite
         initial_port=port,
         initial_control_port=port + 1,
         base_port=port + 2,
-        **{"max_clients": MAX_CLIENTS, "join_timeout": 1.5, "initial_timeout": 2.0, **more},
+        **{"max_clients": MAX_CLIENTS, "join_timeout": 1.5, "handshake_timeout": 2.0, **more},
     )
     driver = {**settings.driver_settings(), "image_liveness_timeout_ns": "2s"}
     if not filtered:
@@ -264,7 +264,7 @@ def test_a_client_that_never_joins_gives_its_place_back() -> None:
 
 
 def test_a_client_that_joins_and_says_nothing_is_ended() -> None:
-    with house(silence_timeout=6.0) as made:
+    with house(idle_timeout=6.0) as made:
         with join(made) as silent:
             wait_for(lambda: made.latency_s(1) and made.held() == (4, 2))
             wait_for(lambda: made.latency_s(1) and made.held() == (2, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from dataclasses import asdict
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
@@ -66,11 +67,9 @@ def serve(
     join_timeout: Annotated[
         float, typer.Option("--join-timeout", callback=finite, help="Seconds to join a duologue.")
     ] = 5.0,
-    silence_timeout: Annotated[
+    idle_timeout: Annotated[
         float,
-        typer.Option(
-            "--silence-timeout", callback=finite, help="Seconds that a client may be silent; 0: without limit."
-        ),
+        typer.Option("--idle-timeout", callback=finite, help="Seconds that a client may be silent; 0: without limit."),
     ] = 60.0,
     encrypt: Annotated[
         Path | None, typer.Option("--encrypt", help="Encrypt with the private key in this file (see the command key).")
@@ -92,7 +91,7 @@ def serve(
         max_per_address=per_address,
         prefixes=Prefixes(ipv6=ipv6_prefix),
         join_timeout=join_timeout,
-        silence_timeout=silence_timeout or None,
+        idle_timeout=idle_timeout or None,
     )
     server_key = None
     if encrypt is not None:
@@ -105,12 +104,12 @@ def serve(
         duologues.serve(Echo(), settings=settings, directory=directory or None, key=server_key) as server,
     ):
         say(f"serving echoes on {address}, ports {port} and {control_port}, duologues from {base_port}; Ctrl-C ends it")
-        while not stop.asked and server.failure is None:
+        while not stop.asked and server.error is None:
             time.sleep(POLL_S)
-        counts = server.statistics()
+        counts = asdict(server.stats())
     say(", ".join(f"{name} {count}" for name, count in counts.items() if count))
-    if server.failure is not None:
-        raise server.failure
+    if server.error is not None:
+        raise server.error
 
 
 def _key_in(file: Path) -> bytes:

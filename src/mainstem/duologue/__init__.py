@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mainstem.duologue.server_core import ServerCore
     from mainstem.duologue.session import Duologue
     from mainstem.duologue.settings import ClientSettings, ServerSettings
+    from mainstem.duologue.stats import ServerStats
 
 _HOMES = {
     "Client": "client",
@@ -34,6 +35,7 @@ _HOMES = {
     "ServerCore": "server_core",
     "ServerKey": "crypto",
     "ServerSettings": "settings",
+    "ServerStats": "stats",
     "connect": "client",
     "serve": "server",
 }
@@ -50,6 +52,7 @@ __all__ = [
     "ServerCore",
     "ServerKey",
     "ServerSettings",
+    "ServerStats",
     "aio",
     "connect",
     "serve",

@@ -20,6 +20,7 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mainstem._internal.opening import Opening
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from mainstem.duologue.lifecycle import Steps
     from mainstem.duologue.server_core import ServerCore
     from mainstem.duologue.session import Duologue as InnerDuologue
+    from mainstem.duologue.stats import ServerStats
 
 T = TypeVar("T")
 
@@ -269,7 +271,12 @@ class Server:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def failure(self) -> MainstemError | None:
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return not self._life.is_connected
+
+    @property
+    def error(self) -> MainstemError | None:
         """The error that ended the server, if one did: its driver has ended."""
         return self._life.failure
 
@@ -286,6 +293,20 @@ class Server:
         if not self._life.is_connected:
             raise ClosedError("the server is not running")
         return self._life.core
+
+    def stats(self) -> ServerStats:
+        """Read the server's counts.
+
+        Returns:
+            A copy: the counts since the start.
+
+        Raises:
+            ClosedError: The server is not running.
+
+        Example:
+            >>> server.stats().duologues_opened
+        """
+        return replace(self.core.stats)
 
     def broadcast(self, message: bytes | str) -> None:
         """Send a message to every client that is there.
@@ -315,7 +336,7 @@ class Server:
         life.on_close()
 
     async def wait(self) -> None:
-        """Wait until the server has ended: by ``close``, or by an error, which is its ``failure`` then.
+        """Wait until the server has ended: by ``close``, or by an error, which is its ``error`` then.
 
         Returns at once where the server was not started.
 
@@ -387,6 +408,26 @@ class Client:
         return self
 
     @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return not self._life.is_connected
+
+    @property
+    def session_id(self) -> int:
+        """The session of both streams of the duologue."""
+        return self.core.duologue_session
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether messages are encrypted."""
+        return bool(self.settings.server_key)
+
+    @property
+    def max_message_length(self) -> int:
+        """The longest message that can be sent, in bytes."""
+        return self.core.max_message_length
+
+    @property
     def core(self) -> ClientCore:
         """The client itself. Raises ClosedError while it is not open."""
         if not self._life.is_connected:
@@ -409,7 +450,7 @@ class Client:
         """Send a message; returns once the stream has accepted it. A call that is cancelled may still send it.
 
         Args:
-            message: At most ``core.max_message_length`` bytes; text is encoded as UTF-8.
+            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
 
         Raises:
             BackPressured: The server did not make room for 500 ms.
@@ -424,7 +465,7 @@ class Client:
         """
         await self._run(self._life.sending(message))
 
-    async def receive(self, *, timeout: float | None = None) -> bytes:
+    async def receive(self, timeout: float | None = None) -> bytes:
         """Receive the next message. A call that is cancelled has taken none.
 
         Args:

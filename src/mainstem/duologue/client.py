@@ -59,6 +59,11 @@ class Client:
         finalise_at_exit(self)
 
     @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return self._closed
+
+    @property
     def session_id(self) -> int:
         """The session of both streams of the duologue."""
         return self._life.core.duologue_session
@@ -113,7 +118,7 @@ class Client:
         self._check_open()
         self._run(self._life.sending(message))
 
-    def receive(self, *, timeout: float | None = None) -> bytes:
+    def receive(self, timeout: float | None = None) -> bytes:
         """Receive the next message.
 
         Args:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.image import Image
     from mainstem.aeron.client.subscription import Subscription
     from mainstem.duologue.settings import ServerSettings
-    from mainstem.duologue.statistics import ServerStatistics
+    from mainstem.duologue.stats import ServerStats
 
 UNFRAGMENTED = 0xC0
 MESSAGES_AT_ONCE = 10  # in one duty cycle: a flood of HELLOs leaves time for those who have joined
@@ -39,9 +39,9 @@ class Handshake:
 class Handshakes:
     """The clients on the all-clients channel. The image handlers, which run in the conductor's thread, only queue."""
 
-    def __init__(self, settings: ServerSettings, statistics: ServerStatistics, *, timeout_ns: int) -> None:
+    def __init__(self, settings: ServerSettings, stats: ServerStats, *, timeout_ns: int) -> None:
         self._settings = settings
-        self._statistics = statistics
+        self._stats = stats
         self._timeout_ns = timeout_ns
         self._changes: deque[tuple[bool, Image]] = deque()
         self._clients: dict[int, Handshake] = {}
@@ -73,7 +73,7 @@ class Handshakes:
                 if client is not None and client.image is image:
                     del self._clients[image.session_id]
                 continue
-            self._statistics.introductions += 1
+            self._stats.introductions += 1
             self._take_in(image, now_ns)
         return work
 
@@ -103,7 +103,7 @@ class Handshakes:
         """Ask the driver to end the client's stream."""
         if self._clients.get(client.image.session_id) is client:
             del self._clients[client.image.session_id]
-        self._statistics.introductions_refused += 1
+        self._stats.introductions_refused += 1
         if not client.image.is_closed:
             # Under a flood the driver may be behind with its commands; then the stream ends by itself, later.
             with suppress(MainstemError):

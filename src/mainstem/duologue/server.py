@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mainstem.aeron.agent import AgentRunner
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from mainstem.duologue.crypto import ServerKey
     from mainstem.duologue.server_core import ServerCore
     from mainstem.duologue.session import Duologue
+    from mainstem.duologue.stats import ServerStats
     from mainstem.errors import MainstemError
 
 T = TypeVar("T")
@@ -78,7 +80,12 @@ class Server:
         finalise_at_exit(self)
 
     @property
-    def failure(self) -> MainstemError | None:
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return self._closed
+
+    @property
+    def error(self) -> MainstemError | None:
         """The error that ended the server, if one did: its driver has ended."""
         return self._life.failure
 
@@ -110,16 +117,16 @@ class Server:
         self._core.call_soon(run)
         return future
 
-    def statistics(self) -> dict[str, int]:
+    def stats(self) -> ServerStats:
         """Read the server's counts.
 
         Returns:
-            Counts since the start, by name.
+            A copy: the counts since the start.
 
         Example:
-            >>> server.statistics()["duologues_opened"]
+            >>> server.stats().duologues_opened
         """
-        return self._core.statistics.as_dict()
+        return replace(self._core.stats)
 
     def broadcast(self, message: bytes | str) -> None:
         """Send a message to every client that is there; one whose queue is full is left out, and is about to be ended.

@@ -16,7 +16,7 @@ from mainstem.duologue.outbox import Outbox
 from mainstem.duologue.port_allocator import PortAllocator, SessionAllocator
 from mainstem.duologue.session import Duologue
 from mainstem.duologue.state import DuologueState, Lifetime
-from mainstem.duologue.statistics import ServerStatistics
+from mainstem.duologue.stats import ServerStats
 from mainstem.errors import BackPressured, ClosedError, MainstemError, OfferError, RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class ServerCore:
         assert_thread: Callable[[], None],
     ) -> None:
         self.settings = settings
-        self.statistics = ServerStatistics()
+        self.stats = ServerStats()
         self._aeron = aeron
         self._handler = handler
         self._chance = chance
@@ -84,7 +84,7 @@ class ServerCore:
         self._sessions = SessionAllocator(chance)
         self._quota = Quota(settings.max_per_address)
         self._rate = RateLimit(settings.hello_rate, settings.burst)
-        self._handshakes = Handshakes(settings, self.statistics, timeout_ns=seconds_ns(settings.initial_timeout))
+        self._handshakes = Handshakes(settings, self.stats, timeout_ns=seconds_ns(settings.handshake_timeout))
         self._duologues: dict[int, Duologue] = {}
         self._releasing: list[Duologue] = []
         self._calls: deque[Callable[[], object]] = deque()
@@ -190,7 +190,7 @@ class ServerCore:
             done, reason = duologue.do_work(now_ns, self._handler)
             work += done
             if duologue.state is DuologueState.JOINED and before is DuologueState.WAITING:
-                self.statistics.duologues_joined += 1
+                self.stats.duologues_joined += 1
                 logger.debug("[%d] client %s joined", duologue.session_id, duologue.owner)
             if reason:
                 self._end(duologue, reason)
@@ -214,7 +214,7 @@ class ServerCore:
             return self._outbox.do_work(now_ns)
         except OfferError as error:
             logger.debug("a response was given up: %s", error)
-            self.statistics.answers_lost += 1
+            self.stats.answers_lost += 1
             self._outbox.drop_first()
             return 1
 
@@ -223,16 +223,16 @@ class ServerCore:
     def _on_request(self, client: Handshake, text: bytes) -> None:
         session_id = client.image.session_id
         prefix = self.settings.prefixes.of(client.address)
-        self.statistics.hellos += 1
+        self.stats.hellos += 1
         if not self._rate.take(prefix, self._now_ns):
-            self.statistics.hellos_ignored += 1
+            self.stats.hellos_ignored += 1
             return
         logger.debug("[%d] received from %s: %r", session_id, client.address, text[:80])
         try:
             hello = parse_hello(text, client.address)
             key, secret = self._unseal(hello)
         except RemoteProtocolError as error:
-            self.statistics.bad_hellos += 1
+            self.stats.bad_hellos += 1
             logger.debug("[%d] %s", session_id, error)
             self._respond(Refusal(session_id, messages.BAD_MESSAGE))
             self._handshakes.refuse(client, messages.BAD_MESSAGE)
@@ -254,10 +254,10 @@ class ServerCore:
         if isinstance(hello, SealedHello) and self._key is None:
             return messages.ENCRYPTION_NOT_OFFERED
         if not self._ports.free_count and not self._evict():
-            self.statistics.refused_full += 1
+            self.stats.refused_full += 1
             return messages.SERVER_FULL
         if self._quota.count(prefix) >= self._quota.limit:
-            self.statistics.refused_address += 1
+            self.stats.refused_address += 1
             return messages.TOO_MANY_CONNECTIONS
         return ""
 
@@ -271,7 +271,7 @@ class ServerCore:
         if not waiting:
             return False
         oldest = min(waiting, key=lambda each: each.lifetime.since_ns)
-        self.statistics.duologues_evicted += 1
+        self.stats.duologues_evicted += 1
         self._end(oldest, "nobody joined, and the server is full")
         is_released = oldest.release(self._now_ns)
         assert is_released, "a duologue that waits for its client has both of its streams"
@@ -296,14 +296,14 @@ class ServerCore:
             lifetime=Lifetime(
                 join_ns=seconds_ns(settings.join_timeout),
                 left_ns=seconds_ns(settings.left_timeout),
-                silence_ns=None if settings.silence_timeout is None else seconds_ns(settings.silence_timeout),
+                silence_ns=None if settings.idle_timeout is None else seconds_ns(settings.idle_timeout),
                 closing_ns=seconds_ns(settings.closing_timeout),
                 now_ns=self._now_ns,
             ),
             assert_thread=self._assert_thread,
         )
         self._duologues[duologue_session] = duologue
-        self.statistics.duologues_opened += 1
+        self.stats.duologues_opened += 1
         logger.debug(
             "creating new duologue at %s %s session %d for %s",
             settings.address,
@@ -331,7 +331,7 @@ class ServerCore:
         try:
             self._outbox.send(text, self._now_ns)
         except BackPressured:
-            self.statistics.answers_lost += 1
+            self.stats.answers_lost += 1
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -341,8 +341,8 @@ class ServerCore:
         joined = duologue.state in (DuologueState.JOINED, DuologueState.LEFT, DuologueState.CLOSING)
         logger.debug("[%d] duologue ended: %s", duologue.session_id, reason)
         self._duologues.pop(duologue.session_id, None)
-        self.statistics.duologues_closed += 1
-        self.statistics.bad_messages += duologue.bad_messages
+        self.stats.duologues_closed += 1
+        self.stats.bad_messages += duologue.bad_messages
         duologue.lifetime.move(DuologueState.CLOSED, self._now_ns)
         self._releasing.append(duologue)
         if joined:

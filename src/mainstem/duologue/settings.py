@@ -52,9 +52,9 @@ class ServerSettings:
         prefixes: How many bits of an address count as one client.
         join_timeout: How long a client may take to join its duologue.
         left_timeout: How long a duologue waits after its client has left.
-        silence_timeout: How long a client may send nothing; None for ever.
+        idle_timeout: How long a client may send nothing; None for ever.
         closing_timeout: How long the last messages of a duologue may take.
-        initial_timeout: How long a client may stay on the all-clients channel without a request.
+        handshake_timeout: How long a client may stay on the all-clients channel without a request.
         hello_rate: Requests of one prefix that are processed in a second.
         hello_burst: Requests of one prefix that are processed at once; 0 for twice its duologues and a few.
         check_address: Whether a duologue ends when it is joined from another address than its client's.
@@ -79,9 +79,9 @@ class ServerSettings:
     prefixes: Prefixes = field(default_factory=Prefixes)
     join_timeout: float = 5.0
     left_timeout: float = 0.0
-    silence_timeout: float | None = 60.0
+    idle_timeout: float | None = 60.0
     closing_timeout: float = 1.0
-    initial_timeout: float = 10.0
+    handshake_timeout: float = 10.0
     hello_rate: float = 20.0
     hello_burst: int = 0
     check_address: bool = True
@@ -101,10 +101,10 @@ class ServerSettings:
         check_whole({"max_clients": self.max_clients}, least=1, most=MAX_CLIENTS)
         check_whole({"max_per_address": self.max_per_address}, least=1)
         check_whole({"hello_burst": self.hello_burst}, least=0)
-        check_seconds({"join_timeout": self.join_timeout, "initial_timeout": self.initial_timeout})
+        check_seconds({"join_timeout": self.join_timeout, "handshake_timeout": self.handshake_timeout})
         check_seconds({"left_timeout": self.left_timeout, "closing_timeout": self.closing_timeout}, may_be_zero=True)
-        if self.silence_timeout is not None:
-            check_seconds({"silence_timeout": self.silence_timeout})
+        if self.idle_timeout is not None:
+            check_seconds({"idle_timeout": self.idle_timeout})
         if not 0 < self.hello_rate < math.inf:
             raise ConfigurationError(f"hello_rate={self.hello_rate!r} is no rate above 0")
         duologues = range(self.base_port, self.base_port + PORTS_PER_DUOLOGUE * self.max_clients)

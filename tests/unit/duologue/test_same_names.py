@@ -26,6 +26,25 @@ def test_both_variants_take_the_same_arguments(name: str) -> None:
     ]
 
 
+def public_names(kind: type) -> set[str]:
+    return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(
+    ("name", "only_blocking", "only_asyncio"), [("Client", {"poll", "step"}, {"core"}), ("Server", {"call"}, {"core"})]
+)
+def test_classes_have_the_same_names(name: str, only_blocking: set[str], only_asyncio: set[str]) -> None:
+    # An event loop needs no `poll`, and its handlers may use the core, which belongs to a thread otherwise.
+    blocking, asynchronous = (public_names(getattr(module, name)) for module in (duologue, aio))
+    assert (blocking - asynchronous, asynchronous - blocking) == (only_blocking, only_asyncio)
+
+
+@pytest.mark.parametrize("name", ["send", "receive"])
+def test_messages_take_the_same_arguments(name: str) -> None:
+    blocking, asynchronous = (inspect.signature(getattr(module.Client, name)) for module in (duologue, aio))
+    assert list(blocking.parameters.values()) == list(asynchronous.parameters.values())
+
+
 def test_arguments_override_settings() -> None:
     server = ServerSettings(address="192.0.2.1", max_clients=7)
     changed = server_settings(server, "192.0.2.2", 7000, {"base_port": 7010})

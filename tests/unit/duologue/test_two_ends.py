@@ -141,7 +141,7 @@ def test_a_message_that_the_handler_refuses_ends_the_duologue_and_is_counted(wor
     client.send(b"never read", world.now_ns)
     assert ends.refused(client) == "bad message"
     ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
-    assert ends.server.statistics.bad_messages == 1
+    assert ends.server.stats.bad_messages == 1
 
 
 def test_an_echo_of_what_is_no_text_ends_the_duologue(world: World) -> None:
@@ -169,7 +169,7 @@ def test_a_broadcast_reaches_every_client_that_is_there(world: World) -> None:
 
 
 def test_a_paused_duologue_reads_nothing_until_it_goes_on(world: World) -> None:
-    ends = Ends(world, silence_timeout=None)
+    ends = Ends(world, idle_timeout=None)
     client = ends.joined()
     (duologue,) = ends.handler.duologues
     duologue.paused = True
@@ -182,7 +182,7 @@ def test_a_paused_duologue_reads_nothing_until_it_goes_on(world: World) -> None:
 
 
 def test_a_silent_client_is_ended_and_its_place_is_free_again(world: World) -> None:
-    ends = Ends(world, silence_timeout=1.0)
+    ends = Ends(world, idle_timeout=1.0)
     client = ends.joined()
     with pytest.raises(ClosedError, match="ended the duologue"):
         ends.until(lambda: False, "the end of the duologue")
@@ -274,7 +274,7 @@ def test_a_response_that_no_client_can_receive_is_given_up(world: World) -> None
     def given_up() -> bool:
         nonlocal asked
         asked = asked or publication.offer(b"no HELLO") > 0
-        return ends.server.statistics.answers_lost > 0
+        return ends.server.stats.answers_lost > 0
 
     ends.until(given_up, "the end of the server's patience")
     publication.close()
@@ -353,8 +353,8 @@ def test_hellos_above_the_rate_are_ignored(world: World) -> None:
     host = ends.far[0]
     again = ClientCore(host.aeron, ClientSettings(server=ends.near.address), chance=Random(7), now_ns=world.now_ns)
     ends.clients.append(again)
-    ends.until(lambda: ends.server.statistics.hellos_ignored == 1, "a HELLO that is ignored")
-    assert ends.server.statistics.duologues_opened == 1
+    ends.until(lambda: ends.server.stats.hellos_ignored == 1, "a HELLO that is ignored")
+    assert ends.server.stats.duologues_opened == 1
 
 
 def test_a_full_server_ends_a_duologue_that_no_client_has_joined(world: World) -> None:
@@ -368,18 +368,18 @@ def test_a_full_server_ends_a_duologue_that_no_client_has_joined(world: World) -
     ends.until(lambda: world.now_ns >= end, "the time in which it could have joined")
     assert len(ends.server.sessions_in_use) == 1
     assert ends.joined().is_open
-    assert ends.server.statistics.duologues_evicted == 1
+    assert ends.server.stats.duologues_evicted == 1
 
 
 def test_a_client_that_asks_for_nothing_is_refused_after_a_while(world: World) -> None:
-    ends = Ends(world, initial_timeout=1.0)
+    ends = Ends(world, handshake_timeout=1.0)
     host = world.add_host("quiet")
     settings = ClientSettings(server=ends.near.address)
     subscription = host.aeron.add_subscription(settings.initial_subscription, settings.stream_id)
     publication = host.aeron.add_publication(settings.initial_publication, settings.stream_id)
-    ends.until(lambda: ends.server.statistics.introductions == 1, "an introduction")
-    ends.until(lambda: ends.server.statistics.introductions_refused == 1, "the refusal")
-    assert ends.server.statistics.hellos == 0
+    ends.until(lambda: ends.server.stats.introductions == 1, "an introduction")
+    ends.until(lambda: ends.server.stats.introductions_refused == 1, "the refusal")
+    assert ends.server.stats.hellos == 0
     subscription.close()
     publication.close()
 
@@ -391,12 +391,12 @@ def test_a_client_that_asks_too_often_is_refused(world: World) -> None:
     publication = host.aeron.add_publication(settings.initial_publication, settings.stream_id)
 
     def asked() -> bool:
-        if not ends.server.statistics.introductions_refused and publication.is_connected:
+        if not ends.server.stats.introductions_refused and publication.is_connected:
             publication.offer(b"no HELLO")
-        return ends.server.statistics.introductions_refused > 0
+        return ends.server.stats.introductions_refused > 0
 
     ends.until(asked, "the refusal")
-    assert ends.server.statistics.bad_hellos >= 1
+    assert ends.server.stats.bad_hellos >= 1
     assert not ends.server.sessions_in_use
 
 
@@ -407,7 +407,7 @@ def test_a_message_longer_than_the_servers_ends_the_duologue_of_its_sender_only(
     assert ends.refused(large) == "bad message"
     other.send(b"on", world.now_ns)
     ends.until(lambda: other.receive() == b"on", "the other client's echo")
-    assert ends.server.statistics.bad_messages == 1
+    assert ends.server.stats.bad_messages == 1
 
 
 def test_a_server_and_a_client_end_with_their_client_of_the_driver(world: World) -> None:

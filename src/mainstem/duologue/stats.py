@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class ServerStatistics:
+class ServerStats:
     """Counts since the server's start."""
 
     introductions: int = 0  # streams that arrived on the all-clients channel
@@ -22,7 +22,3 @@ class ServerStatistics:
     duologues_evicted: int = 0  # waiting ones that gave way when the server was full
     bad_messages: int = 0
     answers_lost: int = 0  # responses that no client took for 500 ms
-
-    def as_dict(self) -> dict[str, int]:
-        """Return the counts by name."""
-        return asdict(self)
