@@ -350,7 +350,7 @@ class ClientTimeout(Timeout):
     Too long is its liveness timeout, or the time in which the driver overwrote responses that the client had not read.
 
     Example:
-        >>> if isinstance(aeron.failure, ClientTimeout):
+        >>> if isinstance(aeron.error, ClientTimeout):
         ...     aeron = Aeron.connect()
     """
 

@@ -139,7 +139,7 @@ def test_a_client_says_that_its_driver_was_shut_down() -> None:
         aeron.add_publication(IPC, 1001)
         driver.close()
         wait_for(lambda: aeron.closed)
-        assert isinstance(aeron.failure, DriverTimeout)
+        assert isinstance(aeron.error, DriverTimeout)
 
 
 def test_a_client_says_that_its_driver_died() -> None:
@@ -147,7 +147,7 @@ def test_a_client_says_that_its_driver_died() -> None:
         aeron = Aeron.connect(driver.directory, driver_timeout_ns=1_500_000_000)
         os.kill(driver.pid, signal.SIGKILL)
         wait_for(lambda: aeron.closed)
-        assert isinstance(aeron.failure, DriverTimeout)
+        assert isinstance(aeron.error, DriverTimeout)
         aeron.close()
     assert not Path(driver.directory).exists()
 

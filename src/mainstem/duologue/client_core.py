@@ -186,7 +186,7 @@ class ClientCore:
         if self.step is Step.CLOSED:
             return 0
         if self._aeron.closed:
-            raise self._aeron.failure or ClosedError("the client of the media driver was closed")
+            raise self._aeron.error or ClosedError("the client of the media driver was closed")
         work = self._STEPS[self.step](self, now_ns)
         if self.step is not Step.TALK and now_ns - self._since_ns >= self._timeout_ns:
             timeout = self.settings.timeout

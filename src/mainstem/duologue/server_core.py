@@ -181,7 +181,7 @@ class ServerCore:
         self._assert_thread()
         self._now_ns = now_ns
         if self._aeron.closed:
-            raise self._aeron.failure or ClosedError("the client of the media driver was closed")
+            raise self._aeron.error or ClosedError("the client of the media driver was closed")
         work = self._run_calls()
         work += self._handshakes.do_work(self._subscription, now_ns, self._on_request)
         work += self._send_responses(now_ns)

@@ -45,6 +45,11 @@ async def test_messages_are_sent_and_iterated_until_the_stream_ends():
     async with running(driver) as aeron:
         subscription = await aeron.add_subscription(CHANNEL, 1001)
         publication = await aeron.add_publication(CHANNEL, 1001)
+        for each in (subscription, publication):
+            assert (each.channel, each.stream_id, each.closed, each.error) == (CHANNEL, 1001, False, None)
+            assert f"{CHANNEL} stream 1001" in repr(each)
+        assert (aeron.client_id, aeron.directory) == (aeron.sync.client_id, DIRECTORY)
+        assert len(aeron.stats().publications) == 1
         sent = [bytes([i]) * i * 100 for i in range(20)]
         position = 0
         for message in sent:

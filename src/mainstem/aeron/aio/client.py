@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.counter import Counter
     from mainstem.aeron.client.image import Image
     from mainstem.aeron.client.settings import ClientSettings
+    from mainstem.aeron.client.stats import ClientStats
     from mainstem.recording.persistent.aio import AsyncPersistentSubscription
 
 T = TypeVar("T")
@@ -44,6 +45,27 @@ class Aeron(AsyncResource):
     def sync(self) -> SyncAeron:
         """The client itself."""
         return self._inner  # type: ignore[no-any-return]
+
+    @property
+    def client_id(self) -> int:
+        """The number that identifies this client at the driver."""
+        return self._inner.client_id  # type: ignore[no-any-return]
+
+    @property
+    def directory(self) -> str:
+        """The driver's directory."""
+        return self._inner.directory  # type: ignore[no-any-return]
+
+    def stats(self) -> ClientStats:
+        """Returns what the client has at this moment: publications, subscriptions and images with their positions.
+
+        Returns:
+            The figures; ``print`` shows them in some lines.
+
+        Example:
+            >>> print(aeron.stats())
+        """
+        return self._inner.stats()  # type: ignore[no-any-return]
 
     async def add_publication(self, channel: str, stream_id: int) -> Publication:
         """Adds a concurrent publication.

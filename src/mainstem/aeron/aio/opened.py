@@ -52,6 +52,11 @@ class OpenedResource(AsyncResource, Generic[S]):
         """Whether it is closed."""
         return self._made is not None and super().closed
 
+    @property
+    def error(self) -> Exception | None:
+        """What ended it without ``close``: a DriverTimeout or a ClientTimeout; else None."""
+        return None if self._made is None else super().error
+
     def close(self) -> None:
         """Closes it with its publications and subscription, without waiting. May be called twice.
 
@@ -63,7 +68,9 @@ class OpenedResource(AsyncResource, Generic[S]):
             self._made.close()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}, not open>" if self._made is None else super().__repr__()
+        if self._made is None:
+            return f"<{type(self).__name__}, not open>"
+        return f"<asynchronous {type(self).__name__} on {self._inner!r}>"
 
     def __del__(self) -> None:
         if not self._begun:

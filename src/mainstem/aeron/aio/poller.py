@@ -32,7 +32,7 @@ class Poller:
     Example:
         >>> poller = Poller([quotes, orders])
         >>> async for subscription, message in poller.messages(timeout=10.0):
-        ...     print(subscription.sync.stream_id, message)
+        ...     print(subscription.stream_id, message)
     """
 
     def __init__(self, subscriptions: Iterable[Subscription] = (), *, batch: int = BATCH) -> None:
@@ -40,6 +40,9 @@ class Poller:
         self._outer: dict[int, Subscription] = {}
         for subscription in subscriptions:
             self.add(subscription)
+
+    def __repr__(self) -> str:
+        return f"<asynchronous {self._inner!r}>"
 
     @property
     def subscriptions(self) -> tuple[Subscription, ...]:
@@ -107,7 +110,7 @@ class Poller:
 
         Example:
             >>> async for subscription, message in poller.messages(timeout=10.0):
-            ...     print(subscription.sync.stream_id, message)
+            ...     print(subscription.stream_id, message)
         """
         inner = self._inner
         pause = Pause(self._clock, timeout)

@@ -156,6 +156,9 @@ class Request:
         self.source_identity = message.source_identity
         self._publication = publication
 
+    def __repr__(self) -> str:
+        return f"<asynchronous Request {self.correlation_id} of {len(self.payload)} bytes from {self.source_identity}>"
+
     async def respond(self, payload: Any, *, timeout: float | None = REPLY_TIMEOUT) -> None:
         """Sends the reply.
 

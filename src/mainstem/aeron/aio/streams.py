@@ -39,6 +39,41 @@ class Publication(AsyncResource):
         """The publication itself, with all calls that never wait (``offer_many``, ``try_claim``, ...)."""
         return self._inner  # type: ignore[no-any-return]
 
+    @property
+    def channel(self) -> str:
+        """The channel that it was added with."""
+        return self._inner.channel  # type: ignore[no-any-return]
+
+    @property
+    def stream_id(self) -> int:
+        """The stream id."""
+        return self._inner.stream_id  # type: ignore[no-any-return]
+
+    @property
+    def registration_id(self) -> int:
+        """The correlation id of the command that added it."""
+        return self._inner.registration_id  # type: ignore[no-any-return]
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the other end is there."""
+        return self._inner.is_connected  # type: ignore[no-any-return]
+
+    @property
+    def session_id(self) -> int:
+        """The session id."""
+        return self._inner.session_id  # type: ignore[no-any-return]
+
+    @property
+    def position(self) -> int:
+        """The position after the last message."""
+        return self._inner.position  # type: ignore[no-any-return]
+
+    @property
+    def max_message_length(self) -> int:
+        """The longest message, in bytes."""
+        return self._inner.max_message_length  # type: ignore[no-any-return]
+
     def offer(self, data: Any, *, reserved_value: int | Callable[[memoryview], int] | None = None) -> int:
         """Offers a message at once, as the publication's own ``offer``.
 
@@ -124,6 +159,26 @@ class Subscription(AsyncResource):
     def sync(self) -> SyncSubscription:
         """The subscription itself, with all polls, which never wait."""
         return self._inner  # type: ignore[no-any-return]
+
+    @property
+    def channel(self) -> str:
+        """The channel that it was added with."""
+        return self._inner.channel  # type: ignore[no-any-return]
+
+    @property
+    def stream_id(self) -> int:
+        """The stream id."""
+        return self._inner.stream_id  # type: ignore[no-any-return]
+
+    @property
+    def registration_id(self) -> int:
+        """The correlation id of the command that added it."""
+        return self._inner.registration_id  # type: ignore[no-any-return]
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the other end is there."""
+        return self._inner.is_connected  # type: ignore[no-any-return]
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self.messages()

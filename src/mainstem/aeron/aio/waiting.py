@@ -57,6 +57,11 @@ class AsyncResource:
         """Whether it is closed."""
         return bool(self._inner.closed)
 
+    @property
+    def error(self) -> Exception | None:
+        """What ended it without ``close``: a DriverTimeout or a ClientTimeout; else None."""
+        return self._inner.error  # type: ignore[no-any-return]
+
     def close(self) -> None:
         """Closes it, without waiting. May be called twice.
 

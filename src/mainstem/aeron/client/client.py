@@ -172,7 +172,7 @@ class Aeron:
         return self._conductor.closed
 
     @property
-    def failure(self) -> BaseException | None:
+    def error(self) -> Exception | None:
         """Why the client ended without ``close``: a DriverTimeout or a ClientTimeout; else None."""
         return self._conductor.failure
 

@@ -43,6 +43,9 @@ class Poller:
         for subscription in subscriptions:
             self.add(subscription)
 
+    def __repr__(self) -> str:
+        return f"<Poller of {len(self._subscriptions)} subscriptions>"
+
     @property
     def subscriptions(self) -> tuple[Subscription, ...]:
         """The subscriptions, in the order of their turns: the next one first."""

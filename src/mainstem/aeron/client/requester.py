@@ -37,6 +37,11 @@ class _Closable:
         """Whether it is closed, by ``close`` or with its client."""
         return bool(self._state.subscription.closed)
 
+    @property
+    def error(self) -> Exception | None:
+        """What ended it without ``close``: a DriverTimeout or a ClientTimeout; else None."""
+        return self._state.subscription.error  # type: ignore[no-any-return]
+
     def close(self) -> None:
         """Closes it with its publications and subscription. May be called twice.
 
@@ -52,6 +57,9 @@ class _Closable:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} on {self._state.subscription!r}>"
 
 
 class Requester(_Closable):

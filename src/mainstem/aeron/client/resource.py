@@ -71,6 +71,11 @@ class Resource:
         return self._closed
 
     @property
+    def error(self) -> Exception | None:
+        """What ended it without ``close``: a DriverTimeout or a ClientTimeout; else None."""
+        return self._conductor.failure if self._closed else None
+
+    @property
     def channel_status(self) -> ChannelStatus:
         """The state of the channel's endpoint; ACTIVE for IPC, which has none."""
         if self._closed:

@@ -564,8 +564,8 @@ def test_a_client_that_the_driver_gave_up_is_closed():
     world.driver.answer(responses.OnClientTimeout(client_id=world.aeron.client_id))
     world.run()
     assert publication.offer(b"x") == OfferStatus.CLOSED
-    assert isinstance(world.aeron.failure, ClientTimeout)
-    assert world.errors == [world.aeron.failure]
+    assert isinstance(world.aeron.error, ClientTimeout)
+    assert world.errors == [world.aeron.error]
     with pytest.raises(ClientTimeout):
         world.aeron.add_publication(CHANNEL, 1)
     assert world.events == ["closed"]
@@ -577,7 +577,7 @@ def test_a_client_whose_heartbeat_counter_is_gone_is_closed():
     world.sleep(SECOND)
     world.driver.counters.free(world.driver.clients[world.aeron.client_id], world.driver.clock.epoch_ms())
     world.sleep(SECOND)
-    assert isinstance(world.aeron.failure, ClientTimeout)
+    assert isinstance(world.aeron.error, ClientTimeout)
 
 
 def test_a_conductor_that_was_not_run_for_too_long_closes_its_client():
@@ -585,8 +585,8 @@ def test_a_conductor_that_was_not_run_for_too_long_closes_its_client():
     publication = world.aeron.add_publication(CHANNEL, 1)
     world.driver.clock.advance_ns(LIVENESS_NS + SECOND)
     world.run(1)
-    assert isinstance(world.aeron.failure, ClientTimeout)
-    assert "was not run for" in str(world.aeron.failure)
+    assert isinstance(world.aeron.error, ClientTimeout)
+    assert "was not run for" in str(world.aeron.error)
     assert publication.closed
 
 
@@ -596,8 +596,8 @@ def test_a_driver_that_shuts_down_is_seen_at_once_and_a_dead_one_after_its_timeo
     world.driver.alive = False
     world.driver.cnc.to_driver.consumer_heartbeat_ms = -1
     world.sleep(SECOND)
-    assert isinstance(world.aeron.failure, DriverTimeout)
-    assert "has been shut down" in str(world.aeron.failure)
+    assert isinstance(world.aeron.error, DriverTimeout)
+    assert "has been shut down" in str(world.aeron.error)
     with pytest.raises(DriverTimeout):
         next(subscription.messages())
     world = World()
@@ -606,8 +606,8 @@ def test_a_driver_that_shuts_down_is_seen_at_once_and_a_dead_one_after_its_timeo
     world.sleep(9 * SECOND)
     assert not world.aeron.closed
     world.sleep(2 * SECOND)
-    assert isinstance(world.aeron.failure, DriverTimeout)
-    assert "heartbeat is" in str(world.aeron.failure)
+    assert isinstance(world.aeron.error, DriverTimeout)
+    assert "heartbeat is" in str(world.aeron.error)
 
 
 def test_publication_errors_reach_the_handler_of_the_client_they_concern():

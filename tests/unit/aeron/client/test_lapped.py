@@ -51,9 +51,9 @@ def test_a_client_that_was_lapped_ends_and_the_driver_is_notified_at_once():
     aeron.invoke()
     driver.do_work()
     assert aeron.closed
-    assert isinstance(aeron.failure, ClientTimeout)
-    assert "responses of the driver were lost" in str(aeron.failure)
-    assert errors == [aeron.failure]
+    assert isinstance(aeron.error, ClientTimeout)
+    assert "responses of the driver were lost" in str(aeron.error)
+    assert errors == [aeron.error]
     assert subscription.closed
     assert publication.offer(b"x") == OfferStatus.CLOSED
     assert isinstance(driver.commands[-1], commands.ClientClose)
@@ -122,7 +122,7 @@ def test_blocking_calls_that_wait_and_those_that_follow_raise_the_failure(name: 
         lap(it.driver, it.aeron._conductor.lock)
         wait_for(lambda: it.aeron.closed)
         waiting.join(STALL_S)
-        assert raised == [it.aeron.failure]
+        assert raised == [it.aeron.error]
         for _ in range(2):
             with pytest.raises(ClientTimeout, match="responses of the driver were lost"):
                 BLOCKING[name](it)
@@ -179,7 +179,7 @@ async def test_asynchronous_calls_that_wait_and_those_that_follow_raise_the_fail
             assert not any(task.done() for task in waiting)
             lap(driver, it.aeron.sync._conductor.lock)
             raised = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), STALL_S)
-            failure = it.aeron.sync.failure
+            failure = it.aeron.error
             assert isinstance(failure, ClientTimeout)
             assert dict(zip(ASYNCHRONOUS, raised, strict=True)) == dict.fromkeys(ASYNCHRONOUS, failure)
             for call in ASYNCHRONOUS.values():
