@@ -114,7 +114,9 @@ async def test_waiting_for_a_server_may_be_cancelled_and_ends_with_its_close(aer
         await client.send("ECHO on")
         assert await client.receive(timeout=STALL_S) == b"ECHO on"
     assert not waiting.done()
+    assert not await server.wait(timeout=0.01)
     await server.close()
+    assert await server.wait(timeout=0.01)
     await soon(waiting)
     await soon(server.wait())
     assert server.error is None

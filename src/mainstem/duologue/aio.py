@@ -335,17 +335,22 @@ class Server:
         # Nothing arrives any more: the tasks of duologues, which wait for it, end now and not at ``close``.
         life.on_close()
 
-    async def wait(self) -> None:
+    async def wait(self, timeout: float | None = None) -> bool:
         """Wait until the server has ended: by ``close``, or by an error, which is its ``error`` then.
 
-        Returns at once where the server was not started.
+        Args:
+            timeout: Seconds to wait at most; None waits forever.
+
+        Returns:
+            Whether it has ended; at once if it was not started.
 
         Example:
             >>> await server.wait()
         """
         if self._task is not None:
             # Not awaited as such: a cancellation of this call is not the task's.
-            await asyncio.wait([self._task])
+            await asyncio.wait([self._task], timeout=timeout)
+        return self._task is None or self._task.done()
 
     async def close(self) -> None:
         """End every duologue and its task, and the server. May be called again.

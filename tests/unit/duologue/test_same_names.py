@@ -39,10 +39,12 @@ def test_classes_have_the_same_names(name: str, only_blocking: set[str], only_as
     assert (blocking - asynchronous, asynchronous - blocking) == (only_blocking, only_asyncio)
 
 
-@pytest.mark.parametrize("name", ["send", "receive"])
-def test_messages_take_the_same_arguments(name: str) -> None:
-    blocking, asynchronous = (inspect.signature(getattr(module.Client, name)) for module in (duologue, aio))
-    assert list(blocking.parameters.values()) == list(asynchronous.parameters.values())
+@pytest.mark.parametrize(
+    ("kind", "name"), [("Client", "send"), ("Client", "receive"), ("Server", "wait"), ("Server", "broadcast")]
+)
+def test_methods_have_the_same_signature(kind: str, name: str) -> None:
+    blocking, asynchronous = (inspect.signature(getattr(getattr(module, kind), name)) for module in (duologue, aio))
+    assert blocking == asynchronous
 
 
 def test_arguments_override_settings() -> None:
