@@ -146,12 +146,12 @@ def awaitables(package: ModuleType) -> set[str]:
 
     That is in what ``__all__`` names, and in every class that a public function, method or property there returns, and so on.
     """
-    prefix = package.__name__.rpartition(".")[0]
+    homes = (package.__name__, "mainstem.mux")
     classes = {
         name: value
         for module in _modules(package)
         for name, value in vars(module).items()
-        if inspect.isclass(value) and value.__module__.startswith(prefix if prefix != "mainstem" else package.__name__)
+        if inspect.isclass(value) and value.__module__.startswith(homes)
     }
     left = [getattr(package, name) for name in package.__all__]
     seen: set[int] = set()

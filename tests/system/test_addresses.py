@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.patience import soon, until
 
-from mainstem import aqueduct, bymux, jmux, sockets
+from mainstem import aqueduct, bymux, jmux
 from mainstem._internal import blocking_eyeballs, eyeballs, listening
 from mainstem._internal.unix_listening import UnixListener
 from mainstem.aqueduct import dialing, make_certificates
@@ -23,6 +23,7 @@ from mainstem.bymux import blocking as bymux_blocking
 from mainstem.bymux.tunnel import Address, open_connection
 from mainstem.errors import ConfigurationError, ConnectionLost, Timeout
 from mainstem.jmux import blocking as jmux_blocking
+from mainstem.mux import sockets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -50,7 +50,7 @@ def test_no_diagram_waits_for_a_script(site: Path) -> None:
 
 
 def test_an_example_of_a_docstring_is_code(site: Path) -> None:
-    page = (site / "reference" / "mainstem" / "index.html").read_text()
+    page = (site / "reference" / "client" / "index.html").read_text()
     assert '<span class="gp">&gt;&gt;&gt;' in page  # a prompt, coloured
     assert '<details class="example"' not in page
     assert ":mod:" not in (site / "reference" / "jmux" / "index.html").read_text()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.patience import STALL_S, soon, until
 
+from mainstem import bymux, jmux
 from mainstem._internal.open_files_limit import raise_open_files_limit
 from mainstem.bymux.tunnel import (
     CONTROL_STREAM,
@@ -30,7 +31,7 @@ from mainstem.bymux.tunnel import (
 from mainstem.bymux.tunnel import settings as tunnel_settings
 from mainstem.bymux.tunnel_token import NONCE_BYTES, PROOF_BYTES, check_token
 from mainstem.errors import ConfigurationError, MainstemError, RemoteProtocolError
-from mainstem.mux import async_stream, bymux, jmux
+from mainstem.mux import async_stream
 
 from .test_bymux import certificate
 
