@@ -6,6 +6,8 @@ is logged with the count. `LogLimit.flush` logs what is still only counted.
 Kinds are bounded, in number and in rate: a full table forgets its oldest kind, with a line of its count, and where that one is
 younger than the interval the new message is counted with all others of which no kind is kept. Texts that differ each time
 cannot fill a log either.
+
+Peers and clients choose parts of the texts, so that characters that do not print are escaped.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mainstem._internal.printable import printable
 from mainstem.clock import NS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -75,7 +78,7 @@ class LogLimit:
                 return
             self._flush(oldest, self._repeated.pop(oldest), now_ns)
         self._repeated[kind] = _Repeated(now_ns, level, text)
-        self._logger.log(level, "%s", logged, exc_info=traceback)
+        self._logger.log(level, "%s", printable(logged), exc_info=traceback)
 
     def flush(self, now_ns: int) -> None:
         """Log every message that was only counted."""
@@ -87,4 +90,4 @@ class LogLimit:
         if entry.count:
             seconds = (now_ns - entry.since_ns) / NS_PER_SECOND
             what = "other messages" if kind is _OTHERS else "more times"
-            self._logger.log(entry.level, "%s", f"{entry.text} ({entry.count} {what} in {seconds:.0f} s)")
+            self._logger.log(entry.level, "%s", printable(f"{entry.text} ({entry.count} {what} in {seconds:.0f} s)"))

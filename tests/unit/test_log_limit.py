@@ -36,6 +36,15 @@ def test_what_was_only_counted_is_logged_at_the_end(caplog: pytest.LogCaptureFix
     assert lines(caplog) == ["full", "other", "full (2 more times in 2 s)"]
 
 
+def test_what_does_not_print_is_escaped(caplog: pytest.LogCaptureFixture) -> None:
+    limit = LogLimit(logger)
+    for _ in range(2):
+        limit.log(logging.WARNING, "channel", "no \x1b[2J channel\n\udc83", 0)
+    limit.flush(NS_PER_SECOND)
+    escaped = r"no \x1b[2J channel\n\udc83"
+    assert lines(caplog) == [escaped, f"{escaped} (1 more times in 1 s)"]
+
+
 def test_kinds_are_bounded_and_none_is_lost(caplog: pytest.LogCaptureFixture) -> None:
     limit = LogLimit(logger)
     for kind in range(MAX_KINDS + 1):
