@@ -84,7 +84,7 @@ class Word:
 
 
 def wait_until(condition: Callable[[], bool], what: str, *, patience: float, stop: Stop | None = None) -> None:
-    """Polls a condition until it is true. Raises Timeout after ``patience`` seconds (0 waits for ever)."""
+    """Waits until a condition is true. Raises Timeout after ``patience`` seconds; 0 waits forever."""
     begin_ns = SYSTEM_CLOCK.monotonic_ns()
     limit = f"for {patience:g} s" if patience > 0 else "without limit"
     word = Word(f"{what} yet; waiting {limit} (--wait)")

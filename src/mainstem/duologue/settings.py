@@ -52,7 +52,7 @@ class ServerSettings:
         prefixes: How many bits of an address count as one client.
         join_timeout: How long a client may take to join its duologue.
         left_timeout: How long a duologue waits after its client has left.
-        idle_timeout: How long a client may send nothing; None for ever.
+        idle_timeout: Seconds after which a client that sends nothing is disconnected; None never does.
         closing_timeout: How long the last messages of a duologue may take.
         handshake_timeout: How long a client may stay on the all-clients channel without a request.
         hello_rate: Requests of one prefix that are processed in a second.

@@ -22,22 +22,8 @@ if TYPE_CHECKING:
     from mainstem.clock import Clock
 
 
-class Publication(AsyncResource):
-    """A publication for asyncio.
-
-    Example:
-        >>> async with await aeron.add_publication("aeron:ipc", 1001) as publication:
-        ...     await publication.send(b"tick")
-    """
-
-    def __init__(self, inner: SyncPublication | SyncExclusivePublication, clock: Clock) -> None:
-        self._inner = inner
-        self._clock = clock
-
-    @property
-    def sync(self) -> SyncPublication | SyncExclusivePublication:
-        """The publication itself, with all calls that never wait (``offer_many``, ``try_claim``, ...)."""
-        return self._inner  # type: ignore[no-any-return]
+class Stream(AsyncResource):
+    """What publications and subscriptions have in common."""
 
     @property
     def channel(self) -> str:
@@ -56,8 +42,26 @@ class Publication(AsyncResource):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the other end is there."""
+        """Whether a peer is connected."""
         return self._inner.is_connected  # type: ignore[no-any-return]
+
+
+class Publication(Stream):
+    """A publication for asyncio.
+
+    Example:
+        >>> async with await aeron.add_publication("aeron:ipc", 1001) as publication:
+        ...     await publication.send(b"tick")
+    """
+
+    def __init__(self, inner: SyncPublication | SyncExclusivePublication, clock: Clock) -> None:
+        self._inner = inner
+        self._clock = clock
+
+    @property
+    def sync(self) -> SyncPublication | SyncExclusivePublication:
+        """The publication itself, with all calls that never wait (``offer_many``, ``try_claim``, ...)."""
+        return self._inner  # type: ignore[no-any-return]
 
     @property
     def session_id(self) -> int:
@@ -142,7 +146,7 @@ class ExclusivePublication(Publication):
     """
 
 
-class Subscription(AsyncResource):
+class Subscription(Stream):
     """A subscription for asyncio; iterating yields whole messages.
 
     Example:
@@ -159,26 +163,6 @@ class Subscription(AsyncResource):
     def sync(self) -> SyncSubscription:
         """The subscription itself, with all polls, which never wait."""
         return self._inner  # type: ignore[no-any-return]
-
-    @property
-    def channel(self) -> str:
-        """The channel that it was added with."""
-        return self._inner.channel  # type: ignore[no-any-return]
-
-    @property
-    def stream_id(self) -> int:
-        """The stream id."""
-        return self._inner.stream_id  # type: ignore[no-any-return]
-
-    @property
-    def registration_id(self) -> int:
-        """The correlation id of the command that added it."""
-        return self._inner.registration_id  # type: ignore[no-any-return]
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether the other end is there."""
-        return self._inner.is_connected  # type: ignore[no-any-return]
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self.messages()

@@ -281,7 +281,7 @@ class Responder(_Closable):
         return self._undelivered
 
     def requests(self, *, timeout: float | None = None) -> Iterator[Request]:
-        """Yields requests as they come, until the responder is closed; one that is left and begun anew loses nothing.
+        """Yields requests as they arrive, until the responder is closed. Leaving the loop and starting another loses nothing.
 
         Args:
             timeout: Seconds to wait for the next request; None waits for ever.
