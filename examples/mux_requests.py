@@ -6,9 +6,9 @@ python examples/mux_requests.py
 from __future__ import annotations
 
 from mainstem import jmux
+from mainstem._internal.loop_thread import LoopThread
 from mainstem.errors import Aborted
 from mainstem.jmux import blocking
-from mainstem.mux.blocking import LoopThread
 
 
 async def serve(session: jmux.ServerSession) -> None:

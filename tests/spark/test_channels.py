@@ -13,7 +13,7 @@ from tests.support.tiers import long_after
 import pyspark_mainstem_channel
 import pyspark_mainstem_live
 from mainstem import Aeron, MediaDriver
-from mainstem.mux.blocking import LoopThread
+from mainstem._internal.loop_thread import LoopThread
 from mainstem.recording import Recorder
 from mainstem.recording.message_log import MessageLog
 from mainstem.recording.message_server import Intake, listen

@@ -417,7 +417,7 @@ async def test_neither_a_ping_nor_a_byte_waits_behind_bulk() -> None:
 
 
 def test_the_blocking_api() -> None:
-    from mainstem.mux.blocking import LoopThread
+    from mainstem._internal.loop_thread import LoopThread
 
     thread = LoopThread()
     listener = thread.run(bymux.serve(echo, "127.0.0.1", 0))

@@ -285,7 +285,7 @@ async def test_a_server_that_is_none_and_one_that_says_nothing() -> None:
 
 
 def test_the_blocking_api() -> None:
-    from mainstem.mux.blocking import LoopThread
+    from mainstem._internal.loop_thread import LoopThread
 
     thread = LoopThread()
     listener = thread.run(jmux.serve(echo, "127.0.0.1", 0))

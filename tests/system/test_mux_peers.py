@@ -12,10 +12,10 @@ import pytest
 from tests.support.patience import STALL_S, soon, until
 
 from mainstem import bymux, jmux
+from mainstem._internal.loop_thread import LoopThread
 from mainstem.bymux import blocking as bymux_blocking
 from mainstem.errors import ConnectionLost
 from mainstem.jmux import blocking as jmux_blocking
-from mainstem.mux.blocking import LoopThread
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.loop_thread import LoopThread
 from mainstem.bymux import aio
 from mainstem.bymux.aio_stream import PING_TIMEOUT_S, BymuxStream
 from mainstem.mux.blocking import BlockingStream as _BlockingStream
-from mainstem.mux.blocking import LoopThread, PeerView
+from mainstem.mux.blocking import PeerView
 
 if TYPE_CHECKING:
     from mainstem.bymux.settings import Settings

@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import typer
 
+from mainstem._internal.loop_thread import LoopThread
 from mainstem._internal.open_files_limit import raise_open_files_limit
 from mainstem.access import parse_mode
 from mainstem.cli._channels import check_subscription
@@ -21,7 +22,6 @@ from mainstem.cli._store_options import StoreOptions  # noqa: TC001 - typer read
 from mainstem.cli._stream import amount, connect, stopping
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
-from mainstem.mux.blocking import LoopThread
 from mainstem.recording import Recorder
 from mainstem.recording.message_log import MessageLog
 from mainstem.recording.message_server import Intake, listen

@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.loop_thread import LoopThread
 from mainstem.jmux import aio_client
-from mainstem.mux.blocking import BlockingStream, LoopThread, PeerView
+from mainstem.mux.blocking import BlockingStream, PeerView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

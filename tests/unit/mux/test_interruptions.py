@@ -16,10 +16,11 @@ from tests.support.mux_pair import bymux_pair, jmux_pair
 from tests.support.patience import STALL_S, wait_for
 
 from mainstem import bymux, jmux
+from mainstem._internal.blocking_call import Call
+from mainstem._internal.loop_thread import LoopThread
 from mainstem.bymux import blocking as bymux_blocking
 from mainstem.jmux import blocking as jmux_blocking
-from mainstem.mux.blocking import BlockingStream, LoopThread
-from mainstem.mux.blocking_call import Call
+from mainstem.mux.blocking import BlockingStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

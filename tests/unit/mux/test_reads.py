@@ -11,8 +11,9 @@ from tests.support.mux_pair import bymux_pair, jmux_pair
 from tests.support.patience import STALL_S, settle, soon
 
 from mainstem import bymux, jmux
+from mainstem._internal.loop_thread import LoopThread
 from mainstem.errors import ClosedError, LimitExceeded, Timeout
-from mainstem.mux.blocking import BlockingStream, LoopThread
+from mainstem.mux.blocking import BlockingStream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -11,9 +11,9 @@ from tests.support.mux_pair import bymux_pair, jmux_pair
 from tests.support.patience import settle, soon, until
 
 from mainstem import bymux, jmux
+from mainstem._internal.loop_thread import LoopThread
 from mainstem.bymux.blocking import BlockingConnection
 from mainstem.errors import Aborted, ClosedError, ConnectionLost, MainstemError, Timeout
-from mainstem.mux.blocking import LoopThread
 
 WINDOW = bymux.Settings(stream_window=1000)
 

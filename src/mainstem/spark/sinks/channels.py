@@ -121,7 +121,7 @@ class AqueductChannel:
 
     def __init__(self, options: ChannelOptions) -> None:
         from mainstem import aqueduct
-        from mainstem.mux.blocking import LoopThread
+        from mainstem._internal.loop_thread import LoopThread
 
         self._options = options
         self._thread = LoopThread("mainstem-aqueduct")

@@ -1,0 +1,202 @@
+"""An event loop in a thread of its own, for blocking APIs whose implementation is asyncio.
+
+Every object of such an API belongs to one :class:`LoopThread`. A call from any thread becomes a coroutine there, and the
+caller waits for its result; protocol state is only ever touched by the loop's thread. Calls of several threads on one
+object are therefore safe, and ordered as the loop receives them.
+
+A call that an exception interrupts, as a signal handler raises it in the main thread, is taken back (:mod:`.blocking_call`).
+Nothing may come between the result of :meth:`LoopThread.run` and the caller's own code, where an exception would lose it: what is
+made of a result is made by the coroutine, in the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mainstem._internal.blocking_call import Call
+from mainstem.errors import ClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+T = TypeVar("T")
+
+# How often a waiting caller checks that the loop's thread is alive.
+LIVENESS_S = 1.0
+
+
+class LoopThread:
+    """Runs coroutines for callers in other threads. A context manager; stopping twice is fine."""
+
+    def __init__(self, name: str = "mainstem-loop") -> None:
+        self._ending: set[asyncio.Task[Any]] = set()
+        self._is_ready = threading.Event()
+        self._is_given_up = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        try:
+            self._thread.start()
+            self._is_ready.wait()
+        except BaseException:
+            self._is_given_up = True
+            if self._is_ready.is_set():
+                self._post(self._loop.stop)
+            raise
+
+    @classmethod
+    def running(
+        cls, start: Callable[[LoopThread], Coroutine[Any, Any, T]], undo: Callable[[T | BaseException], object]
+    ) -> T:
+        """Returns what ``start`` returned in the loop of a new thread.
+
+        Args:
+            start: Called with the thread; returns a coroutine, which the thread runs first. Where it raises, no thread is left.
+            undo: Called with the result if an exception interrupts the call.
+
+        Returns:
+            The result, which has the thread and is to stop it.
+
+        Example:
+            >>> connection = LoopThread.running(start, lambda connection: connection.abort())
+        """
+        thread = cls()
+        try:
+            return thread.run(lambda: start(thread), undo=undo)
+        except BaseException:
+            thread.stop()
+            raise
+
+    def _run(self) -> None:
+        # Made here, where no signal handler runs in the middle of it.
+        self._loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self._loop)
+        self._is_ready.set()
+        if not self._is_given_up:
+            self._loop.run_forever()
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    def run(
+        self,
+        work: Coroutine[Any, Any, T] | Callable[[], Coroutine[Any, Any, T]],
+        timeout: float | None = None,
+        *,
+        undo: Callable[[T | BaseException], object] | None = None,
+    ) -> T:
+        """Returns the result of ``work``.
+
+        Args:
+            work: A coroutine, which the loop's thread runs; or a function that returns one, which is called there even if an
+                exception interrupts the call before.
+            timeout: Seconds after which ``work`` is cancelled; ``None`` waits without a limit.
+            undo: Called in the loop's thread, with what ``work`` returned or raised, if an exception interrupts the call.
+
+        Returns:
+            What ``work`` returns.
+
+        Raises:
+            Timeout: The timeout passed.
+            ClosedError: The loop was stopped.
+
+        Example:
+            >>> listener = thread.run(bymux.aio.serve(handler, "127.0.0.1", 7000))
+        """
+        call = Call(work if callable(work) else lambda: work, timeout, undo, self._ending)
+        try:
+            if not self._thread.is_alive() or not self._post(call.start):
+                raise ClosedError("the connection is closed")
+            while not call.wait(LIVENESS_S):
+                if not self._thread.is_alive() and not call.wait(0):
+                    raise ClosedError("the connection was closed")
+        except BaseException:
+            if not self._insist(call.interrupt) and not callable(work):
+                work.close()
+            raise
+        # From here on nothing is called, and signal handlers run where something is: a result reaches the caller.
+        if call.error is None:
+            return call.value
+        try:
+            raise call.error
+        finally:
+            del call
+
+    def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Returns the result of ``function``, run between the loop's tasks. It is run even if an exception interrupts the call.
+
+        Args:
+            function: A plain function.
+            arguments: Its positional arguments.
+
+        Returns:
+            What it returns.
+
+        Raises:
+            ClosedError: The loop was stopped.
+
+        Example:
+            >>> thread.call(stream.abort)
+        """
+
+        def work() -> Coroutine[Any, Any, T]:
+            return _return(function(*arguments))
+
+        return self.run(work)
+
+    def _post(self, function: Callable[[], object]) -> bool:
+        """Runs a function in the loop's thread, without waiting; false where the loop is closed."""
+        try:
+            self._loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
+            return False
+        return True
+
+    def _insist(self, function: Callable[[], object]) -> bool:
+        """Runs a function as `_post` does, whatever signal handlers raise meanwhile; that is raised then."""
+        interruption: BaseException | None = None
+        while True:
+            try:
+                is_posted = self._post(function)
+                break
+            except BaseException as error:
+                interruption = error
+        if interruption is not None:
+            raise interruption
+        return is_posted
+
+    def stop(self, last: Callable[[], object] | None = None) -> None:
+        """Ends the loop and its thread. Twice is fine.
+
+        Args:
+            last: Called in the loop's thread before.
+
+        Example:
+            >>> thread.stop()
+        """
+
+        def end() -> None:
+            try:
+                if last is not None:
+                    last()
+            finally:
+                self._loop.stop()
+
+        self._insist(end)
+        self._thread.join()
+
+    def __enter__(self) -> LoopThread:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+
+async def _return(value: T) -> T:
+    return value
