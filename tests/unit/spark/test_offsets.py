@@ -30,7 +30,7 @@ from mainstem.spark.sources.recording import RecordingStreamReader
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "vectors" / "recording_offsets.json").read_text())
+STORED: dict[str, Any] = json.loads((Path(__file__).parents[2] / "vectors" / "recording_offset.json").read_text())
 TERM = 65536
 STREAM = {"session_id": 7, "stream_id": 1001, "initial_term_id": -5, "term_buffer_length": TERM, "mtu_length": 1408}
 
@@ -70,35 +70,34 @@ def latest(stream: RecordingStreamReader, start: dict[str, Any]) -> dict[str, An
     return stream.latestOffset(json.loads(json.dumps(start)), ReadAllAvailable())
 
 
-def second(positions: dict[str, int], begin: dict[str, Any]) -> dict[str, Any]:
-    """An offset of version 2, with the identities of another one."""
-    (archive,) = begin["archives"].values()
-    return {"version": 2, "positions": positions, "recordings": archive["recordings"]}
+def at(positions: dict[str, int], begin: dict[str, Any]) -> dict[str, Any]:
+    """An offset at these positions, with the identities of another one."""
+    ((key, archive),) = begin["archives"].items()
+    return begin | {"archives": {key: archive | {"positions": positions}}}
 
 
-@pytest.mark.parametrize("version", VECTORS)
-def test_offsets_of_every_release_are_read(version: str) -> None:
-    offset = parse_offset(VECTORS[version])
-    assert offset.positions == {0: 4096, 3: 1280000} | ({5: 96, 7: 64} if version == "3" else {})
-    assert _offsets(json.dumps(VECTORS[version])) == offset
-    if version == "3":
-        assert parse_offset(offset.as_json()) == offset
+def test_stored_offsets_are_read() -> None:
+    offset = parse_offset(STORED)
+    assert offset.positions == {0: 4096, 3: 1280000, 5: 96, 7: 64}
+    assert _offsets(json.dumps(STORED)) == offset
+    assert parse_offset(offset.as_json()) == offset
 
 
-def test_offsets_of_a_later_release_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="offsets of version 4; this release reads versions 1 to 3"):
-        parse_offset({"version": 4})
+@pytest.mark.parametrize("offset", [{"version": 2, "archives": {}}, {"0": 4096}, {}])
+def test_offsets_of_another_version_are_refused(offset: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="cannot read the checkpoint: its offsets have version"):
+        parse_offset(offset)
 
 
-def test_a_query_goes_on_from_its_checkpoint_also_from_one_of_an_earlier_release(path: Path, reader: Any) -> None:
+def test_a_query_goes_on_from_its_checkpoint(path: Path, reader: Any) -> None:
     stream = reader(path)
     begin = stream.initialOffset()
     end = latest(stream, begin)
     assert latest(reader(path), end) == end
     positions = parse_offset(end).positions
     assert positions == {0: 100 * 128}
-    for start in ({"0": 1280}, second({"0": 1280}, begin)):
-        assert list(spans(reader(path), start, latest(reader(path), start))) == [(1280, 12800)]
+    start = at({"0": 1280}, begin)
+    assert list(spans(reader(path), start, latest(reader(path), start))) == [(1280, 12800)]
 
 
 def test_a_recording_that_is_another_one_now_fails_or_is_read_anew(path: Path, reader: Any, caplog: Any) -> None:
@@ -123,17 +122,15 @@ def test_a_directory_that_is_made_anew_while_a_query_runs_is_noticed(path: Path,
     assert parse_offset(latest(stream, end)).positions == {0: 50 * 128}
 
 
-@pytest.mark.parametrize("knows", [True, False], ids=["identity", "an earlier release"])
-def test_a_recording_that_ends_before_its_checkpoint_fails_or_is_read_anew(
-    path: Path, reader: Any, knows: bool
-) -> None:
-    start = second({"0": 1_280_000}, reader(path).initialOffset()) if knows else {"0": 1_280_000}
+def test_a_recording_that_ends_before_its_checkpoint_fails_or_is_read_anew(path: Path, reader: Any) -> None:
+    start = at({"0": 1_280_000}, reader(path).initialOffset())
     with pytest.raises(RecordingError, match=r"ends at 12800, before position 1280000 of the checkpoint"):
         latest(reader(path), start)
     stream = reader(path, failOnDataLoss="false")
     assert list(spans(stream, start, latest(stream, start))) == [(0, 12800)]
 
 
+NOTHING = CaptureOffset().as_json()
 PACKET = make.link(make.ip(make.udp(make.data_frame())), make.ETHERNET)
 
 
@@ -158,27 +155,25 @@ def captured(count: int, *, first: int = 0) -> bytes:
     return make.pcap([]) + b"".join(make.pcap_record(PACKET, first + n) for n in range(count))
 
 
-def test_offsets_of_captures_of_every_release_are_read() -> None:
-    assert parse_capture_offset({}) == CaptureOffset()
-    assert parse_capture_offset({"/a.pcap": 24, "ends": 7}) == CaptureOffset({"/a.pcap": 24, "ends": 7})
-    offset = {"version": 2, "ends": {"/a.pcap": 24}, "identities": {"/a.pcap": "24:0011223344556677"}}
+def test_stored_offsets_of_captures_are_read() -> None:
+    offset = {"version": 1, "ends": {"/a.pcap": 24}, "identities": {"/a.pcap": "24:0011223344556677"}}
     assert parse_capture_offset(offset).as_json() == offset
-    with pytest.raises(ConfigurationError, match="offsets of version 3; this release reads versions 1 to 2"):
-        parse_capture_offset({"version": 3, "ends": {}})
+    for other in ({"version": 2, "ends": {}}, {"/a.pcap": 24}):
+        with pytest.raises(ConfigurationError, match="cannot read the checkpoint: its offsets have version"):
+            parse_capture_offset(other)
 
 
-def test_a_query_over_captures_goes_on_also_from_a_checkpoint_of_an_earlier_release(tmp_path: Path) -> None:
+def test_a_query_over_captures_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap"
     path.write_bytes(captured(9))
     first = latest(following(path), following(path).initialOffset())
     assert latest(following(path), first) == first
     path.write_bytes(captured(20))
-    for start in (first, {str(path): parse_capture_offset(first).ends[str(path)]}):
-        stream = following(path)
-        end = latest(stream, start)
-        assert read_in(stream, start, end) == list(range(10, 21))
-        assert read_in(following(path), start, end) == list(range(10, 21))
-        assert parse_capture_offset(end).identities.keys() == {str(path)}
+    stream = following(path)
+    end = latest(stream, first)
+    assert read_in(stream, first, end) == list(range(10, 21))
+    assert read_in(following(path), first, end) == list(range(10, 21))
+    assert parse_capture_offset(end).identities.keys() == {str(path)}
 
 
 @pytest.mark.parametrize("count", [9, 20, 5000])
@@ -190,7 +185,7 @@ def test_a_capture_that_was_replaced_fails_or_is_read_anew(
     path.write_bytes(captured(9))
     stream = following(path, failOnDataLoss="false")
     end = latest(stream, stream.initialOffset())
-    assert read_in(stream, {}, end) == list(range(1, 10))
+    assert read_in(stream, NOTHING, end) == list(range(1, 10))
     path.write_bytes(captured(count, first=40))
     os.utime(path, ns=(1, 1))
     with pytest.raises(CaptureError, match=r"begins with other bytes than that of the checkpoint .*set failOnDataLoss"):
@@ -222,7 +217,7 @@ def test_a_capture_is_the_same_while_it_grows_from_its_first_byte(tmp_path: Path
 def test_a_packed_capture_that_was_replaced_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap.gz"
     path.write_bytes(gzip.compress(captured(9)))
-    end = latest(following(path), {})
+    end = latest(following(path), NOTHING)
     assert latest(following(path), end) == end
     path.write_bytes(gzip.compress(captured(90, first=3)))
     with pytest.raises(CaptureError, match="begins with other bytes"):
@@ -232,7 +227,7 @@ def test_a_packed_capture_that_was_replaced_is_noticed(tmp_path: Path) -> None:
 def test_a_capture_of_a_checkpoint_that_is_gone_is_not_missed(tmp_path: Path) -> None:
     for name in ("a.pcap", "b.pcap"):
         (tmp_path / name).write_bytes(captured(9))
-    end = latest(following(tmp_path), {})
+    end = latest(following(tmp_path), NOTHING)
     (tmp_path / "a.pcap").unlink()
     assert latest(following(tmp_path), end) == end
 
@@ -240,10 +235,9 @@ def test_a_capture_of_a_checkpoint_that_is_gone_is_not_missed(tmp_path: Path) ->
 def test_a_capture_that_is_shorter_than_its_checkpoint_fails_or_is_read_anew(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap"
     path.write_bytes(captured(9))
-    known = latest(following(path), {})
+    known = latest(following(path), NOTHING)
     path.write_bytes(captured(3))
-    for end in (known, parse_capture_offset(known).ends):
-        with pytest.raises(CaptureError, match=r"before byte \d+ of the checkpoint: it is another file now"):
-            latest(following(path), end)
-        stream = following(path, failOnDataLoss="false")
-        assert read_in(stream, end, latest(stream, end)) == [1, 2, 3]
+    with pytest.raises(CaptureError, match=r"before byte \d+ of the checkpoint: it is another file now"):
+        latest(following(path), known)
+    stream = following(path, failOnDataLoss="false")
+    assert read_in(stream, known, latest(stream, known)) == [1, 2, 3]

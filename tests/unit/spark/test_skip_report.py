@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from mainstem.spark.sources.skip_report import SUFFIX, note, read_report
+from mainstem.spark.sources.skip_report import note, read_report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,16 +19,6 @@ def test_recordings_of_two_archives_are_two(tmp_path: Path) -> None:
     assert (north.archive, north.recording_id, north.ranges, north.bytes) == ("/data/north", 0, 1, 100)
     assert (south.archive, south.ranges, south.bytes) == ("https://south:8480/", 1, 300)
     assert set(south.reasons) == {"torn", "purged"}
-
-
-def test_a_report_of_an_earlier_release_is_read(tmp_path: Path) -> None:
-    value = {"recording_id": 3, "start": 0, "end": 64, "reason": "purged"}
-    (tmp_path / f"3-0-64{SUFFIX}").write_text(json.dumps(value))
-    note(str(tmp_path), "/data/north", 3, 64, 128, "torn")
-    assert [(each.archive, each.recording_id, each.bytes) for each in read_report(str(tmp_path))] == [
-        ("", 3, 64),
-        ("/data/north", 3, 64),
-    ]
 
 
 def test_a_file_whose_text_is_on_its_way_counts(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
 """Offsets of captures as Spark keeps them: how much of each file was read, and of which files that is said.
 
-A name is used again: a capturing program begins anew, a ring of files comes round. So an offset of version 2 holds beside the end
-of each file what identifies it: a hash of its first bytes, the header and the first packets with their times. Offsets of
-version 1, which earlier releases wrote, hold ends alone: ``{"/captures/a.pcap": 4096}``.
+Names are reused: a capturing program restarts, a ring of files wraps around. So an offset holds, beside the end of each file, what
+identifies it: a hash of its first bytes, the header and the first packets with their times.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-VERSION = 2
+VERSION = 1
 Ends = dict[str, int]
 """Bytes read, by file."""
 
@@ -35,12 +34,9 @@ class CaptureOffset:
 
 
 def parse_capture_offset(offset: Mapping[str, Any]) -> CaptureOffset:
-    """What ``CaptureOffset.as_json`` made, in this release or an earlier one. Raises ConfigurationError for a later one's."""
-    # A file of version 1 may be named as a field is, but has a number there.
-    if not isinstance(offset.get("ends"), dict):
-        return CaptureOffset({file: int(end) for file, end in offset.items()})
-    if offset["version"] != VERSION:
+    """Parse what ``CaptureOffset.as_json`` returned. Raises ConfigurationError for another version."""
+    if offset.get("version") != VERSION:
         raise ConfigurationError(
-            f"the checkpoint has offsets of version {offset['version']}; this release reads versions 1 to {VERSION}"
+            f"cannot read the checkpoint: its offsets have version {offset.get('version')}; this release reads version {VERSION}"
         )
     return CaptureOffset(dict(offset["ends"]), dict(offset["identities"]))

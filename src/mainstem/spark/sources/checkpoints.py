@@ -56,13 +56,10 @@ def committed_positions(checkpoint: Store) -> list[Committed]:
             value = json.loads(line)
         except ValueError:
             continue  # no source of Mainstem's: its offsets are JSON objects
-        if isinstance(value, dict) and isinstance(value.get("version"), int):
+        if isinstance(value, dict) and "archives" in value:
             committed += _committed(value, f"{checkpoint.url}/{name}")
     if not committed:
-        raise ConfigurationError(
-            f"{checkpoint.url}/{name} has no offsets of recordings, or those of an earlier release, which do not say of which"
-            " recordings they are"
-        )
+        raise ConfigurationError(f"{checkpoint.url}/{name} has no offsets of recordings")
     return committed
 
 

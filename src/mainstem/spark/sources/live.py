@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
 from mainstem.errors import ConfigurationError
 from mainstem.spark.sources.features import SupportsTriggerAvailableNow, stream_reader
-from mainstem.spark.sources.offsets import parse_offset
+from mainstem.spark.sources.offsets import Offset, parse_offset
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.recording import RecordingStreamReader
 from mainstem.spark.sources.schema import Names, ddl, names_of
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RUN = "run"
+NOTHING_READ = Offset().as_json()
 OWN = ("channel", "streamid", "directory", "recordto", "scratch")
 
 
@@ -117,7 +118,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         inner = self.inner
-        return self._outer(inner.latestOffset(self._own(start) or {}, limit))
+        return self._outer(inner.latestOffset(self._own(start) or NOTHING_READ, limit))
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         return self._outer(self.inner.reportLatestOffset())
@@ -131,7 +132,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if until is None:
             log.warning("a micro-batch of an earlier run is gone: mainstem.live without recordTo is at most once")
             return []
-        return inner.partitions(self._own(start) or {}, until)
+        return inner.partitions(self._own(start) or NOTHING_READ, until)
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return RecordingStreamReader(self._options.reading, self._names).read(partition)

@@ -3,10 +3,8 @@
 A recording id is a number in an archive, and an archive may be made anew. So an offset holds, for each archive, beside each
 position what identifies the recording: when it began (milliseconds since 1970), its session and its original channel.
 
-Version 3 has archives, and packs the recordings that have ended and are read to their end: an offset is written for each
-micro-batch, and most of ten thousand recordings are such. Of each it keeps the id, the position, should the recording be
-extended, and a checksum of its identity. Version 2 held positions and identities of one directory, version 1 positions alone
-(``{"0": 4096}``); both are read, as those of an archive without a name.
+Spark writes an offset for each micro-batch, and most of ten thousand recordings have ended and are fully read. So those are packed:
+for each the id, the position (the recording may be extended), and a checksum of its identity.
 """
 
 from __future__ import annotations
@@ -25,9 +23,7 @@ if TYPE_CHECKING:
 
     from mainstem.recording import RecordingDescriptor
 
-VERSION = 3
-# The archive of an offset that has none: that of earlier releases, which read one directory.
-UNNAMED = ""
+VERSION = 1
 # Ids, positions and checksums of so many recordings are 200 MB: what unpacks to more is no offset.
 MAX_PACKED_LENGTH = 200 << 20
 
@@ -133,16 +129,10 @@ class Offset:
 
 
 def parse_offset(offset: Mapping[str, Any]) -> Offset:
-    """What ``Offset.as_json`` made, in this release or an earlier one. Raises ConfigurationError for a later one's."""
-    version = offset.get("version", 1)
-    if version == 1:
-        positions = {int(key): int(value) for key, value in offset.items() if key != "version"}
-        return Offset({UNNAMED: ArchiveOffset(positions=positions)} if positions else {})
-    if version == 2:
-        return Offset({UNNAMED: _archive(offset)})
-    if version != VERSION:
+    """Parse what ``Offset.as_json`` returned. Raises ConfigurationError for another version."""
+    if offset.get("version") != VERSION:
         raise ConfigurationError(
-            f"the checkpoint has offsets of version {version}; this release reads versions 1 to {VERSION}"
+            f"cannot read the checkpoint: its offsets have version {offset.get('version')}; this release reads version {VERSION}"
         )
     return Offset({key: _archive(value) for key, value in offset["archives"].items()})
 
@@ -159,8 +149,8 @@ def _archive(value: Mapping[str, Any]) -> ArchiveOffset:
 def present_keys(offset: Offset, urls: Mapping[str, str]) -> dict[str, str]:
     """The key that each archive of an offset has now, of those that there are; ``urls`` are theirs by their keys.
 
-    An archive is found by its id, or its URL where it had none. Where one of the offset and one of those there are remain, they
-    are one, whose directory was renamed or got an id; an offset without archives is of the first.
+    An archive is found by its id, or its URL where it had none. If one archive of the offset and one of those there are remain,
+    they are the same one: its directory was renamed or got an id.
     """
     by_url = {url: key for key, url in urls.items()}
     keys: dict[str, str] = {}
@@ -169,8 +159,6 @@ def present_keys(offset: Offset, urls: Mapping[str, str]) -> dict[str, str]:
             keys[key] = key
         elif archive.url in by_url:
             keys[key] = by_url[archive.url]
-        elif key == UNNAMED and urls:
-            keys[key] = next(iter(urls))
     unmatched = [key for key in offset.archives if key not in keys]
     free = [key for key in urls if key not in keys.values()]
     if len(unmatched) == len(free) == 1:

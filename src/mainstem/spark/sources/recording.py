@@ -111,7 +111,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return start
         end = planner.advance(begin, targets, limited=not isinstance(limit, ReadAllAvailable))
         if planner.is_at(before, begin, end):
-            # The same text, so that Spark sees that nothing came: not one of this release, nor with what has only ended.
+            # The same text, so that Spark sees that nothing came: not one with what has only ended.
             return start
         return planner.offset(end, before).as_json()
 

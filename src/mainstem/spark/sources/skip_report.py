@@ -3,8 +3,7 @@
 Spark takes no metrics from sources written in Python, and a task's log is on some worker. The planner and every task write
 into the directory of the option ``skipReport``, which all of them see, as they see the recordings. A file is named after its
 archive, its recording and its range, so that a task that runs again, or the next query over the same recordings, adds nothing.
-Ranges that overlap count once. Files of earlier releases, whose names have no archive, are read as those of an archive without a
-name.
+Ranges that overlap count once.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ class Skipped:
         ranges: How many separate ranges of positions.
         bytes: How many bytes of the stream they have, frame headers included.
         reasons: Why, each reason once.
-        archive: The id of its archive, or its URL where it has none, as in the column ``archive``; empty where an earlier release
-            noted it.
+        archive: The id of its archive, or its URL where it has none, as in the column ``archive``.
 
     Example:
         >>> Skipped(recording_id=0, ranges=1, bytes=4096, reasons=("positions 0 to 4096 were purged",), archive="/data/north")
@@ -45,7 +43,7 @@ class Skipped:
     ranges: int
     bytes: int
     reasons: tuple[str, ...]
-    archive: str = ""
+    archive: str
 
 
 def note(directory: str, archive: str, recording_id: int, start: int, end: int, reason: str) -> None:
@@ -71,19 +69,19 @@ def read_report(directory: str) -> list[Skipped]:
     """What the report holds, by archive and recording. A directory that is missing holds nothing."""
     ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}
     reasons: dict[tuple[str, int], dict[str, None]] = {}
-    archives = {"": ""}
+    archives: dict[str, str] = {}
     names: list[str] = []
     with suppress(FileNotFoundError):
         names = sorted(name for name in os.listdir(directory) if name.endswith(SUFFIX))
     for name in names:
-        *marks, recording_id, start, end = name.removesuffix(SUFFIX).split("-")
-        key = ("".join(marks), int(recording_id))
+        mark, recording_id, start, end = name.removesuffix(SUFFIX).split("-")
+        key = (mark, int(recording_id))
         ranges.setdefault(key, []).append((int(start), int(end)))
         # The name is whole when the file is there; its text may still be on its way.
         with suppress(ValueError, KeyError), open(os.path.join(directory, name), encoding="utf-8") as file:
             value = json.load(file)
             reasons.setdefault(key, {})[value["reason"]] = None
-            archives[key[0]] = value.get("archive", "")
+            archives[mark] = value["archive"]
     sums = (
         _sum(archives.get(key[0], key[0]), key[1], sorted(pairs), tuple(reasons.get(key, ())))
         for key, pairs in ranges.items()

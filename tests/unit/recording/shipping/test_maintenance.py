@@ -127,7 +127,7 @@ def checkpoint(directory: Path, batches: dict[int, dict[str, object]], commits: 
 
 def offset_of(ship: ArchiveShipper, position: int, identity: str | None = None) -> dict[str, object]:
     d = ship.manifest.recordings[0].descriptor
-    return {"version": 2, "positions": {"0": position}, "recordings": {"0": identity or d.identity}}
+    return Offset({ship.identity.id: ArchiveOffset("", {0: position}, {0: identity or d.identity})}).as_json()
 
 
 def test_retention_does_not_outrun_a_query(tmp_path: Path) -> None:
@@ -178,9 +178,12 @@ def test_a_checkpoint_without_a_commit_allows_nothing_and_no_checkpoint_is_an_er
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigurationError, match="no checkpoint"):
         committed_positions(open_store(tmp_path / "empty"))
-    old = checkpoint(tmp_path / "old", {0: {"0": 4096}}, commits=1)
-    with pytest.raises(ConfigurationError, match="which recordings"):
-        committed_positions(open_store(old))
+    foreign = checkpoint(tmp_path / "foreign", {0: {"version": 1, "ends": {}, "identities": {}}}, commits=1)
+    with pytest.raises(ConfigurationError, match="no offsets of recordings"):
+        committed_positions(open_store(foreign))
+    unknown = checkpoint(tmp_path / "unknown", {0: {"version": 9, "archives": {}}}, commits=1)
+    with pytest.raises(ConfigurationError, match="version 9"):
+        committed_positions(open_store(unknown))
     other = checkpoint(tmp_path / "other", {0: offset_of(ship, SEGMENT)}, commits=1)
     (other / "offsets" / "0").write_text("v9\n{}\n{}")
     with pytest.raises(ConfigurationError, match="format"):

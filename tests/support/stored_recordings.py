@@ -1,7 +1,7 @@
-"""Makes the archives of ``tests/vectors/recordings_*.tar.xz``, with the code of an earlier commit.
+"""Makes the archives of ``tests/vectors/recordings_*.tar.xz``, with the code of another commit.
 
-    git worktree add /tmp/earlier COMMIT && cd /tmp/earlier && make build
-    PYTHONPATH=/tmp/earlier/src:/tmp/earlier python .../tests/support/earlier_recordings.py /tmp/recordings_COMMIT.tar.xz
+    git worktree add /tmp/other COMMIT && cd /tmp/other && make build
+    PYTHONPATH=/tmp/other/src:/tmp/other python .../tests/support/stored_recordings.py /tmp/recordings_COMMIT.tar.xz
 
 Each holds ``closed``, of a recorder that was closed, and ``killed``, of one that ended without a word. It uses what that commit
 has, and nothing of this one.

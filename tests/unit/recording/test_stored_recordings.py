@@ -1,4 +1,4 @@
-"""What earlier code recorded is read as it was: on disk, over a server, and after it was shipped, and recording goes on there."""
+"""Recordings on disk stay readable: locally, over a server, and after they were shipped. A recorder can continue there."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.earlier_recordings import COUNT, TERM, payload
 from tests.support.recording_server import RunningServer
 from tests.support.shipping import ManualClock, shipped, shipper
+from tests.support.stored_recordings import COUNT, TERM, payload
 from tests.support.streams import Stream, record
 
 from mainstem import open_recordings
@@ -45,23 +45,23 @@ def check(recordings: Recordings) -> None:
     assert {row["recorded_at"].timestamp() for row in rows} == {1_700_000_000.0}
 
 
-def test_there_are_recordings_of_earlier_code() -> None:
+def test_there_are_stored_recordings() -> None:
     assert COMMITS
 
 
-def test_earlier_recordings_are_read(archive: Path) -> None:
+def test_stored_recordings_are_read(archive: Path) -> None:
     with open_recordings(archive) as recordings:
         check(recordings)
         assert not [fault for reader in recordings for fault in faults(reader, 0, reader.end_position())]
 
 
-def test_earlier_recordings_are_read_over_a_server(archive: Path) -> None:
+def test_stored_recordings_are_read_over_a_server(archive: Path) -> None:
     pytest.importorskip("aiohttp")
     with RunningServer(archive) as server, open_recordings(server.url) as recordings:
         check(recordings)
 
 
-def test_earlier_recordings_are_shipped(archive: Path, tmp_path: Path) -> None:
+def test_stored_recordings_are_shipped(archive: Path, tmp_path: Path) -> None:
     place = open_store(tmp_path / "place")
     ship = shipper(archive, place, ManualClock())
     ship.drain()
@@ -71,7 +71,7 @@ def test_earlier_recordings_are_shipped(archive: Path, tmp_path: Path) -> None:
         check(recordings)
 
 
-def test_a_recorder_goes_on_in_an_earlier_directory(archive: Path) -> None:
+def test_a_recorder_goes_on_in_a_stored_directory(archive: Path) -> None:
     with Recorder(archive, segment_length=4 * TERM) as recorder:
         writer = recorder.start(
             session_id=79, stream_id=1003, initial_term_id=3, term_buffer_length=TERM, mtu_length=1408, join_position=0
