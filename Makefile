@@ -71,8 +71,8 @@ check: lint
 	@echo "== property tests, ten times as many examples"
 	HYPOTHESIS_PROFILE=check $(PYTEST) -m "hypothesis and not long" --junitxml=build/tests/properties.xml
 	@echo "== the simulator, other seeds"
-	$(BIN)/python -m mainstem.sim --first 101 --seeds $(SEEDS)
-	$(BIN)/python -m mainstem.sim --first 1001 --seeds $$((20 * $(SEEDS))) $(CHEAP)
+	$(BIN)/mainstem sim --first 101 --seeds $(SEEDS)
+	$(BIN)/mainstem sim --first 1001 --seeds $$((20 * $(SEEDS))) $(CHEAP)
 	@echo "== known bugs, $(CANARIES) of them chosen by the commit: each must be found"
 	$(BIN)/python -m tests.canary --sample $(CANARIES)
 	@if gcc -print-file-name=libasan.so 2>/dev/null | grep -q ^/; then \
@@ -128,7 +128,7 @@ demo: build
 	$(BIN)/mainstem demo
 
 sim: build
-	$(BIN)/python -m mainstem.sim --seeds $(SEEDS)
+	$(BIN)/mainstem sim --seeds $(SEEDS)
 
 canary: build
 	$(BIN)/python -m tests.canary

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.tiers import long_after
 
+from mainstem import cli
 from mainstem.sim import disorder
 from mainstem.sim.checkers import Violation
-from mainstem.sim.runner import main, run_one, smallest
+from mainstem.sim.runner import run_one, smallest
 from mainstem.sim.scenarios import SCENARIOS
 from mainstem.sim.schedule import Plan
 from mainstem.sim.wire import WireChecker
@@ -52,6 +53,14 @@ def test_a_run_is_its_seed_frame_for_frame() -> None:
     assert run() == run()
 
 
+def sim(*arguments: str) -> int:
+    """The exit code of ``mainstem sim``."""
+    with pytest.raises(SystemExit) as end:
+        cli.main(["sim", *arguments])
+    code = end.value.code
+    return code if isinstance(code, int) else 0
+
+
 def test_a_failing_seed_prints_the_command_that_replays_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -60,13 +69,11 @@ def test_a_failing_seed_prints_the_command_that_replays_it(
         raise AssertionError("on purpose")
 
     monkeypatch.setitem(SCENARIOS, "broken", broken)
-    assert main(["--scenario", "broken", "--seed", "3"]) == 1
+    assert sim("--scenario", "broken", "--seed", "3") == 1
     said = capsys.readouterr()
-    assert "the whole run: python -m mainstem.sim --scenario broken --seed 3\n" in said.err
+    assert "the whole run: mainstem sim --scenario broken --seed 3\n" in said.err
     # It fails whatever is left out, so everything is.
-    assert re.search(
-        r"replay it with: python -m mainstem.sim --scenario broken --seed 3 --without \S+ --size 0.02\n", said.err
-    )
+    assert re.search(r"replay it with: mainstem sim --scenario broken --seed 3 --without \S+ --scale 0.02\n", said.err)
     assert "0 passed, 1 failed" in said.out
 
 
@@ -92,7 +99,7 @@ def test_a_planted_violation_is_reduced_to_the_faults_that_it_needs_and_replays(
 
 
 def test_the_summary_names_faults_and_what_was_checked(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--scenario", "storm", "--seeds", "2", "--workers", "1", "--size", "0.05"]) == 0
+    assert sim("--scenario", "storm", "--seeds", "2", "--workers", "1", "--scale", "0.05") == 0
     said = capsys.readouterr().out
     assert re.search(
         r"[1-9]\d* simulated seconds, [\d,]+ messages and [\d,]+ bytes checked\nfaults of links and machines: \w", said

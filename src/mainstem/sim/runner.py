@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import logging
-import os
-import sys
 import traceback
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
@@ -47,7 +44,7 @@ class Outcome:
     @property
     def replay(self) -> str:
         """The command that runs exactly this again."""
-        return f"python -m mainstem.sim --scenario {self.scenario} --seed {self.seed}{self.plan.arguments}"
+        return f"mainstem sim --scenario {self.scenario} --seed {self.seed}{self.plan.arguments}"
 
     @property
     def kind_of_failure(self) -> str:
@@ -149,52 +146,10 @@ class Summary:
         return "\n".join(lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line: ``python -m mainstem.sim [--seeds N | --seed S] [--scenario NAME]``."""
-    options = _parser().parse_args(arguments)
-    seeds = [options.seed] if options.seed is not None else range(options.first, options.first + options.seeds)
-    names = options.scenario or sorted(SCENARIOS)
-    plan = Plan(frozenset(options.without), frozenset(options.drop), options.size)
-    keep_quiet()
-    summary = Summary()
-    workers = 1 if options.seed is not None else options.workers
-    for outcome in run_many(names, seeds, workers=workers, plan=plan):
-        summary.add(outcome)
-        if outcome.failure:
-            _report(outcome, is_reduced=not options.as_it_is)
-        elif options.seed is not None:
-            print(f"{outcome.scenario} seed {outcome.seed}: {outcome.facts}")
-    print(summary)
-    return 1 if summary.failed else 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m mainstem.sim", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=50, help="how many seeds, from --first on")
-    parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--seed", type=int, help="only this one, and say what happened")
-    parser.add_argument("--scenario", choices=sorted(SCENARIOS), action="append", help="only these")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--without", type=_words, default=(), metavar="KIND,...", help="no faults of these kinds")
-    parser.add_argument("--drop", type=_numbers, default=(), metavar="N,...", help="without these scheduled faults")
-    parser.add_argument("--size", type=float, help="the share of a long run's messages, instead of the drawn one")
-    parser.add_argument("--as-it-is", action="store_true", help="do not reduce a run that fails")
-    return parser
-
-
-def _words(text: str) -> list[str]:
-    return text.split(",")
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(word) for word in text.split(",")]
-
-
-def _report(outcome: Outcome, *, is_reduced: bool) -> None:
-    print(f"\n{outcome.scenario} seed {outcome.seed} failed:\n{outcome.failure}", file=sys.stderr)
-    least = smallest(outcome) if is_reduced else outcome
+def report(outcome: Outcome, *, reduce: bool) -> str:
+    """Returns what failed, the last frames, and the command that replays the run, reduced where ``reduce`` says so."""
+    lines = [f"\n{outcome.scenario} seed {outcome.seed} failed:", outcome.failure]
+    least = smallest(outcome) if reduce else outcome
     if least.plan != outcome.plan:
-        print(f"reduced, it fails so:\n{least.failure}", file=sys.stderr)
-        print(f"the whole run: {outcome.replay}", file=sys.stderr)
-    print(f"the last frames:\n{least.trace}", file=sys.stderr)
-    print(f"replay it with: {least.replay}", file=sys.stderr)
+        lines += ["reduced, it fails so:", least.failure, f"the whole run: {outcome.replay}"]
+    return "\n".join([*lines, "the last frames:", least.trace, f"replay it with: {least.replay}"])

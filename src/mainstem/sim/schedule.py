@@ -25,7 +25,7 @@ class Plan:
     Attributes:
         without: Kinds of faults that are switched off, of links and of schedules.
         dropped: Numbers of faults that the schedule leaves out.
-        size: The share of a long run's messages; None for the one that is drawn.
+        size: The share of a long run's messages (``--scale``); None for the one that is drawn.
     """
 
     without: frozenset[str] = frozenset()
@@ -40,7 +40,7 @@ class Plan:
             parts += f" --without {','.join(sorted(self.without))}"
         if self.dropped:
             parts += f" --drop {','.join(map(str, sorted(self.dropped)))}"
-        return parts if self.size is None else f"{parts} --size {self.size:g}"
+        return parts if self.size is None else f"{parts} --scale {self.size:g}"
 
 
 class Fault(NamedTuple):

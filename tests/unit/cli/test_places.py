@@ -61,6 +61,7 @@ COMMANDS = {
     + [["serve", "{recordings}", "--listen", place, "--insecure"] for place in ("192.0.2.1:9", "localhost:99999")],
     # A store that does not take anything now is tried until it does.
     "ship": [["ship", place, "{out}"] for place in (MISSING, FILE)],
+    "sim": [],  # reads and writes no file
     "stat": [["stat", "--once", "--dir", place] for place in DIRECTORIES],
     "streams": [["streams", "--dir", place] for place in DIRECTORIES],
     "sub": [["sub", "aeron:ipc", "1", "--dir", place] for place in DIRECTORIES],
@@ -172,6 +173,7 @@ def test_a_missing_extra_names_itself(module: str, extra: str, code: str) -> Non
         ("pyspark", "spark", ["ingest", "{recordings}", "--out", "{out}"]),
         ("pyarrow", "arrow", ["demo", "--out", "{out}"]),
         ("cryptography", "encryption", ["cert", "{out}"]),
+        ("cryptography", "encryption", ["sim", "--seed", "1"]),
     ],
 )
 def test_a_command_without_its_extra_names_it(module: str, extra: str, arguments: list[str], tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_failure_is_reduced_to_the_faults_that_it_needs() -> None:
 
     least = shrink(Plan(), ["crash", "loss", "mtu"], range(6), fails)
     assert least == Plan(frozenset({"loss", "mtu"}), frozenset({0, 1, 3, 4, 5}), 0.1)
-    assert least.arguments == " --without loss,mtu --drop 0,1,3,4,5 --size 0.1"
+    assert least.arguments == " --without loss,mtu --drop 0,1,3,4,5 --scale 0.1"
     assert len(tried) < 60
 
 
