@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem import bymux, jmux
 from mainstem.errors import RemoteProtocolError
+from mainstem.jmux.client_engine import ClientEngine
+from mainstem.jmux.codec import decode_message
+from mainstem.jmux.server_engine import ServerEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,8 +55,8 @@ def bymux_connection() -> bymux.BymuxConnection:
     return connection
 
 
-def jmux_client() -> jmux.ClientConnection:
-    connection = jmux.ClientConnection(JMUX)
+def jmux_client() -> ClientEngine:
+    connection = ClientEngine(JMUX)
     for _ in range(3):
         session = connection.open_session()
         connection.write(session, b"request")
@@ -65,7 +68,7 @@ def jmux_client() -> jmux.ClientConnection:
 # The connection, and how many bytes come before the first cut: a Jmux client's requests leave once the header is there.
 CONNECTIONS: tuple[tuple[Callable[[], Any], int], ...] = (
     (bymux_connection, 0),
-    (lambda: jmux.ServerConnection(JMUX), 8),
+    (lambda: ServerEngine(JMUX), 8),
     (jmux_client, 8),
 )
 
@@ -114,7 +117,7 @@ def target(data: bytes) -> None:
     """One input."""
     choice = data[0] % 3 if data else 0
     data = data[1:]
-    for decode, report in ((bymux.decode_header, "undefined"), (jmux.decode_message, "bad message header")):
+    for decode, report in ((bymux.decode_header, "undefined"), (decode_message, "bad message header")):
         try:
             decode(data)
         except ValueError as error:

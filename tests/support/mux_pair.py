@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem import bymux
 from mainstem.jmux.aio_client import Client
-from mainstem.jmux.aio_server import ServerEngine
+from mainstem.jmux.aio_server import ServerConnection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -94,11 +94,11 @@ class MemoryEndpoint:
         self.handler = handler
         self.settings = settings
         self.cut = cut
-        self.servers: list[ServerEngine] = []
+        self.servers: list[ServerConnection] = []
         self.transports: list[Transport] = []
 
     async def connect(self, handler: TransportHandler, timeout: float) -> None:
-        server = ServerEngine(self.handler, self.settings)
+        server = ServerConnection(self.handler, self.settings)
         self.servers.append(server)
         self.transports += join(handler, server, cut=self.cut)
         await asyncio.sleep(0)

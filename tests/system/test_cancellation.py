@@ -27,11 +27,13 @@ from tests.support.patience import STALL_S, until
 from mainstem import aqueduct, bymux, jmux
 from mainstem.aqueduct import Limits, Message, Mode, channel, oneshot
 from mainstem.errors import ChannelError, ClosedError
+from mainstem.jmux.state import Half as JmuxHalf
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from mainstem.aqueduct.certificates import CertificateFiles
+    from mainstem.jmux.session import Session
     from mainstem.mux.async_stream import AsyncStream
 
 pytestmark = pytest.mark.system
@@ -84,8 +86,8 @@ JMUX = {
     "Client.call": CANCELLED,
     "Client.close": CANCELLED,
     "Client.open_session": CANCELLED,
-    "ClientEngine.established": "Client.add_connection",
-    "ClientEngine.wait_ended": CANCELLED,
+    "ClientConnection.established": "Client.add_connection",
+    "ClientConnection.wait_ended": CANCELLED,
     "ClientSession.__aenter__": NEVER_WAITS,
     "ClientSession.__aexit__": NEVER_WAITS,
     "ClientSession.__anext__": CANCELLED,
@@ -102,8 +104,8 @@ JMUX = {
     "Request.__aenter__": CANCELLED,
     "Request.__aexit__": NEVER_WAITS,
     "Request.__await__": CANCELLED,
-    "ServerEngine.shut_down": "JmuxListener.shut_down",
-    "ServerEngine.wait_ended": CANCELLED,
+    "ServerConnection.shut_down": "JmuxListener.shut_down",
+    "ServerConnection.wait_ended": CANCELLED,
     "ServerSession.__anext__": CANCELLED,
     "ServerSession.acknowledged": CANCELLED,
     "ServerSession.drain": CANCELLED,
@@ -385,9 +387,9 @@ def engine_leftovers(engine: Any) -> str:
 # Jmux
 
 
-def is_over(session: jmux.Session) -> bool:
+def is_over(session: Session) -> bool:
     """Whether a server has done all for a session."""
-    return session.ended or session.server is jmux.Half.TERMINATED
+    return session.ended or session.server is JmuxHalf.TERMINATED
 
 
 async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[], str]]:
@@ -400,7 +402,7 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
     async def handler(session: jmux.ServerSession) -> None:
         if session.connection not in engines:
             engines.add(session.connection)
-            watchers.append(asyncio.ensure_future(cancel("ServerEngine.wait_ended", session.connection.wait_ended)))
+            watchers.append(asyncio.ensure_future(cancel("ServerConnection.wait_ended", session.connection.wait_ended)))
         name = await cancel("ServerSession.readexactly", lambda: session.readexactly(8))
         data = await read(cancel, "ServerSession", session)
         executed[name] += 1
@@ -438,7 +440,7 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
             session = await cancel("Request.__aenter__", request.__aenter__)
         if session.connection not in engines:
             engines.add(session.connection)
-            watchers.append(asyncio.ensure_future(cancel("ClientEngine.wait_ended", session.connection.wait_ended)))
+            watchers.append(asyncio.ensure_future(cancel("ClientConnection.wait_ended", session.connection.wait_ended)))
         await cancel("ClientSession.__aenter__", session.__aenter__)
         await write(cancel, "ClientSession", session, name + data)
         session.finish()

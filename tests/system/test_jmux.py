@@ -11,7 +11,7 @@ import pytest
 from tests.support.patience import STALL_S, soon, until
 
 from mainstem import jmux
-from mainstem.errors import Aborted, ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, Timeout
+from mainstem.errors import Aborted, ClosedError, ConnectionLost, Delivery, MainstemError, RemoteProtocolError, Timeout
 from mainstem.jmux import blocking
 
 from .test_bymux import certificate
@@ -63,10 +63,10 @@ async def test_a_request_is_written_and_its_response_read_as_streams() -> None:
             session.write(b"%05d" % index)
             await session.drain()
             assert await session.readexactly(5) == b"%05d" % index
-        assert session.delivery is jmux.Delivery.PARTIAL
+        assert session.delivery is Delivery.PARTIAL
         session.finish()
         assert await session.read() == b""
-        assert session.delivery is jmux.Delivery.COMPLETE
+        assert session.delivery is Delivery.COMPLETE
 
 
 async def test_a_response_may_be_read_before_anything_was_written() -> None:
@@ -163,13 +163,13 @@ async def test_what_may_be_retried() -> None:
                 session.finish()
                 with pytest.raises(Aborted):
                     await session.read()
-                assert session.delivery is jmux.Delivery.PARTIAL
+                assert session.delivery is Delivery.PARTIAL
                 assert not session.may_retry
         async with refused.request() as session:
             session.write(b"x")
             with pytest.raises(Aborted, match="busy"):
                 await session.read()
-            assert session.delivery is jmux.Delivery.NONE
+            assert session.delivery is Delivery.NONE
         with pytest.raises(Aborted):
             await refused.call(b"x", attempts=3)
 
@@ -190,7 +190,7 @@ async def test_a_server_that_closes_early_ends_the_request_in_order() -> None:
                 assert await session.read(-1) == b"enough"
                 session.write(b"dropped in silence")
                 await session.drain()
-                assert session.delivery is jmux.Delivery.COMPLETE
+                assert session.delivery is Delivery.COMPLETE
         assert await client.call(b"x") == b"enough"
         assert client.connections == 1
 
@@ -237,7 +237,7 @@ async def test_a_lost_connection_is_partial_delivery() -> None:
         session.write(b"x")
         with pytest.raises(MainstemError):
             await session.read()
-        assert session.delivery is jmux.Delivery.PARTIAL
+        assert session.delivery is Delivery.PARTIAL
 
 
 async def test_over_unix_and_tls(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_the_blocking_api() -> None:
                     session.read(100, timeout=0.2) and session.read(timeout=0.05)
                 session.finish()
                 assert session.read(-1) in (b" by piece", b"")
-                assert session.delivery is jmux.Delivery.COMPLETE
+                assert session.delivery is Delivery.COMPLETE
             assert list(session) == []
         client.close()
         with pytest.raises(ConnectionLost):

@@ -12,6 +12,8 @@ import pytest
 from tests.support.patience import soon, until
 
 from mainstem import bymux, jmux
+from mainstem.jmux import events as jmux_events
+from mainstem.jmux.client_engine import ClientEngine
 from mainstem.mux.engine import FLUSH_BATCH
 from mainstem.mux.transports import KERNEL_LOW_WATER
 
@@ -47,7 +49,7 @@ async def pour(write: Callable[[bytes], object], drain: Callable[[], Awaitable[o
 
 
 async def test_a_jmux_peer_that_sends_one_byte_at_a_time_is_understood() -> None:
-    sans_io = jmux.ClientConnection()
+    sans_io = ClientEngine()
     async with await jmux.serve(echo, "127.0.0.1", 0) as listener:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         session, received, complete = None, b"", False
@@ -62,9 +64,9 @@ async def test_a_jmux_peer_that_sends_one_byte_at_a_time_is_understood() -> None
                 sans_io.write(session, b"slowly")
                 sans_io.finish(session)
             while (event := sans_io.next_event()) is not None:
-                if isinstance(event, jmux.events.DataReceived):
+                if isinstance(event, jmux_events.DataReceived):
                     received += event.data
-                complete |= isinstance(event, jmux.events.DataFinished)
+                complete |= isinstance(event, jmux_events.DataFinished)
         assert received == b"slowly"
         writer.close()
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.cutting_proxy import CuttingProxy
 
 from mainstem import bymux, jmux
-from mainstem.errors import MainstemError
+from mainstem.errors import Delivery, MainstemError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable
@@ -142,7 +142,7 @@ async def test_jmux_requests_are_right_or_say_that_they_failed_and_whether_they_
                     if session.may_retry:
                         may_retry.append(name)
                     raise
-                assert session.delivery is jmux.Delivery.COMPLETE
+                assert session.delivery is Delivery.COMPLETE
                 return whole
 
         await count.run(exchange, chance)

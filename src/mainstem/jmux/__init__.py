@@ -1,7 +1,6 @@
 """Jmux: requests and responses over one connection (the Jini ERI multiplexing protocol, version 1).
 
-``ClientConnection`` and ``ServerConnection`` are the protocol without input and output; ``connect`` and ``serve`` are its asyncio
-API; :mod:`mainstem.jmux.blocking` is its blocking one.
+``connect`` and ``serve`` are its asyncio API; :mod:`mainstem.jmux.blocking` is its blocking one.
 """
 
 from __future__ import annotations
@@ -9,14 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem.endpoint_stats import EndpointStats
-from mainstem.errors import Delivery
-from mainstem.jmux import events
-from mainstem.jmux.client import ClientConnection
-from mainstem.jmux.codec import Kind, Message, decode_message
-from mainstem.jmux.server import ServerConnection
-from mainstem.jmux.session import Session
 from mainstem.jmux.settings import Settings
-from mainstem.jmux.state import Half, Role
 
 if TYPE_CHECKING:
     from mainstem.jmux.aio_client import Client, ClientSession, connect
@@ -34,22 +26,12 @@ _ASYNCIO = {
 
 __all__ = [
     "Client",
-    "ClientConnection",
     "ClientSession",
-    "Delivery",
     "EndpointStats",
-    "Half",
     "JmuxListener",
-    "Kind",
-    "Message",
-    "Role",
-    "ServerConnection",
     "ServerSession",
-    "Session",
     "Settings",
     "connect",
-    "decode_message",
-    "events",
     "serve",
 ]
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.endpoint_stats import Traffic
 from mainstem.errors import ConnectionLost, Delivery, MainstemError, Timeout
-from mainstem.jmux.aio import SessionStream
-from mainstem.jmux.aio_pool import RETRY_FIRST_S, RETRY_MAX_S, ClientEngine, Pool
-from mainstem.jmux.client import ClientConnection
+from mainstem.jmux.aio_pool import RETRY_FIRST_S, RETRY_MAX_S, ClientConnection, Pool
+from mainstem.jmux.client_engine import ClientEngine
+from mainstem.jmux.session_stream import SessionStream
 from mainstem.jmux.state import Acknowledgment, Half
 from mainstem.mux.engine import engine_stats
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Endpoint
@@ -45,7 +45,7 @@ class ClientSession(SessionStream):
 
     __slots__ = ()
 
-    _engine: ClientEngine
+    _engine: ClientConnection
 
     @property
     def delivery(self) -> Delivery:
@@ -142,7 +142,7 @@ class ClientSession(SessionStream):
         self.leave()
 
     @property
-    def connection(self) -> ClientEngine:
+    def connection(self) -> ClientConnection:
         """The connection that the session belongs to, with the server's address and certificate."""
         return self._engine
 
@@ -246,7 +246,7 @@ class Client:
             128
         """
         engines = tuple(self._pool.engines)
-        protocol = ClientConnection.PROTOCOL
+        protocol = ClientEngine.PROTOCOL
         return engine_stats(engines, self._traffic, protocol=protocol, role="client", is_over=self.closed)
 
     def request(self) -> Request:

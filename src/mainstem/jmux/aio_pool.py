@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 from mainstem._internal.tasks import start_task
 from mainstem.errors import ClosedError, ConnectionLost, Delivery, MainstemError, Timeout
 from mainstem.jmux import events
-from mainstem.jmux.aio import JmuxEngine
-from mainstem.jmux.client import ClientConnection
+from mainstem.jmux.client_engine import ClientEngine
+from mainstem.jmux.session_stream import JmuxConnection
 from mainstem.mux.engine import logger
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ RETRY_FIRST_S = 0.05
 RETRY_MAX_S = 1.0
 
 
-class ClientEngine(JmuxEngine):
+class ClientConnection(JmuxConnection):
     """One connection of a client. ``on_free`` is called when a session id becomes free, ``on_lost`` at the end."""
 
-    sans_io: ClientConnection
+    sans_io: ClientEngine
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class ClientEngine(JmuxEngine):
         clock: Clock,
         *,
         on_free: Callable[[], None],
-        on_lost: Callable[[ClientEngine], None],
+        on_lost: Callable[[ClientConnection], None],
     ) -> None:
-        super().__init__(ClientConnection(settings, now_ns=clock.monotonic_ns()), clock)
+        super().__init__(ClientEngine(settings, now_ns=clock.monotonic_ns()), clock)
         self._on_free = on_free
         self._on_lost = on_lost
         self._header_or_end = self._loop.create_future()
@@ -107,11 +107,11 @@ class Pool:
         self._retry: asyncio.TimerHandle | None = None
         self._pause = RETRY_FIRST_S
         self._adding = 0  # calls of ``add`` that wait
-        self.engines: list[ClientEngine] = []
+        self.engines: list[ClientConnection] = []
         self.waiters: dict[asyncio.Future[Exception | None], None] = {}  # the oldest first
         self.closed = False
 
-    async def free(self) -> ClientEngine:
+    async def free(self) -> ClientConnection:
         """Waits for a connection with a free session, which the caller takes before it waits again.
 
         Raises ``ClosedError``, and what kept the only connection from being opened.
@@ -210,8 +210,8 @@ class Pool:
         self._wake_all(None)
         return None
 
-    async def _connect(self) -> ClientEngine:
-        engine = ClientEngine(self._settings, self._clock, on_free=self._on_free, on_lost=self._on_lost)
+    async def _connect(self) -> ClientConnection:
+        engine = ClientConnection(self._settings, self._clock, on_free=self._on_free, on_lost=self._on_lost)
         engine.count_into(self._traffic)
         deadline = asyncio.timeout(self._timeout)
         try:
@@ -257,7 +257,7 @@ class Pool:
                 waiter.set_result(None)
                 return
 
-    def _on_lost(self, engine: ClientEngine) -> None:
+    def _on_lost(self, engine: ClientConnection) -> None:
         """A connection is over: every waiting task tries again."""
         if engine in self.engines:
             self.engines.remove(engine)

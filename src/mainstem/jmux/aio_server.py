@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ClosedError
 from mainstem.jmux import events
-from mainstem.jmux.aio import JmuxEngine, SessionStream
 from mainstem.jmux.codec import MAX_SESSIONS
-from mainstem.jmux.server import ServerConnection
+from mainstem.jmux.server_engine import ServerEngine
+from mainstem.jmux.session_stream import JmuxConnection, SessionStream
 from mainstem.jmux.state import Half
 from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
 from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, logger, wait_for_tasks
@@ -45,9 +45,9 @@ class ServerSession(SessionStream):
 
     __slots__ = ("_acknowledged",)
 
-    _engine: ServerEngine
+    _engine: ServerConnection
 
-    def __init__(self, engine: ServerEngine, session: Session) -> None:
+    def __init__(self, engine: ServerConnection, session: Session) -> None:
         super().__init__(engine, session)
         self._acknowledged: asyncio.Future[bool] | None = None
 
@@ -75,7 +75,7 @@ class ServerSession(SessionStream):
         self._engine.schedule_flush()
 
     @property
-    def connection(self) -> ServerEngine:
+    def connection(self) -> ServerConnection:
         """The connection that the session belongs to, with the client's address and certificate."""
         return self._engine
 
@@ -195,10 +195,10 @@ class ServerSession(SessionStream):
             self._engine.schedule_flush()
 
 
-class ServerEngine(JmuxEngine):
+class ServerConnection(JmuxConnection):
     """One connection of a server."""
 
-    sans_io: ServerConnection
+    sans_io: ServerEngine
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class ServerEngine(JmuxEngine):
         settings: Settings | None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        super().__init__(ServerConnection(settings, now_ns=clock.monotonic_ns()), clock)
+        super().__init__(ServerEngine(settings, now_ns=clock.monotonic_ns()), clock)
         self._handler = handler
         self._draining = False
         self._running = 0
@@ -264,7 +264,7 @@ class ServerEngine(JmuxEngine):
         event.session.owner.acknowledgment_received(event.positive)
 
 
-class JmuxListener(Listener[ServerEngine]):
+class JmuxListener(Listener[ServerConnection]):
     """A listening server. A context manager; :func:`serve` returns it.
 
     Example:
@@ -326,8 +326,8 @@ async def serve(
         ...     await asyncio.Event().wait()
     """
     listener = JmuxListener(
-        lambda: ServerEngine(handler, settings),
-        protocol=ServerConnection.PROTOCOL,
+        lambda: ServerConnection(handler, settings),
+        protocol=ServerEngine.PROTOCOL,
         max_connections=max_connections,
         max_connections_per_address=max_connections_per_address,
         handshake_timeout=handshake_timeout,

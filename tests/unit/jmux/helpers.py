@@ -4,42 +4,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.jmux import ClientConnection, ServerConnection, Settings
+from mainstem.jmux import Settings
+from mainstem.jmux.client_engine import ClientEngine
+from mainstem.jmux.server_engine import ServerEngine
 
 if TYPE_CHECKING:
-    from mainstem.jmux.connection import JmuxConnection
+    from mainstem.jmux.engine import JmuxEngine
 
 # What the Java implementation announces and how it cuts its data.
 JAVA = Settings(initial_ration=32768, fragment_limit=1024)
 JAVA_HEADER = bytes.fromhex("4a6d7578 01 0080 00")
 
 
-def drain(connection: JmuxConnection) -> list[object]:
+def drain(connection: JmuxEngine) -> list[object]:
     found: list[object] = []
     while (event := connection.next_event()) is not None:
         found.append(event)
     return found
 
 
-def client(settings: Settings = JAVA) -> ClientConnection:
+def client(settings: Settings = JAVA) -> ClientEngine:
     """A client that has exchanged headers with a Java server."""
-    connection = ClientConnection(settings)
+    connection = ClientEngine(settings)
     connection.data_to_send()
     connection.receive_data(JAVA_HEADER)
     drain(connection)
     return connection
 
 
-def server(settings: Settings = JAVA) -> ServerConnection:
+def server(settings: Settings = JAVA) -> ServerEngine:
     """A server that has exchanged headers with a Java client."""
-    connection = ServerConnection(settings)
+    connection = ServerEngine(settings)
     connection.receive_data(JAVA_HEADER)
     connection.data_to_send()
     drain(connection)
     return connection
 
 
-def shuttle(a: JmuxConnection, b: JmuxConnection, now_ns: int = 0) -> None:
+def shuttle(a: JmuxEngine, b: JmuxEngine, now_ns: int = 0) -> None:
     """Carries bytes both ways until neither end has more."""
     moved = True
     while moved:
@@ -50,8 +52,8 @@ def shuttle(a: JmuxConnection, b: JmuxConnection, now_ns: int = 0) -> None:
                 moved = True
 
 
-def pair(ours: Settings | None = None, theirs: Settings | None = None) -> tuple[ClientConnection, ServerConnection]:
-    a, b = ClientConnection(ours), ServerConnection(theirs)
+def pair(ours: Settings | None = None, theirs: Settings | None = None) -> tuple[ClientEngine, ServerEngine]:
+    a, b = ClientEngine(ours), ServerEngine(theirs)
     shuttle(a, b)
     drain(a)
     drain(b)

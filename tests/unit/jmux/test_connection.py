@@ -8,12 +8,15 @@ from mainstem.errors import (
     ClosedError,
     ConfigurationError,
     ConnectionLost,
+    Delivery,
     LocalProtocolError,
     RemoteProtocolError,
     Timeout,
 )
-from mainstem.jmux import ClientConnection, Delivery, ServerConnection, Settings, events
+from mainstem.jmux import Settings, events
+from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.codec import encode_increment, largest_increment
+from mainstem.jmux.server_engine import ServerEngine
 
 from .helpers import client, drain, pair, server, shuttle
 
@@ -75,13 +78,13 @@ def test_bytes_that_a_header_has_announced_are_part_of_the_ration() -> None:
 
 def test_a_server_says_nothing_before_it_has_the_client_s_header() -> None:
     for begun in (b"", b"Jmu"):
-        them = ServerConnection()
+        them = ServerEngine()
         them.receive_data(begun)
         them.ping()
         them.shut_down(b"restarting")
         assert not them.wants_to_send
         assert them.data_to_send() == b""
-    them = ServerConnection()
+    them = ServerEngine()
     them.receive_data(b"Jmu")
     with pytest.raises(RemoteProtocolError, match="inside a message"):
         them.receive_eof()
@@ -228,7 +231,7 @@ def test_pings_are_bounded() -> None:
 
 
 def test_a_header_that_does_not_come_is_given_up() -> None:
-    for end in (ClientConnection, ServerConnection):
+    for end in (ClientEngine, ServerEngine):
         connection = end(Settings(handshake_timeout_ns=15 * SECOND), now_ns=SECOND)
         assert connection.next_timeout_ns() == 16 * SECOND
         connection.handle_timeout(15 * SECOND)

@@ -7,8 +7,7 @@ from itertools import product
 import pytest
 
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
-from mainstem.jmux import Half, Role
-from mainstem.jmux.state import CLIENT_SENDS, MAY_OPEN, NEXT, SENDS, SERVER_SENDS, Input, Rule
+from mainstem.jmux.state import CLIENT_SENDS, MAY_OPEN, NEXT, SENDS, SERVER_SENDS, Half, Input, Role, Rule
 
 from .helpers import client, drain, server
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mainstem.errors import RemoteProtocolError
-from mainstem.jmux import ClientConnection, Delivery, Half, ServerConnection, Settings, events
-from mainstem.jmux.state import Acknowledgment
+from mainstem.errors import Delivery, RemoteProtocolError
+from mainstem.jmux import Settings, events
+from mainstem.jmux.client_engine import ClientEngine
+from mainstem.jmux.server_engine import ServerEngine
+from mainstem.jmux.state import Acknowledgment, Half
 
 from .helpers import JAVA, JAVA_HEADER, client, drain, server
 
@@ -16,7 +18,7 @@ RESPONSE = b"ten bytes!"
 
 
 def test_client_speaks_first_and_waits_for_the_servers_header() -> None:
-    connection = ClientConnection(JAVA)
+    connection = ClientEngine(JAVA)
     session = connection.open_session()
     connection.write(session, REQUEST)
     connection.finish(session)
@@ -29,7 +31,7 @@ def test_client_speaks_first_and_waits_for_the_servers_header() -> None:
 
 
 def test_server_waits_for_the_clients_header() -> None:
-    connection = ServerConnection(JAVA)
+    connection = ServerEngine(JAVA)
     assert connection.data_to_send() == b""
     connection.receive_data(JAVA_HEADER[:7])
     assert connection.data_to_send() == b""
@@ -218,7 +220,7 @@ def test_shutdown_means_that_nothing_was_processed() -> None:
 
 
 def test_an_unknown_version_is_answered_with_header_and_error() -> None:
-    connection = ServerConnection(JAVA)
+    connection = ServerEngine(JAVA)
     with pytest.raises(RemoteProtocolError) as caught:
         connection.receive_data(X("4a6d7578 00 0080 00"))
     assert caught.value.rule == "bad-version"
@@ -232,7 +234,7 @@ def test_the_smallest_ration_cuts_data_and_is_restored_after_every_fragment() ->
     session = drain(them)[0].session
     them.consume(session, 256)
     assert them.data_to_send() == X("10000100")
-    us = ClientConnection(JAVA)
+    us = ClientEngine(JAVA)
     us.receive_data(X("4a6d7578 01 0001 00"))
     mine = us.open_session()
     us.write(mine, bytes(600))

@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mainstem.errors import ClosedError, RemoteProtocolError
-from mainstem.jmux import ClientConnection, ServerConnection
+from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.codec import encode_connection_header
+from mainstem.jmux.server_engine import ServerEngine
 
 from .helpers import JAVA, JAVA_HEADER, client, drain, server
 
 if TYPE_CHECKING:
-    from mainstem.jmux.connection import JmuxConnection
+    from mainstem.jmux.engine import JmuxEngine
 
 
-def open_server() -> ServerConnection:
+def open_server() -> ServerEngine:
     connection = server()
     connection.receive_data(bytes.fromhex("90000000"))
     drain(connection)
     return connection
 
 
-def answered_server() -> ServerConnection:
+def answered_server() -> ServerEngine:
     """The response is complete and closed, without a wish for an acknowledgment."""
     connection = server()
     connection.receive_data(bytes.fromhex("94000000"))
@@ -33,7 +34,7 @@ def answered_server() -> ServerConnection:
     return connection
 
 
-def acknowledged_server() -> ServerConnection:
+def acknowledged_server() -> ServerEngine:
     connection = server()
     connection.receive_data(bytes.fromhex("94000000"))
     connection.finish(connection.sessions[0], ack_required=True)
@@ -41,7 +42,7 @@ def acknowledged_server() -> ServerConnection:
     return connection
 
 
-def open_client() -> ClientConnection:
+def open_client() -> ClientEngine:
     connection = client()
     connection.flush(connection.open_session())
     connection.data_to_send()
@@ -96,7 +97,7 @@ CASES = [
 ]
 
 
-def feed(connection: JmuxConnection, pieces: list[bytes]) -> None:
+def feed(connection: JmuxEngine, pieces: list[bytes]) -> None:
     for piece in pieces:
         connection.receive_data(piece)
 
@@ -118,7 +119,7 @@ def test_a_violation_ends_the_connection_with_an_error_message(
 
 
 @pytest.mark.parametrize("first", [b"G", b"Jm ", b"Jmuy", b"GET / HTTP"])
-@pytest.mark.parametrize("end", [ClientConnection, ServerConnection])
+@pytest.mark.parametrize("end", [ClientEngine, ServerEngine])
 def test_what_is_not_jmux_is_dropped_without_a_word(end, first: bytes) -> None:
     connection = end(JAVA)
     connection.data_to_send()
@@ -129,7 +130,7 @@ def test_what_is_not_jmux_is_dropped_without_a_word(end, first: bytes) -> None:
 
 
 def test_a_client_refuses_another_version_and_says_so() -> None:
-    connection = ClientConnection(JAVA)
+    connection = ClientEngine(JAVA)
     connection.data_to_send()
     with pytest.raises(RemoteProtocolError) as caught:
         connection.receive_data(bytes.fromhex("4a6d7578 02 0080 00"))
@@ -138,13 +139,13 @@ def test_a_client_refuses_another_version_and_says_so() -> None:
 
 
 def test_a_newer_client_that_would_negotiate_is_served_as_version_one() -> None:
-    connection = ServerConnection(JAVA)
+    connection = ServerEngine(JAVA)
     connection.receive_data(bytes.fromhex("4a6d7578 02 0080 01"))
     assert connection.data_to_send() == JAVA_HEADER
     assert connection.established
 
 
-@pytest.mark.parametrize("end", [ServerConnection, ClientConnection])
+@pytest.mark.parametrize("end", [ServerEngine, ClientEngine])
 @pytest.mark.parametrize("reserved", ["01", "02", "80", "ff"])
 def test_reserved_bits_of_the_connection_header_are_ignored(end, reserved: str) -> None:
     connection = end(JAVA)
@@ -189,7 +190,7 @@ def test_a_no_operation_is_ignored_with_and_without_a_body() -> None:
 
 
 def test_a_peer_that_pings_and_never_reads_is_given_up_at_a_limit() -> None:
-    connection = ServerConnection(replace(JAVA, control_limit=100))
+    connection = ServerEngine(replace(JAVA, control_limit=100))
     connection.receive_data(encode_connection_header(0))
     with pytest.raises(RemoteProtocolError) as caught:
         connection.receive_data(bytes.fromhex("04000000") * 40)

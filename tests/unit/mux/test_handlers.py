@@ -10,7 +10,7 @@ from tests.support.mux_pair import bymux_pair, jmux_pair, join
 from tests.support.patience import settle, soon, until
 
 from mainstem import bymux, jmux
-from mainstem.errors import Aborted, ClosedError, ConnectionLost, MainstemError, Timeout
+from mainstem.errors import Aborted, ClosedError, ConnectionLost, Delivery, MainstemError, Timeout
 
 
 class Handler:
@@ -221,7 +221,7 @@ async def test_an_empty_response_is_a_response() -> None:
         session.write(b"x")
         session.finish()
         assert await session.read(-1) == b""
-        assert session.delivery is jmux.Delivery.COMPLETE
+        assert session.delivery is Delivery.COMPLETE
     assert await client.call(b"y") == b""
 
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mainstem import bymux, jmux
+from mainstem.errors import Delivery
+from mainstem.jmux import events as jmux_events
+from mainstem.jmux.client_engine import ClientEngine
+from mainstem.jmux.server_engine import ServerEngine
+from mainstem.jmux.state import Half as JmuxHalf
+
+if TYPE_CHECKING:
+    from mainstem.jmux.session import Session
 
 PROFILE = settings(max_examples=80, stateful_step_count=60, deadline=None)
 
@@ -174,11 +184,11 @@ class JmuxEnds(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         config = jmux.Settings(initial_ration=self.RATION, fragment_limit=100)
-        self.ends = (jmux.ClientConnection(config), jmux.ServerConnection(config))
+        self.ends = (ClientEngine(config), ServerEngine(config))
         self.pipes = [Pipe(), Pipe()]
-        self.requests: list[jmux.Session] = []
-        self.responses: list[jmux.Session] = []
-        self.partner: dict[int, jmux.Session] = {}
+        self.requests: list[Session] = []
+        self.responses: list[Session] = []
+        self.partner: dict[int, Session] = {}
         self.written: dict[int, bytearray] = {}
         self.read: dict[int, bytearray] = {}
         self.whole: set[int] = set()
@@ -194,7 +204,7 @@ class JmuxEnds(RuleBasedStateMachine):
 
     def settle(self, end: int) -> None:
         while (event := self.ends[end].next_event()) is not None:
-            if isinstance(event, jmux.events.SessionOpened):
+            if isinstance(event, jmux_events.SessionOpened):
                 session = event.session
                 self.responses.append(session)
                 # The newest of that id: one that was aborted before the server heard of it has left its id to the next.
@@ -204,9 +214,9 @@ class JmuxEnds(RuleBasedStateMachine):
                 self.partner[id(session)] = mine
                 self.written[id(session)] = bytearray()
                 self.read[id(session)] = bytearray()
-            elif isinstance(event, jmux.events.DataReceived):
+            elif isinstance(event, jmux_events.DataReceived):
                 self.read[id(event.session)] += event.data
-            elif isinstance(event, jmux.events.DataFinished):
+            elif isinstance(event, jmux_events.DataFinished):
                 self.whole.add(id(event.session))
 
     @precondition(lambda self: self.ends[0].can_open and len(self.requests) < 20)
@@ -217,9 +227,9 @@ class JmuxEnds(RuleBasedStateMachine):
         self.written[id(session)] = bytearray()
         self.read[id(session)] = bytearray()
 
-    def sending(self, end: int, pick: int) -> jmux.Session | None:
+    def sending(self, end: int, pick: int) -> Session | None:
         mine = self.requests if end == 0 else self.responses
-        done = jmux.Half.FINISHED
+        done = JmuxHalf.FINISHED
         found = [s for s in mine if not s.eof_wanted and not s.ended and (s.client if end == 0 else s.server) < done]
         return found[pick % len(found)] if found else None
 
@@ -294,9 +304,9 @@ class JmuxEnds(RuleBasedStateMachine):
     @invariant()
     def a_complete_answer_is_never_short(self) -> None:
         for session in self.requests:
-            if session.delivery is jmux.Delivery.COMPLETE and not session.discarding:
+            if session.delivery is Delivery.COMPLETE and not session.discarding:
                 assert self.read[id(session)] == self.written[id(self.partner[id(session)])]
-            if session.client is jmux.Half.NONE:
+            if session.client is JmuxHalf.NONE:
                 assert session.may_retry
 
     def teardown(self) -> None:

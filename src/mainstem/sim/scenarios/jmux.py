@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from mainstem.errors import ClosedError, Delivery, LocalProtocolError
 from mainstem.jmux import codec, events
-from mainstem.jmux.client import ClientConnection
+from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.codec import CONNECTION_HEADER_LENGTH, Kind, decode_message
-from mainstem.jmux.server import ServerConnection
+from mainstem.jmux.server_engine import ServerEngine
 from mainstem.jmux.session import INFINITE
 from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import Acknowledgment, Half
@@ -165,8 +165,8 @@ class JmuxRun(MuxRun):
         # What a reader takes: some times its ration, so that it comes and goes; few enough messages.
         longest = tuple(min(3 * min(rations[end] or 10_000, 16_384), 60 * limits[1 - end]) for end in range(2))
         settings = [self._settings(rations[end], limits[end]) for end in range(2)]
-        self.client = ClientConnection(settings[CLIENT], now_ns=world.now_ns, peer=NAMES[SERVER])
-        self.server = ServerConnection(settings[SERVER], now_ns=world.now_ns, peer=NAMES[CLIENT])
+        self.client = ClientEngine(settings[CLIENT], now_ns=world.now_ns, peer=NAMES[SERVER])
+        self.server = ServerEngine(settings[SERVER], now_ns=world.now_ns, peer=NAMES[CLIENT])
         self.wires: list[Wire] = [Wire(CLIENT, settings[CLIENT]), Wire(SERVER, settings[SERVER])]
         self.wires[0].peer, self.wires[1].peer = self.wires[1], self.wires[0]
         self.carry(CLIENT, self.client)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from mainstem.bymux.connection import BymuxConnection
-    from mainstem.jmux.connection import JmuxConnection
+    from mainstem.jmux.engine import JmuxEngine
     from mainstem.sim.byte_streams import StreamEnd
     from mainstem.sim.world import World
 
@@ -108,7 +108,7 @@ class Carrier:
         self,
         world: World,
         name: str,
-        connection: BymuxConnection | JmuxConnection,
+        connection: BymuxConnection | JmuxEngine,
         end: StreamEnd,
         *,
         batch: int,
@@ -242,7 +242,7 @@ class MuxRun:
         self.is_healed = False
         self._is_ending = False
 
-    def carry(self, number: int, connection: BymuxConnection | JmuxConnection) -> None:
+    def carry(self, number: int, connection: BymuxConnection | JmuxEngine) -> None:
         """Puts a connection at one end of the byte stream; in the order of the ends."""
         self.carriers.append(
             Carrier(

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem.clock import Clock
-    from mainstem.jmux.client import ClientConnection
-    from mainstem.jmux.server import ServerConnection
+    from mainstem.jmux.client_engine import ClientEngine
+    from mainstem.jmux.server_engine import ServerEngine
     from mainstem.jmux.session import Session
 
 
@@ -28,7 +28,7 @@ class SessionStream(AsyncStream):
 
     _handle: Session
 
-    def __init__(self, engine: JmuxEngine, session: Session) -> None:
+    def __init__(self, engine: JmuxConnection, session: Session) -> None:
         super().__init__(engine, session)
         self._sans_io = engine.sans_io
 
@@ -76,13 +76,13 @@ class SessionStream(AsyncStream):
                 self._engine.schedule_flush()
 
 
-class JmuxEngine(Engine):
+class JmuxConnection(Engine):
     """What a client's and a server's connection share under asyncio.
 
     A session without an owner was never given to the application, so its events have no receiver.
     """
 
-    def __init__(self, connection: ClientConnection | ServerConnection, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, connection: ClientEngine | ServerEngine, clock: Clock = SYSTEM_CLOCK) -> None:
         self.sans_io = connection
         super().__init__(connection, clock)
         self._handlers = {

@@ -1,4 +1,4 @@
-"""The server's end of a Jmux connection; :mod:`.connection` has the theory of operation."""
+"""The server's end of a Jmux connection; :mod:`.engine` has the theory of operation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mainstem.errors import ClosedError, LocalProtocolError
 from mainstem.jmux import codec, events
 from mainstem.jmux.codec import Kind, Message
-from mainstem.jmux.connection import REPORTS, JmuxConnection
+from mainstem.jmux.engine import REPORTS, JmuxEngine
 from mainstem.jmux.session import INFINITE, Session
 from mainstem.jmux.state import MAY_OPEN, NEXT, Acknowledgment, Half, Input, Role
 from mainstem.mux.sans_io import Rule
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mainstem.jmux.settings import Settings
 
 
-class ServerConnection(JmuxConnection):
+class ServerEngine(JmuxEngine):
     """The server's end, without input and output: receives requests and sends their responses.
 
     Args:
@@ -25,7 +25,7 @@ class ServerConnection(JmuxConnection):
         peer: The client's name in error texts.
 
     Example:
-        >>> connection = ServerConnection()
+        >>> connection = ServerEngine()
         >>> connection.receive_data(data, now_ns)
         >>> event = connection.next_event()
     """

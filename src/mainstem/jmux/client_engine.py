@@ -1,4 +1,4 @@
-"""The client's end of a Jmux connection; :mod:`.connection` has the theory of operation."""
+"""The client's end of a Jmux connection; :mod:`.engine` has the theory of operation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mainstem.errors import ClosedError, LocalProtocolError
 from mainstem.jmux import codec, events
 from mainstem.jmux.codec import Kind, Message
-from mainstem.jmux.connection import REPORTS, JmuxConnection
+from mainstem.jmux.engine import REPORTS, JmuxEngine
 from mainstem.jmux.session import INFINITE, Session
 from mainstem.jmux.state import NEXT, Acknowledgment, Half, Input, Role
 from mainstem.mux.sans_io import Rule
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mainstem.jmux.settings import Settings
 
 
-class ClientConnection(JmuxConnection):
+class ClientEngine(JmuxEngine):
     """The client's end, without input and output: sends requests, each in a session of its own, and receives their responses.
 
     Args:
@@ -26,7 +26,7 @@ class ClientConnection(JmuxConnection):
         peer: The server's name in error texts.
 
     Example:
-        >>> connection = ClientConnection()
+        >>> connection = ClientEngine()
         >>> session = connection.open_session()
         >>> connection.write(session, b"whole request")
         >>> connection.finish(session)

@@ -1,4 +1,4 @@
-"""Jmux as a connection without input and output: what both roles share. :mod:`.client` and :mod:`.server` add the rest.
+"""Jmux without input and output: what both roles share. :mod:`.client_engine` and :mod:`.server_engine` add the rest.
 
 The verbs, their order and what may be reordered are described in :mod:`mainstem.mux.sans_io`. These files keep the rations
 and route messages; the tables of :mod:`.state` decide which message may follow which.
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _DATA = Kind.DATA
 
 
-class JmuxConnection(SansIoConnection[Session, events.Event]):
+class JmuxEngine(SansIoConnection[Session, events.Event]):
     """The base of a client's and a server's end.
 
     Commands raise :class:`~mainstem.errors.LocalProtocolError`, and send nothing, when the specification forbids what they ask
