@@ -24,7 +24,7 @@ help:
 	@echo "  make unit            the tests that need only memory, and those of the code's form"
 	@echo "  make lint            ruff, mypy, import-linter, commit messages"
 	@echo "  make format          let ruff format and sort imports"
-	@echo "  make generate        write what is generated: stubs, layout.pxd, tables, reference pages"
+	@echo "  make generate        write what is generated: tables, reference pages"
 	@echo "  make hooks           check commit messages as they are written"
 	@echo "  make slowest         write the slowest tests of the last runs into CONTRIBUTING.md"
 	@echo "  make levels          modules, imports, levels and cycles of each package"
@@ -114,7 +114,6 @@ format: build
 	$(BIN)/ruff format
 
 generate: build
-	$(BIN)/python tools/write_core_stubs.py
 	$(BIN)/python tools/write_table_docs.py
 	$(BIN)/python tools/write_reference.py
 

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "tools" / "backend"))
 import compiler  # beside the build backend, which is not installed
+import core_stubs
 from translation import module_name, translate
 
 CORE = Path("src/mainstem/_core")
+core_stubs.write()
 # plain.py stands in for the C primitives where nothing is compiled; layout.py and capture/layout.py hold only numbers.
 UNCOMPILED = {"__init__", "layout", "plain"}
 MODULES = [path for path in CORE.rglob("*.py") if path.stem not in UNCOMPILED]

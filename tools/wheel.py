@@ -126,7 +126,7 @@ def make_sdist(folder: Path) -> Path:
 
 
 def compare(archive: Path) -> None:
-    """Fails where the archive does not have what is versioned, or has what is not."""
+    """Fails unless the archive has what is versioned, and what the build writes from it, and nothing else."""
     if not (ROOT / ".git").exists() or shutil.which("git") is None:
         say("no git repository here: what the source archive has is not compared with it")
         return
@@ -136,13 +136,18 @@ def compare(archive: Path) -> None:
     versioned = {
         name for name in listing.split("\0") if name and not name.startswith(NOT_SHIPPED) and (ROOT / name).exists()
     }
+    sources = [Path(name) for name in versioned if name.startswith("src/mainstem/_core/") and name.endswith(".py")]
+    compiled = [source for source in sources if source.stem not in ("__init__", "layout", "plain")]
+    layouts = [source for source in sources if source.stem == "layout"]
+    versioned |= {str(source.with_suffix(".pxd")) for source in (*compiled, *layouts)}
+    versioned |= {str(source.with_suffix(".pyi")) for source in compiled}
     with tarfile.open(archive) as members:
         names = {member.name.partition("/")[2] for member in members if member.isfile()}
     shipped = {name for name in names if name not in ("PKG-INFO", "setup.cfg") and ".egg-info/" not in name}
     if versioned != shipped:
         missing, extra = sorted(versioned - shipped), sorted(shipped - versioned)
         sys.exit(f"wheel: MANIFEST.in: missing in the source archive: {missing}; not versioned: {extra}")
-    say(f"{archive.name} has all {len(shipped)} files that are versioned")
+    say(f"{archive.name} has all {len(shipped)} files that are versioned, and the declarations that the build writes")
 
 
 def repair(wheel: Path, folder: Path) -> Path:

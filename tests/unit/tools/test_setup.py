@@ -89,12 +89,11 @@ def test_a_build_names_each_module_and_builds_only_what_changed(tmp_path: Path) 
     )
     for module in (core.parent / "__init__.py", core / "__init__.py"):
         module.write_text("")
-    (core / "tides.py").write_text("def high() -> int:\n    return 7\n")
-    (core / "tides.pxd").write_text("cpdef long high()\n")
+    tides = "import cython\n\n\ndef high() -> cython.{}:\n    return 7\n"
+    (core / "tides.py").write_text(tides.format("int"))
     (core / "ebb.py").write_text(
-        "from mainstem._core.tides import high\n\n\ndef low() -> int:\n    return high() - 4\n"
+        "from cython.cimports.mainstem._core.tides import high\n\n\ndef low() -> int:\n    return high() - 4\n"
     )
-    (core / "ebb.pxd").write_text("from mainstem._core.tides cimport high\n")
     (core / "moon.py").write_text("PHASES = 4\n")
     lines = build(tmp_path)
     assert [line.rpartition(":")[0] for line in lines] == [f"mainstem: compiling {n} of 3" for n in (1, 2, 3)]
@@ -103,5 +102,8 @@ def test_a_build_names_each_module_and_builds_only_what_changed(tmp_path: Path) 
     }
     assert len(list(core.glob("*.so"))) == 3
     assert build(tmp_path) == []
-    (core / "tides.pxd").write_text("cpdef long long high()\n")
+    (core / "tides.pxd").unlink()
+    (core / "tides.pyi").unlink()
+    assert build(tmp_path) == []
+    (core / "tides.py").write_text(tides.format("longlong"))
     assert sorted(line.rpartition(" ")[2] for line in build(tmp_path)) == ["mainstem._core.ebb", "mainstem._core.tides"]

@@ -1,7 +1,8 @@
 """Writes what Cython and type checkers read of each module of ``_core`` from the module itself.
 
-``X.py`` is written: types, attributes and docstrings stand there once. From it come ``X.pxd`` (the C declarations that other
-modules cimport) and ``X.pyi`` (what Python sees). ``layout.py`` gives ``layout.pxd``. ``--check`` only compares.
+People write ``X.py``, with types, attributes and docstrings. From it come ``X.pxd`` (the C declarations that other modules
+cimport) and ``X.pyi`` (what Python sees); ``layout.py`` gives ``layout.pxd``. ``setup.py`` calls :func:`write` before it compiles.
+Git ignores what is written; wheels and source archives contain it.
 
 How a function's kind is read:
 
@@ -18,23 +19,19 @@ that is assigned where nothing is compiled, as ``MAX_RUNS = 64``, is an enum in 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import runpy
-import shutil
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).resolve().parent.parent
-CORE = ROOT / "src/mainstem/_core"
+CORE = Path(__file__).resolve().parents[2] / "src" / "mainstem" / "_core"
 LAYOUTS = ("layout", "capture/layout")
 NOT_COMPILED = {"__init__", "layout", "plain"}
-HEADER = "# Written from {name}.py by tools/write_core_stubs.py: edit that file, then run the tool.\n"
+HEADER = "# Written from {name}.py by every build: edit that file.\n"
 C_TYPES = {
     "bint": "bint",
     "double": "double",
@@ -379,38 +376,28 @@ def layout_pxd(name: str) -> str:
     return HEADER.format(name="layout") + "\n".join(enums)
 
 
-def generated() -> dict[Path, str]:
-    """The text of every file that this tool writes."""
-    texts = {CORE / f"{name}.pxd": layout_pxd(name) for name in LAYOUTS}
+def generated() -> dict[Path, tuple[Path, str]]:
+    """Each file that is written, with its source and its text."""
+    texts = {}
+    for name in LAYOUTS:
+        if (source := CORE / f"{name}.py").exists():
+            texts[source.with_suffix(".pxd")] = source, layout_pxd(name)
     found = [Module(path) for path in sorted(CORE.rglob("*.py")) if path.stem not in NOT_COMPILED]
     modules = {module.name: module for module in found}
     for module in found:
-        texts[module.path.with_suffix(".pxd")] = module.pxd(modules)
-        texts[module.path.with_suffix(".pyi")] = module.pyi()
+        texts[module.path.with_suffix(".pxd")] = module.path, module.pxd(modules)
+        texts[module.path.with_suffix(".pyi")] = module.path, module.pyi()
     return texts
 
 
-def formatted(texts: dict[Path, str]) -> dict[Path, str]:
-    """The stubs in the repository's format."""
-    with tempfile.TemporaryDirectory() as directory:
-        shutil.copy(ROOT / "pyproject.toml", directory)
-        copies = {
-            target: Path(directory, *target.relative_to(ROOT).parts) for target in texts if target.suffix == ".pyi"
-        }
-        for target, copy in copies.items():
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_text(texts[target])
-        ruff = [sys.executable, "-m", "ruff"]
-        subprocess.run([*ruff, "check", "--select", "I", "--fix", "--quiet", directory], check=True)
-        subprocess.run([*ruff, "format", "--quiet", directory], check=True)
-        return texts | {target: copy.read_text() for target, copy in copies.items()}
+def write() -> None:
+    """Writes every file whose text changed.
 
-
-if __name__ == "__main__":
-    for target, text in formatted(generated()).items():
-        current = target.read_text() if target.exists() else ""
-        if text == current:
-            continue
-        if "--check" in sys.argv:
-            sys.exit(f"{target.relative_to(CORE)} is stale: run python tools/write_core_stubs.py")
-        target.write_text(text)
+    A file that did not exist gets its source's time, so that writing it again after it was deleted compiles nothing.
+    """
+    for target, (source, text) in generated().items():
+        is_new = not target.exists()
+        if is_new or target.read_text() != text:
+            target.write_text(text)
+        if is_new:
+            os.utime(target, ns=(source.stat().st_atime_ns, source.stat().st_mtime_ns))
