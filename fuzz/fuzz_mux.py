@@ -49,8 +49,8 @@ SEEDS = [
 Seen = list[tuple[str, int, bytes]]
 
 
-def bymux_connection() -> bymux.BymuxConnection:
-    connection = bymux.BymuxConnection(bymux.Role.REACTIVE, BYMUX)
+def bymux_connection() -> bymux.BymuxEngine:
+    connection = bymux.BymuxEngine(bymux.Role.REACTIVE, BYMUX)
     connection.write(connection.streams[0], b"some bytes that wait for credit")
     return connection
 
@@ -75,7 +75,7 @@ CONNECTIONS: tuple[tuple[Callable[[], Any], int], ...] = (
 
 def check_bounds(connection: Any) -> None:
     """No stream holds more than its window, and none that has ended is left."""
-    if isinstance(connection, bymux.BymuxConnection):
+    if isinstance(connection, bymux.BymuxEngine):
         for stream in connection.streams.values():
             assert stream.unconsumed + max(0, stream.receive_credit) <= WINDOW
             assert not (stream.own is bymux.Half.DONE and stream.peer is bymux.Half.DONE)

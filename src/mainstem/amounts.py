@@ -35,12 +35,13 @@ def check_whole(values: Mapping[str, object], *, least: int, most: int = MOST) -
             raise ConfigurationError(f"{name}={value!r} is no whole number {bounds}")
 
 
-def check_seconds(values: Mapping[str, object], *, may_be_zero: bool = False) -> None:
+def check_seconds(values: Mapping[str, object], *, may_be_zero: bool = False, may_be_none: bool = False) -> None:
     """Checks durations in seconds.
 
     Args:
         values: The durations by the names that the program knows them by.
         may_be_zero: Whether 0 is accepted.
+        may_be_none: Whether None, for no limit, is accepted.
 
     Raises:
         ConfigurationError: One is no finite number, or too small.
@@ -51,6 +52,8 @@ def check_seconds(values: Mapping[str, object], *, may_be_zero: bool = False) ->
         ConfigurationError: idle_timeout=nan is no number of seconds above 0
     """
     for name, value in values.items():
+        if value is None and may_be_none:
+            continue
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not 0 <= value < math.inf or (value == 0 and not may_be_zero):  # type: ignore[operator]
             bounds = "of 0 at least" if may_be_zero else "above 0"

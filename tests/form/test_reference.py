@@ -41,5 +41,5 @@ def test_a_compiled_class_shows_what_python_sees(
 
 
 def test_a_default_is_shown_as_its_value(package: griffe.Module) -> None:
-    read = package["mux.async_stream.AsyncStream.read"]
+    read = package["mux.aio_stream.BaseStream.read"]
     assert [str(each.default) for each in read.parameters if each.name == "limit"] == ["262144"]

@@ -261,7 +261,7 @@ async def test_a_lost_connection_is_an_error_on_every_stream_that_had_not_ended(
         stream = await connection.open_stream()
         stream.write(b"x")
         assert await stream.read() == b"x"
-        for engine in list(listener.connections):
+        for engine in list(listener._connections):
             engine.abort()
         with pytest.raises(ConnectionLost):
             await soon(stream.read())
@@ -292,7 +292,7 @@ async def test_a_dead_peer_is_an_error_in_time() -> None:
         await reader.read()
         writer.close()
 
-    settings = bymux.Settings(ping_interval_ns=50_000_000, ping_timeout_ns=100_000_000)
+    settings = bymux.Settings(ping_interval=0.05, ping_timeout=0.1)
     async with await asyncio.start_server(silence, "127.0.0.1", 0) as server:
         connection = await bymux.connect("127.0.0.1", server.sockets[0].getsockname()[1], settings=settings)
         await soon(connection.wait_ended())
@@ -300,7 +300,7 @@ async def test_a_dead_peer_is_an_error_in_time() -> None:
 
 
 async def test_a_peer_that_sends_one_byte_at_a_time_is_understood() -> None:
-    sans_io = bymux.BymuxConnection(bymux.Role.PROACTIVE)
+    sans_io = bymux.BymuxEngine(bymux.Role.PROACTIVE)
 
     async with await bymux.serve(echo, "127.0.0.1", 0) as listener:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from mainstem.aqueduct.certificates import CertificateFiles
     from mainstem.jmux.session import Session
-    from mainstem.mux.async_stream import AsyncStream
+    from mainstem.mux.aio_stream import BaseStream
 
 pytestmark = pytest.mark.system
 pytest.importorskip("qh3")
@@ -99,12 +99,12 @@ JMUX = {
     "JmuxListener.__aenter__": NEVER_WAITS,
     "JmuxListener.__aexit__": CANCELLED,
     "JmuxListener.close": CANCELLED,
-    "JmuxListener.shut_down": CANCELLED,
+    "JmuxListener.shutdown": CANCELLED,
     "JmuxListener.start": "serve",
     "Request.__aenter__": CANCELLED,
     "Request.__aexit__": NEVER_WAITS,
     "Request.__await__": CANCELLED,
-    "ServerConnection.shut_down": "JmuxListener.shut_down",
+    "ServerConnection.shutdown": "JmuxListener.shutdown",
     "ServerConnection.wait_ended": CANCELLED,
     "ServerSession.__anext__": CANCELLED,
     "ServerSession.acknowledged": CANCELLED,
@@ -162,7 +162,7 @@ def numbered(size: int) -> bytes:
     return b"".join(number.to_bytes(4, "big") for number in range(size // 4 + 1))[:size]
 
 
-async def write(cancel: Canceller, kind: str, stream: AsyncStream, data: bytes) -> None:
+async def write(cancel: Canceller, kind: str, stream: BaseStream, data: bytes) -> None:
     at = 0
     while at < len(data):
         size = cancel.rng.randint(1, 4000 if len(data) <= 5000 else 200_000)
@@ -174,7 +174,7 @@ async def write(cancel: Canceller, kind: str, stream: AsyncStream, data: bytes) 
             await cancel(f"{kind}.flush", stream.flush)
 
 
-async def read(cancel: Canceller, kind: str, stream: AsyncStream) -> bytes:
+async def read(cancel: Canceller, kind: str, stream: BaseStream) -> bytes:
     """All that comes until the end, by one kind of read after the other."""
     received = b""
     while True:
@@ -370,7 +370,7 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
     for step in steps:
         await step()
     await watching
-    assert listener is None or not listener.connections
+    assert listener is None or not listener._connections
     for head, data in sunk.items():
         sent, whole = poured[head]
         assert data == sent if whole else sent.startswith(data)
@@ -489,9 +489,9 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
     # A server remembers an id's last session, until the id is used again.
     await until(lambda: not any(engine.sans_io.busy or engine.sans_io.sessions for engine in client._pool.engines))
     await until(
-        lambda: all(is_over(session) for end in listener.connections for session in end.sans_io.sessions.values())
+        lambda: all(is_over(session) for end in listener._connections for session in end.sans_io.sessions.values())
     )
-    engines |= set(client._pool.engines) | set(listener.connections)
+    engines |= set(client._pool.engines) | set(listener._connections)
     closing = [
         lambda: cancel("Client.close", client.close),
         lambda: cancel("Client.__aexit__", lambda: client.__aexit__(None, None, None)),
@@ -499,7 +499,7 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
     ending = [
         lambda: cancel("JmuxListener.close", listener.close),
         lambda: cancel("JmuxListener.__aexit__", lambda: listener.__aexit__(None, None, None)),
-        lambda: cancel("JmuxListener.shut_down", lambda: listener.shut_down(5.0)),
+        lambda: cancel("JmuxListener.shutdown", lambda: listener.shutdown(5.0)),
     ]
     steps = [rng.choice(closing), rng.choice(ending)]
     rng.shuffle(steps)
@@ -507,7 +507,7 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
         await step()
     await asyncio.gather(*watchers)
     assert not client._pool.waiters
-    assert not listener.connections
+    assert not listener._connections
     return [lambda engine=engine: engine_leftovers(engine) for engine in engines]  # type: ignore[misc]
 
 

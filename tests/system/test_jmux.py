@@ -208,8 +208,8 @@ async def test_graceful_shutdown_lets_work_finish_and_the_rest_be_retried() -> N
     client = await jmux.connect("127.0.0.1", listener.port)
     running = asyncio.ensure_future(client.call(b"running"))
     await soon(started.wait())
-    (connection,) = listener.connections
-    stopping = asyncio.ensure_future(listener.shut_down(STALL_S))
+    (connection,) = listener._connections
+    stopping = asyncio.ensure_future(listener.shutdown(STALL_S))
     await until(lambda: connection._draining)
     late = await client.request()
     late.write(b"late")
@@ -274,7 +274,7 @@ async def test_a_server_that_is_none_and_one_that_says_nothing() -> None:
         with pytest.raises(RemoteProtocolError):
             await jmux.connect("127.0.0.1", server.sockets[0].getsockname()[1])
         await until(lambda: ends == ["rude"])
-    quick = jmux.Settings(handshake_timeout_ns=50_000_000)
+    quick = jmux.Settings(handshake_timeout=0.05)
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(Timeout):

@@ -146,7 +146,7 @@ async def test_a_jmux_client_that_asks_and_never_reads_costs_a_server_bounded_me
     assert peak < 16 * 1024 * 1024
 
 
-def read_until(raw: socket.socket, sans_io: bymux.BymuxConnection, wanted: bytes) -> int:
+def read_until(raw: socket.socket, sans_io: bymux.BymuxEngine, wanted: bytes) -> int:
     """Reads from a bymux peer until ``wanted`` comes on some stream; how many bytes stood before it."""
     before = 0
     while True:
@@ -169,7 +169,7 @@ async def test_a_byte_stands_behind_a_bounded_number_of_others_when_the_line_is_
         listening.listen()
         connection = await bymux.connect("127.0.0.1", listening.getsockname()[1])
         raw = listening.accept()[0]  # the kernel has accepted it already
-    sans_io = bymux.BymuxConnection(bymux.Role.REACTIVE, settings)
+    sans_io = bymux.BymuxEngine(bymux.Role.REACTIVE, settings)
     with raw:
         raw.sendall(sans_io.data_to_send())  # leave to create streams
         bulk, small = await connection.open_stream(), await connection.open_stream()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from mainstem.mux.sockets import Listener
+    from mainstem.mux.sockets import Server
 
 pytestmark = pytest.mark.system
 
@@ -45,7 +45,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.S
 
 
 @contextlib.asynccontextmanager
-async def listening(protocol: Any, **more: Any) -> AsyncIterator[Listener[Any]]:
+async def listening(protocol: Any, **more: Any) -> AsyncIterator[Server[Any]]:
     async def echo(stream: Any) -> None:
         async for data in stream:
             stream.write(data)
@@ -85,8 +85,8 @@ async def test_silent_connections_make_room_for_one_that_speaks(
         with silent(listener.port, PLACES):
             await until(lambda: len(listener._arrivals) == PLACES)
             assert await is_served(protocol, listener.port, client)
-            assert listener.dropped_silent == 1
-            assert listener.refused == 0
+            assert listener.stats().connections_silent == 1
+            assert listener.stats().connections_refused == 0
 
 
 @pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
@@ -97,8 +97,8 @@ async def test_a_peer_has_so_long_for_its_first_byte(
     server, _ = tls if with_tls else (None, None)
     async with listening(protocol, ssl=server, handshake_timeout=0.2) as listener:
         with silent(listener.port, 3):
-            await until(lambda: listener.dropped_silent + with_tls * 3 >= 3 and not len(listener._arrivals))
-        assert not listener.connections
+            await until(lambda: listener.stats().connections_silent + with_tls * 3 >= 3 and not len(listener._arrivals))
+        assert not listener._connections
 
 
 @pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
@@ -107,13 +107,13 @@ async def test_a_peer_that_has_spoken_stays_without_a_deadline(protocol: Any) ->
         listening(protocol, handshake_timeout=1.0) as listener,
         await protocol.connect("127.0.0.1", listener.port) as client,
     ):
-        await until(lambda: len(listener.connections) == 1)
+        await until(lambda: len(listener._connections) == 1)
         # One that came later and says nothing meets its deadline, which is behind the one of the client.
         with silent(listener.port, 1):
-            await until(lambda: listener.dropped_silent)
+            await until(lambda: listener.stats().connections_silent)
         await until(lambda: len(listener._arrivals) <= 1)
-        assert len(listener.connections) == 1
-        assert listener.dropped_silent == 1
+        assert len(listener._connections) == 1
+        assert listener.stats().connections_silent == 1
         if protocol is jmux:
             assert await client.call(b"later") == b"later"
 
@@ -130,7 +130,7 @@ async def test_handshakes_that_fail_leave_no_connection(
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
         await until(lambda: not len(listener._arrivals))
-        assert not listener.connections
+        assert not listener._connections
         assert await is_served(protocol, listener.port, tls[1])
 
 
@@ -142,9 +142,9 @@ async def test_one_address_has_its_share_and_no_more(
     server, client = tls if with_tls else (None, None)
     async with listening(protocol, ssl=server, max_connections_per_address=2) as listener:
         with silent(listener.port, 5, address="127.0.0.2"), silent(listener.port, 2, address="127.0.0.3"):
-            await until(lambda: listener.dropped_silent == 3 and len(listener._arrivals) == 4)
+            await until(lambda: listener.stats().connections_silent == 3 and len(listener._arrivals) == 4)
             assert await is_served(protocol, listener.port, client)
-            assert listener.dropped_silent == 3
+            assert listener.stats().connections_silent == 3
 
 
 @pytest.mark.parametrize("limit", [{"max_connections": 2}, {"max_connections_per_address": 2}], ids=["all", "address"])
@@ -155,8 +155,8 @@ async def test_full_of_connections_that_spoke_refuses_the_next(limit: dict[str, 
             assert await client.call(b"here") == b"here"
         with pytest.raises(MainstemError):
             await is_served(jmux, listener.port)
-        assert listener.refused >= 1
-        assert listener.dropped_silent == 0
+        assert listener.stats().connections_refused >= 1
+        assert listener.stats().connections_silent == 0
 
 
 async def test_close_ends_the_handshakes_that_are_under_way(tls: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
@@ -197,7 +197,7 @@ async def test_a_peer_that_reconnects_has_no_more_handlers_than_places(protocol:
                 if number < 4:
                     await until(lambda number=number: started == number + 1)  # type: ignore[misc]
                 await (client.close(timeout=0) if protocol is bymux else client.close())
-        await until(lambda: not listener.connections and listener.refused + started >= 12)
+        await until(lambda: not listener._connections and listener.stats().connections_refused + started >= 12)
         assert (started, most) == (4, 4)
         assert len(listener._arrivals) == 4
         release.set()
@@ -262,13 +262,13 @@ async def test_a_handshake_that_completes_after_the_stop_is_not_served(
         late.setblocking(False)
         await until(lambda: len(listener._arrivals) == 1)
         if protocol is jmux:
-            await listener.shut_down()
+            await listener.shutdown()
         else:
-            listener.stop_listening()
+            listener._stop_listening()
         with pytest.raises(OSError):
             await asyncio.open_connection(sock=late, ssl=tls[1], server_hostname="localhost")
     assert not len(listener._arrivals)
-    assert not listener.connections
+    assert not listener._connections
     await listener.close()
     assert executed == 0
 

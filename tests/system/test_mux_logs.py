@@ -23,7 +23,7 @@ async def hold(stream: Any) -> None:
 
 def over(listener: Any) -> bool:
     """Whether every connection has ended, and what it would log has been logged."""
-    return not listener.connections and not handled(listener)
+    return not listener._connections and not handled(listener)
 
 
 def handled(listener: Any) -> set[Any]:

@@ -289,9 +289,9 @@ async def test_a_transfer_that_stalls_for_too_long_is_reset(
 
 
 def test_no_default_cuts_a_reader_off_that_pauses_for_minutes() -> None:
-    assert bymux.Settings().stall_timeout_ns >= 600e9
-    assert jmux.Settings().stall_timeout_ns >= 600e9
-    assert tunnel_settings(serving=True).stall_timeout_ns >= 3600e9
+    assert bymux.Settings().stall_timeout >= 600
+    assert jmux.Settings().stall_timeout >= 600
+    assert tunnel_settings(serving=True).stall_timeout >= 3600
 
 
 @pytest.mark.parametrize(("token", "has_tls"), [(b"", False), (TOKEN, False), (b"", True)])

@@ -65,7 +65,7 @@ MADE: list[tuple[Callable[..., object], str]] = [
 @pytest.mark.parametrize(("make", "name"), MADE, ids=lambda each: getattr(each, "__qualname__", each))
 @pytest.mark.parametrize("value", [-1, math.nan, "5", 1 << 70])
 def test_each_number_of_each_setting_is_checked(make: Callable[..., object], name: str, value: Any) -> None:
-    if (make, value) == (QuicSettings, 1 << 70) and name.endswith(("timeout", "alive")):
+    if value == 1 << 70 and name.endswith(("timeout", "alive", "interval")):
         return  # a time as any other
     with pytest.raises(ConfigurationError, match=name):
         make(**{name: value})

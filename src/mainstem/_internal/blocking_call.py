@@ -23,7 +23,8 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from mainstem.errors import ClosedError, Timeout
+from mainstem._internal.tasks import within
+from mainstem.errors import ClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -36,16 +37,13 @@ async def _limited(work: Coroutine[Any, Any, T], timeout: float | None, ending: 
 
     A caller that gave up by its own clock could lose what ``work`` returned in that moment, such as bytes that were read.
     """
-    deadline = asyncio.timeout(timeout)
-    try:
-        async with deadline:
-            while ending:
-                await asyncio.wait(set(ending))
-            return await work
-    except TimeoutError:
-        if not deadline.expired():
-            raise
-        raise Timeout(f"nothing happened within {timeout:g} s", timeout=timeout) from None
+
+    async def run() -> T:
+        while ending:
+            await asyncio.wait(set(ending))
+        return await work
+
+    return await within(timeout, run())
 
 
 class Call(Generic[T]):

@@ -16,6 +16,7 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.blocking_call import Call
+from mainstem._internal.tasks import HANDLER_TASK
 from mainstem.errors import ClosedError
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ T = TypeVar("T")
 
 # How often a waiting caller checks that the loop's thread is alive.
 LIVENESS_S = 1.0
+# How long the tasks that are left may take to end when the loop is stopped.
+END_TIMEOUT_S = 10.0
 
 
 class LoopThread:
@@ -74,11 +77,13 @@ class LoopThread:
         self._is_ready.set()
         if not self._is_given_up:
             self._loop.run_forever()
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        # Twice, since a task may wait for a thread when it is cancelled, and gives that up when it is cancelled again.
+        for _ in range(2):
+            tasks = asyncio.all_tasks(self._loop)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                self._loop.run_until_complete(asyncio.wait(tasks, timeout=END_TIMEOUT_S))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
@@ -172,7 +177,7 @@ class LoopThread:
         return is_posted
 
     def stop(self, last: Callable[[], object] | None = None) -> None:
-        """Ends the loop and its thread. Twice is fine.
+        """Ends the loop and its thread. Twice is fine. In a handler's thread it does not wait: the loop ends after the handler.
 
         Args:
             last: Called in the loop's thread before.
@@ -189,7 +194,9 @@ class LoopThread:
                 self._loop.stop()
 
         self._insist(end)
-        self._thread.join()
+        serving = HANDLER_TASK.get()
+        if serving is None or serving.get_loop() is not self._loop:
+            self._thread.join()
 
     def __enter__(self) -> LoopThread:
         return self

@@ -1,14 +1,20 @@
-"""Starting asyncio tasks from inside a step of a protocol."""
+"""Starting asyncio tasks from inside a step of a protocol, and waiting for them with a timeout."""
 
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from mainstem.errors import Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 T = TypeVar("T")
+
+# The task that waits for the current thread, if that runs a handler of a blocking server: not one to wait for in the handler.
+HANDLER_TASK: ContextVar[asyncio.Task[Any] | None] = ContextVar("HANDLER_TASK", default=None)
 
 
 def start_task(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> asyncio.Task[T]:
@@ -27,3 +33,15 @@ async def _after_this_step(work: Coroutine[Any, Any, T]) -> T:
         work.close()
         raise
     return await work
+
+
+async def within(timeout: float | None, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of ``work``, or cancel it after ``timeout`` seconds and raise `Timeout`."""
+    deadline = asyncio.timeout(timeout)
+    try:
+        async with deadline:
+            return await work
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        raise Timeout(f"timed out after {timeout:g} s", timeout=timeout) from None

@@ -1,6 +1,6 @@
 """bymux: byte streams in both directions over one connection, with credit and heartbeats for each.
 
-``BymuxConnection`` is the protocol without input and output; ``connect``, ``serve``, ``attach`` and ``over_publications`` are its
+``BymuxEngine`` is the protocol without input and output; ``connect``, ``serve``, ``attach`` and ``over_publications`` are its
 asyncio API; :mod:`mainstem.bymux.blocking` is its blocking one.
 """
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.bymux import events
 from mainstem.bymux.codec import INFINITE, Header, Packet, decode_header
-from mainstem.bymux.connection import BymuxConnection
+from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.settings import InitialStream, Settings
 from mainstem.bymux.state import Half, Role
 from mainstem.bymux.stream import Stream
@@ -24,7 +24,7 @@ _ASYNCIO = ("BymuxStream", "Connection", "attach", "connect", "over_publications
 
 __all__ = [
     "INFINITE",
-    "BymuxConnection",
+    "BymuxEngine",
     "BymuxStream",
     "Connection",
     "EndpointStats",

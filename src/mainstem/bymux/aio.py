@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem.bymux import events
 from mainstem.bymux.aio_stream import PING_TIMEOUT_S, BymuxStream, PingWaiters
-from mainstem.bymux.connection import BymuxConnection
+from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.state import Half, Role
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError, MainstemError, Timeout
 from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
-from mainstem.mux.engine import CLOSE_TIMEOUT_S, Engine, cancel_and_wait, engine_stats, logger
-from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Endpoint, Listener
+from mainstem.mux.engine import CLOSE_TIMEOUT_S, LINGER_S, Engine, cancel_and_wait, engine_stats, logger, wait_for_tasks
+from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Address, Server
 from mainstem.mux.transports import Publication, PublicationTransport, StreamPairTransport, Subscription
 
 if TYPE_CHECKING:
@@ -47,11 +47,12 @@ class Connection(Engine):
         on_connection: Callable[[Connection], Awaitable[object]] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.sans_io = BymuxConnection(role, settings, now_ns=clock.monotonic_ns())
+        self.sans_io = BymuxEngine(role, settings, now_ns=clock.monotonic_ns())
         self.sans_io.holds_streams = True
         super().__init__(self.sans_io, clock)
         self._handler = handler
         self._on_connection = on_connection
+        self._accepts = True
         self._greeter: asyncio.Task[object] | None = None
         self._openers: deque[asyncio.Future[None]] = deque()
         self._accepted: deque[BymuxStream] = deque()
@@ -61,11 +62,11 @@ class Connection(Engine):
         for stream in self.sans_io.streams.values():
             self._streams.add(BymuxStream(self, stream))
         self._handlers = {
-            events.DataReceived: lambda event: event.stream.owner.feed_data(event.data),
+            events.DataReceived: lambda event: event.stream.owner._feed_data(event.data),
             events.StreamOpened: self._on_opened,
             events.StreamFinished: self._on_stream_finished,
-            events.StreamReadStopped: lambda event: event.stream.owner.read_stopped(event.lost),
-            events.StreamDrained: lambda event: event.stream.owner.wake_writers(),
+            events.StreamReadStopped: lambda event: event.stream.owner._read_stopped(event.lost),
+            events.StreamDrained: lambda event: event.stream.owner._wake_writers(),
             events.StreamEnded: self._on_stream_ended,
             events.StreamTimedOut: self._on_stream_timed_out,
             events.PongReceived: self._on_pong,
@@ -94,7 +95,7 @@ class Connection(Engine):
             await on_connection(self)
         except BaseException as error:
             # Whatever it raises, a client that it did not accept must not be served.
-            is_own = error is self.failure or any(stream.is_own(error) for stream in self._streams)
+            is_own = error is self.failure or any(stream._is_own(error) for stream in self._streams)
             if isinstance(error, MainstemError):
                 self.end(error)
             elif is_own:
@@ -176,7 +177,7 @@ class Connection(Engine):
             self._accepters.append(waiter)
             await waiter
         stream = self._accepted.popleft()
-        stream.served()
+        stream._served()
         return stream
 
     def unaccept_stream(self, stream: BymuxStream) -> None:
@@ -262,12 +263,38 @@ class Connection(Engine):
 
     # ---- the end
 
+    async def shutdown(self, deadline: float) -> None:
+        """Lets the handlers finish, then ends the connection.
+
+        Args:
+            deadline: The loop's time at which the handlers that are left are cancelled.
+        """
+        self._accepts = False
+        if self.failure is None:
+            self.sans_io.finish()
+            self.dispatch()
+            _wake(self._openers)
+            self.schedule_flush()
+        if await wait_for_tasks(self.tasks, deadline - self._loop.time()):
+            for stream in list(self._streams):
+                with contextlib.suppress(MainstemError):
+                    await stream.flush(timeout=max(0.0, min(deadline - self._loop.time(), CLOSE_TIMEOUT_S)))
+        else:
+            for stream in list(self._streams):
+                stream.abort()
+            await cancel_and_wait(self.tasks, CLOSE_TIMEOUT_S)
+        self.end(ClosedError("the server was shut down"))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_S):
+                await self.wait_ended()
+        self.abort()
+
     async def close(self, timeout: float | None = None) -> None:
         """Creates no new streams, waits for the active ones, then ends the connection. Twice is fine.
 
         Args:
             timeout: Seconds to wait for the active streams; those that are left are aborted. By default 10 seconds, or as long
-                as streams that were closed here make progress at the peer: the settings' ``stall_timeout_ns`` without any.
+                as streams that were closed here make progress at the peer: the settings' ``stall_timeout`` without any.
 
         Raises:
             ClosedError: Streams that were not closed had ``unsent`` bytes that were not sent.
@@ -339,10 +366,12 @@ class Connection(Engine):
         stream = BymuxStream(self, event.stream)
         self._streams.add(stream)
         self.traffic.streams_opened += 1
-        if self._handler is not None:
+        if not self._accepts:
+            stream.abort()
+        elif self._handler is not None:
             task = self.spawn(self._handle(stream, self._handler))
-            task.add_done_callback(lambda _: stream.served())
-            stream.attach_handler(task)
+            task.add_done_callback(lambda _: stream._served())
+            stream._attach_handler(task)
         else:
             self._accepted.append(stream)
             _wake(self._accepters)
@@ -353,30 +382,30 @@ class Connection(Engine):
                 await handler(stream)
             stream.stop_read()
         except Exception as error:
-            if not stream.is_own(error):
+            if not stream._is_own(error):
                 raise
             logger.debug("stream %d of %s ended under its handler: %s", stream.id, self.peer_name, error)
 
     def _on_stream_finished(self, event: events.StreamFinished) -> None:
         if event.aborted:
-            event.stream.owner.aborted()
+            event.stream.owner._aborted()
         else:
-            event.stream.owner.feed_eof()
+            event.stream.owner._feed_eof()
 
     def _on_stream_ended(self, event: events.StreamEnded) -> None:
         stream: BymuxStream = event.stream.owner
         self._streams.discard(stream)
-        stream.ended()
+        stream._ended()
 
     def _on_stream_timed_out(self, event: events.StreamTimedOut) -> None:
-        seconds = self.sans_io.settings.stream_ping_timeout_ns / 1e9
-        event.stream.owner.set_exception(Timeout(f"stream {event.stream.id} showed no sign of life", timeout=seconds))
+        seconds = self.sans_io.settings.stream_ping_timeout
+        event.stream.owner._set_exception(Timeout(f"stream {event.stream.id} showed no sign of life", timeout=seconds))
 
     def _on_pong(self, event: events.PongReceived) -> None:
         if event.stream is None:
             self._pings.received(event.rtt_ns)
         else:
-            event.stream.owner.pong_received(event.rtt_ns)
+            event.stream.owner._pong_received(event.rtt_ns)
 
     def _on_connection_finished(self, _: events.ConnectionFinished) -> None:
         self._loop.call_soon(self._on_finished)  # after the last responses have left
@@ -389,7 +418,7 @@ class Connection(Engine):
     def _on_over(self, error: MainstemError) -> None:
         self.sans_io.fail(error)
         for stream in list(self._streams):
-            stream.set_exception(error)
+            stream._set_exception(error)
         self._streams.clear()
         self._pings.fail(error)
         if self._greeter is not None and self._greeter is not asyncio.current_task(self._loop):
@@ -442,7 +471,7 @@ async def connect(
         ...     stream = await connection.open_stream()
     """
     connection = Connection(Role.PROACTIVE, settings, handler=handler)
-    await Endpoint(host, port, path, ssl, server_hostname).connect(connection, timeout)
+    await Address(host, port, path, ssl, server_hostname).connect(connection, timeout)
     return connection
 
 
@@ -458,7 +487,7 @@ async def serve(
     max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS,
     handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S,
     on_connection: Callable[[Connection], Awaitable[object]] | None = None,
-) -> Listener[Connection]:
+) -> Server[Connection]:
     """Listens over TCP, TLS or a Unix socket, as the reactive end.
 
     Args:
@@ -486,14 +515,14 @@ async def serve(
         >>> async with await bymux.serve(echo, "127.0.0.1", 7000) as listener:
         ...     await asyncio.Event().wait()
     """
-    listener = Listener(
+    listener = Server(
         lambda: Connection(Role.REACTIVE, settings, handler=handler, on_connection=on_connection),
-        protocol=BymuxConnection.PROTOCOL,
+        protocol=BymuxEngine.PROTOCOL,
         max_connections=max_connections,
         max_connections_per_address=max_connections_per_address,
         handshake_timeout=handshake_timeout,
     )
-    await listener.start(host, port, path=path, ssl=ssl)
+    await listener._start(host, port, path=path, ssl=ssl)
     return listener
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.bymux.state import Half
 from mainstem.errors import Aborted, ClosedError, MainstemError, Timeout
-from mainstem.mux.async_stream import AsyncStream
+from mainstem.mux.aio_stream import BaseStream
 
 if TYPE_CHECKING:
     from mainstem.bymux.aio import Connection
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PING_TIMEOUT_S = 10.0
 
 
-class BymuxStream(AsyncStream):
+class BymuxStream(BaseStream):
     """One stream. As a context manager it is closed at the end, and aborted when the block raises.
 
     Leaving the block in order ends the writing half. The peer is asked to stop (StopRead) only if it sends, or has sent, what
@@ -48,9 +48,9 @@ class BymuxStream(AsyncStream):
         return self._connection
 
     @property
-    def broken(self) -> bool:
+    def _broken(self) -> bool:
         """Whether an error, or the peer's StopRead, ended reading or writing."""
-        return super().broken or self._stopped is not None
+        return super()._broken or self._stopped is not None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Queues bytes; :meth:`drain` waits for the peer's credit.
@@ -78,7 +78,7 @@ class BymuxStream(AsyncStream):
 
         Args:
             timeout: Seconds without progress, because the peer gives no credit, until the stream is aborted and a warning is
-                logged. Every byte that leaves renews it. ``None`` takes the settings' ``stall_timeout_ns`` (10 minutes),
+                logged. Every byte that leaves renews it. ``None`` takes the settings' ``stall_timeout`` (10 minutes),
                 ``math.inf`` sets no limit.
 
         Raises:
@@ -133,7 +133,7 @@ class BymuxStream(AsyncStream):
         self._send_stop_read()
         if self._engine.failure is None and not stream.own & Half.CLOSED:
             self._sans_io.close(stream, discard=True)
-        self.fail_writes(error)
+        self._fail_writes(error)
         self._write_failure = None
 
     async def ping(self, timeout: float = PING_TIMEOUT_S) -> float:
@@ -184,7 +184,7 @@ class BymuxStream(AsyncStream):
         if self._engine.failure is None:
             self._sans_io.discard(self._handle)
             self._engine.schedule_flush()  # what was freed may be the peer's credit for another stream
-        self.feed_eof()
+        self._feed_eof()
 
     def _writing_ended(self) -> bool:
         return bool(self._handle.own & Half.CLOSED)
@@ -197,41 +197,41 @@ class BymuxStream(AsyncStream):
 
     # ---- called by the connection
 
-    def feed_data(self, data: bytes) -> None:
+    def _feed_data(self, data: bytes) -> None:
         """Adds received bytes; called by the connection.
 
         Args:
             data: The bytes, which are not copied.
 
         Example:
-            >>> stream.feed_data(event.data)
+            >>> stream._feed_data(event.data)
         """
         if self._left:
             self.stop_read()
         else:
-            super().feed_data(data)
+            super()._feed_data(data)
 
-    def feed_eof(self) -> None:
+    def _feed_eof(self) -> None:
         """Marks the end of the peer's bytes; called by the connection.
 
         Example:
-            >>> stream.feed_eof()
+            >>> stream._feed_eof()
         """
-        super().feed_eof()
+        super()._feed_eof()
         if self._handle.peer is Half.DONE:
             self._peer_done()
 
-    def aborted(self) -> None:
+    def _aborted(self) -> None:
         """The peer aborted the stream: its data is incomplete; called by the connection.
 
         Example:
-            >>> stream.aborted()
+            >>> stream._aborted()
         """
         if not self._eof and self._read_error is None:
             self._read_error = Aborted(f"stream {self.id} was aborted by {self._engine.peer_name}")
         self._wake_reader()
         if not self._closing:
-            self.cancel_handler()
+            self._cancel_handler()
 
     def _endings(self) -> tuple[BaseException | None, ...]:
         return (*super()._endings(), self._stopped)
@@ -243,68 +243,68 @@ class BymuxStream(AsyncStream):
         reading and then closes without having written in between gave the stream up.
         """
         if not self._closing and (self._handle.abandoned or self._eof_seen):
-            self.cancel_handler()
+            self._cancel_handler()
 
-    def read_stopped(self, lost: int) -> None:
+    def _read_stopped(self, lost: int) -> None:
         """The peer stopped reading; called by the connection.
 
         Args:
             lost: Bytes that were written here and will never be sent.
 
         Example:
-            >>> stream.read_stopped(event.lost)
+            >>> stream._read_stopped(event.lost)
         """
         if self._handle.peer is Half.DONE:
             self._peer_done()
         if lost:
             error = ClosedError(f"the peer stopped reading stream {self.id}: {lost} bytes were not sent")
             error.unsent = lost
-            self.fail_writes(error)
+            self._fail_writes(error)
         elif not self._closing:
             self._stopped = ClosedError(f"the peer stopped reading stream {self.id}")
 
-    def ended(self) -> None:
+    def _ended(self) -> None:
         """Both halves of the stream have ended; called by the connection.
 
         Example:
-            >>> stream.ended()
+            >>> stream._ended()
         """
         if self._write_error is None:
             self._write_error = ClosedError(f"stream {self.id} has ended")
-        self.wake_writers()
+        self._wake_writers()
 
-    def served(self) -> None:
+    def _served(self) -> None:
         """Lets the peer have another stream in the place of this one once it has ended; called by the connection.
 
         Until then a stream that was not accepted yet, or whose handler runs, counts against ``peer_streams``.
 
         Example:
-            >>> stream.served()
+            >>> stream._served()
         """
         self._sans_io.release(self._handle)
         self._engine.schedule_flush()
 
-    def pong_received(self, rtt_ns: int) -> None:
+    def _pong_received(self, rtt_ns: int) -> None:
         """Completes the oldest :meth:`ping`; called by the connection.
 
         Args:
             rtt_ns: The round trip in nanoseconds; negative for a pong without a ping.
 
         Example:
-            >>> stream.pong_received(event.rtt_ns)
+            >>> stream._pong_received(event.rtt_ns)
         """
         self._pings.received(rtt_ns)
 
-    def set_exception(self, error: MainstemError) -> None:
+    def _set_exception(self, error: MainstemError) -> None:
         """Breaks both halves off; called by the connection.
 
         Args:
             error: What reading, writing and pings raise from now on.
 
         Example:
-            >>> stream.set_exception(ConnectionLost("the peer is gone"))
+            >>> stream._set_exception(ConnectionLost("the peer is gone"))
         """
-        super().set_exception(error)
+        super()._set_exception(error)
         self._pings.fail(error)
 
 

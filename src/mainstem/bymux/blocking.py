@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 from mainstem._internal.loop_thread import LoopThread
 from mainstem.bymux import aio
 from mainstem.bymux.aio_stream import PING_TIMEOUT_S, BymuxStream
-from mainstem.mux.blocking import BlockingStream as _BlockingStream
-from mainstem.mux.blocking import PeerView
+from mainstem.mux.blocking import BaseStream, PeerFacade
 
 if TYPE_CHECKING:
     from mainstem.bymux.settings import Settings
     from mainstem.endpoint_stats import EndpointStats
 
 
-class BlockingStream(_BlockingStream[BymuxStream]):
+class BlockingStream(BaseStream[BymuxStream]):
     """One stream. Each call that waits takes ``timeout`` in seconds and raises ``Timeout``.
 
     As a context manager it is closed at the end, and aborted when the block raises.
@@ -39,7 +38,7 @@ class BlockingStream(_BlockingStream[BymuxStream]):
         """Ends the writing half after everything written; returns when it has left. Twice is fine.
 
         Args:
-            timeout: Seconds without progress until the stream is aborted. ``None`` takes the settings' ``stall_timeout_ns``
+            timeout: Seconds without progress until the stream is aborted. ``None`` takes the settings' ``stall_timeout``
                 (10 minutes), ``math.inf`` sets no limit.
 
         Raises:
@@ -49,7 +48,7 @@ class BlockingStream(_BlockingStream[BymuxStream]):
         Example:
             >>> stream.close(timeout=5)
         """
-        self._thread.run(self._stream.close(timeout))
+        self._thread.run(self._inner.close(timeout))
 
     def stop_read(self) -> None:
         """Gives no more credit: what still arrives is dropped.
@@ -57,7 +56,7 @@ class BlockingStream(_BlockingStream[BymuxStream]):
         Example:
             >>> stream.stop_read()
         """
-        self._thread.call(self._stream.stop_read)
+        self._thread.call(self._inner.stop_read)
 
     def abort(self) -> None:
         """Ends both halves now; what was queued is dropped.
@@ -65,7 +64,7 @@ class BlockingStream(_BlockingStream[BymuxStream]):
         Example:
             >>> stream.abort()
         """
-        self._thread.call(self._stream.abort)
+        self._thread.call(self._inner.abort)
 
     def ping(self, timeout: float = PING_TIMEOUT_S) -> float:
         """Measures the round trip to the peer on this stream.
@@ -82,16 +81,16 @@ class BlockingStream(_BlockingStream[BymuxStream]):
         Example:
             >>> print(stream.ping())
         """
-        return self._thread.run(self._stream.ping(timeout))
+        return self._thread.run(self._inner.ping(timeout))
 
     def __enter__(self) -> BlockingStream:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._thread.run(self._stream.__aexit__(*exc), undo=lambda _: self._stream.abort())  # type: ignore[arg-type]
+        self._thread.run(self._inner.__aexit__(*exc), undo=lambda _: self._inner.abort())  # type: ignore[arg-type]
 
 
-class BlockingConnection(PeerView):
+class BlockingConnection(PeerFacade[aio.Connection]):
     """One end of a bymux connection, with a thread of its own. A context manager; :func:`connect` returns it.
 
     Example:
@@ -100,9 +99,7 @@ class BlockingConnection(PeerView):
     """
 
     def __init__(self, thread: LoopThread, connection: aio.Connection) -> None:
-        super().__init__(connection)
-        self._thread = thread
-        self._connection = connection
+        super().__init__(thread, connection)
 
     def open_stream(self, *, timeout: float | None = None) -> BlockingStream:
         """Creates a stream, waiting for the peer's credit for streams when none is left.
@@ -123,11 +120,11 @@ class BlockingConnection(PeerView):
         """
 
         async def work() -> BlockingStream:
-            return BlockingStream(self._thread, await self._connection.open_stream(), self)
+            return BlockingStream(self._thread, await self._inner.open_stream(), self)
 
         def undo(outcome: BlockingStream | BaseException) -> None:
             if isinstance(outcome, BlockingStream):
-                outcome._stream.abort()
+                outcome._inner.abort()
 
         return self._thread.run(work(), timeout, undo=undo)
 
@@ -148,12 +145,12 @@ class BlockingConnection(PeerView):
         """
 
         async def work() -> BlockingStream | None:
-            stream = await self._connection.accept_stream()
+            stream = await self._inner.accept_stream()
             return None if stream is None else BlockingStream(self._thread, stream, self)
 
         def undo(outcome: BlockingStream | BaseException | None) -> None:
             if isinstance(outcome, BlockingStream):
-                self._connection.unaccept_stream(outcome._stream)
+                self._inner.unaccept_stream(outcome._inner)
 
         return self._thread.run(work(), timeout, undo=undo)
 
@@ -172,7 +169,7 @@ class BlockingConnection(PeerView):
         Example:
             >>> print(connection.ping())
         """
-        return self._thread.run(self._connection.ping(timeout))
+        return self._thread.run(self._inner.ping(timeout))
 
     def stats(self) -> EndpointStats:
         """Returns what the connection has now and what it has counted.
@@ -184,14 +181,14 @@ class BlockingConnection(PeerView):
             >>> connection.stats().bytes_sent
             4096
         """
-        return self._connection.stats()
+        return self._inner.stats()
 
     def close(self, timeout: float | None = None) -> None:
         """Waits for the active streams, then ends the connection and its thread. Twice is fine.
 
         Args:
             timeout: Seconds to wait for the active streams; those that are left are aborted. By default 10 seconds, or as long
-                as streams that were closed here make progress at the peer: the settings' ``stall_timeout_ns`` without any.
+                as streams that were closed here make progress at the peer: the settings' ``stall_timeout`` without any.
 
         Raises:
             ClosedError: Streams that were not closed had ``unsent`` bytes that were not sent.
@@ -200,10 +197,10 @@ class BlockingConnection(PeerView):
             >>> connection.close()
         """
         try:
-            if self._connection.failure is None:
-                self._thread.run(self._connection.close(timeout))
+            if self._inner.failure is None:
+                self._thread.run(self._inner.close(timeout))
         finally:
-            self._thread.stop(self._connection.abort)
+            self._thread.stop(self._inner.abort)
 
     def __enter__(self) -> BlockingConnection:
         return self
@@ -212,7 +209,7 @@ class BlockingConnection(PeerView):
         if kind is None:
             self.close()
         else:
-            self._thread.stop(self._connection.abort)
+            self._thread.stop(self._inner.abort)
 
 
 def connect(
@@ -247,6 +244,6 @@ def connect(
 
     def undo(outcome: BlockingConnection | BaseException) -> None:
         if isinstance(outcome, BlockingConnection):
-            outcome._connection.abort()
+            outcome._inner.abort()
 
     return LoopThread.running(start, undo)

@@ -168,7 +168,7 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
         self._check_alive()
         verdict = self._heartbeat.check(now_ns)
         if verdict is Verdict.DEAD:
-            seconds = self.settings.ping_timeout_ns / 1e9
+            seconds = self.settings.ping_timeout
             self.failure = Timeout(f"{self.peer_name} did not answer a ping for {seconds:g} s", timeout=seconds)
             raise self.failure.with_traceback(None)
         if verdict is Verdict.PING:
@@ -267,10 +267,8 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
         if settings.stream_window and stream.receive_credit < settings.stream_window:
             window = settings.stream_window
             self.grant(stream, window if window == INFINITE else window - stream.receive_credit)
-        if settings.stream_ping_interval_ns:
-            stream.heartbeat = Heartbeat(
-                interval_ns=settings.stream_ping_interval_ns, timeout_ns=settings.stream_ping_timeout_ns, now_ns=now_ns
-            )
+        if settings.stream_ping_interval is not None:
+            stream.heartbeat = Heartbeat.of(settings.stream_ping_interval, settings.stream_ping_timeout, now_ns=now_ns)
             self._set_timer(stream)
 
     def _free_id(self) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mainstem.amounts import check_whole
+from mainstem.amounts import check_seconds, check_whole
 from mainstem.bymux.codec import INFINITE, MAX_STREAM_ID
 from mainstem.bymux.state import Half
 from mainstem.errors import ConfigurationError
-from mainstem.mux.sans_io import ConnectionSettings
+from mainstem.mux.sans_io import PING_TIMEOUT_S, ConnectionSettings
 
 # Both halves of a window travel while a grant is on its way: enough for 1 GB/s at a quarter of a millisecond.
 STREAM_WINDOW = 256 * 1024
@@ -60,15 +60,15 @@ class Settings(ConnectionSettings):
         initial_peer_streams: Streams that the peer may create at the start.
         initial_own_half: Which global ends count as sent by this end.
         initial_peer_half: Which global ends count as sent by the peer.
-        ping_interval_ns: Nanoseconds without received data after which the peer is pinged; 0 switches heartbeats off.
-        ping_timeout_ns: Nanoseconds after such a ping without received data until the connection fails.
-        stream_ping_interval_ns: The same for each stream.
-        stream_ping_timeout_ns: The same for each stream.
+        ping_interval: Seconds without received data after which the peer is pinged (10); None switches heartbeats off.
+        ping_timeout: Seconds after such a ping without received data until the peer is presumed dead (30), which ends the
+            connection with ``Timeout``.
+        stream_ping_interval: The same for each stream; None, the default, for no heartbeats of streams.
+        stream_ping_timeout: The same for each stream.
         answer_stream_pings: Whether a pong is sent for pings on streams without the caller; for global ones it always is.
         mark_aborts: Whether the Close of an aborted stream has the bit that marks its data as incomplete. Turn it off for a
             peer that does not ignore unused bits.
-        stall_timeout_ns: Nanoseconds without progress after which closing a stream gives up and aborts it (10 minutes); 0 for
-            no limit.
+        stall_timeout: Seconds without progress after which closing a stream gives up and aborts it (600); None for no limit.
 
     Raises:
         ConfigurationError: A value is out of range, or an initial stream's id occurs twice.
@@ -88,8 +88,8 @@ class Settings(ConnectionSettings):
     initial_peer_streams: int = 0
     initial_own_half: Half = Half.OPEN
     initial_peer_half: Half = Half.OPEN
-    stream_ping_interval_ns: int = 0
-    stream_ping_timeout_ns: int = 10_000_000_000
+    stream_ping_interval: float | None = None
+    stream_ping_timeout: float = PING_TIMEOUT_S
     answer_stream_pings: bool = True
     mark_aborts: bool = True
 
@@ -99,8 +99,8 @@ class Settings(ConnectionSettings):
         streams = ("initial_own_streams", "initial_peer_streams")
         check_whole({name: getattr(self, name) for name in (*amounts, *streams)}, least=0, most=INFINITE)
         check_whole({"packet_limit": self.packet_limit}, least=1, most=MAX_PACKET_LIMIT)
-        pings = ("stream_ping_interval_ns", "stream_ping_timeout_ns")
-        check_whole({name: getattr(self, name) for name in pings}, least=0)
+        check_seconds({"stream_ping_interval": self.stream_ping_interval}, may_be_none=True)
+        check_seconds({"stream_ping_timeout": self.stream_ping_timeout})
         seen: set[int] = set()
         for stream in self.initial_streams:
             check_whole({"initial stream id": stream.stream_id}, least=0, most=MAX_STREAM_ID)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from mainstem.bymux.aio import BymuxStream, Connection
     from mainstem.endpoint_stats import EndpointStats
-    from mainstem.mux.sockets import Listener
+    from mainstem.mux.sockets import Server
 
 logger = logging.getLogger("mainstem.bymux.tunnel")
 
@@ -53,8 +53,8 @@ MAX_STREAMS = 4096
 # this is about a program that has stopped reading, for which TCP itself would wait forever.
 STALL_TIMEOUT_S = 3600.0
 CHUNK = 64 * 1024
-PING_INTERVAL_NS = 5_000_000_000
-PING_TIMEOUT_NS = 10_000_000_000
+PING_INTERVAL_S = 5.0
+PING_TIMEOUT_S = 10.0
 _ID = struct.Struct(">Q")
 
 
@@ -98,9 +98,9 @@ def settings(
         peer_streams=max_streams if serving else 0,
         allow_at_start=False,
         initial_streams=(bymux.InitialStream(CONTROL_STREAM, own_credit=CONTROL_CREDIT, peer_credit=CONTROL_CREDIT),),
-        ping_interval_ns=PING_INTERVAL_NS,
-        ping_timeout_ns=PING_TIMEOUT_NS,
-        stall_timeout_ns=round(stall_timeout * 1e9),
+        ping_interval=PING_INTERVAL_S,
+        ping_timeout=PING_TIMEOUT_S,
+        stall_timeout=stall_timeout or None,
     )
 
 
@@ -174,7 +174,7 @@ class TunnelServer:
         self._settings = settings(serving=True, window=window, max_streams=max_streams, stall_timeout=stall_timeout)
         self._max_streams = max_streams
         self._entropy = entropy or random.SystemRandom()
-        self._listener: Listener[Connection] | None = None
+        self._listener: Server[Connection] | None = None
 
     async def start(self, listen: Address, *, ssl: ssl_module.SSLContext | None = None, insecure: bool = False) -> None:
         """Begins to listen for tunnels.
@@ -338,7 +338,7 @@ class TunnelClient:
         """Returns what the tunnel has now and what it has counted, with all its reconnections."""
         engines = () if self._connection is None else (self._connection,)
         return engine_stats(
-            engines, self._traffic, protocol=bymux.BymuxConnection.PROTOCOL, role="client", is_over=self._closed
+            engines, self._traffic, protocol=bymux.BymuxEngine.PROTOCOL, role="client", is_over=self._closed
         )
 
     async def _open(self, to: Address) -> Connection:

@@ -15,7 +15,7 @@ from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.session_stream import SessionStream
 from mainstem.jmux.state import Acknowledgment, Half
 from mainstem.mux.engine import engine_stats
-from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Endpoint
+from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Address
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -205,7 +205,7 @@ class Client:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: Address,
         *,
         settings: Settings | None,
         max_connections: int,
@@ -416,7 +416,7 @@ async def connect(
         >>> async with await jmux.connect("127.0.0.1", 7001) as client:
         ...     print(await client.call(b"whole request"))
     """
-    endpoint = Endpoint(host, port, path, ssl, server_hostname)
+    endpoint = Address(host, port, path, ssl, server_hostname)
     client = Client(endpoint, settings=settings, max_connections=max_connections, timeout=timeout)
     try:
         await client.add_connection()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mainstem.clock import Clock
     from mainstem.endpoint_stats import Traffic
     from mainstem.jmux.settings import Settings
-    from mainstem.mux.sockets import Endpoint
+    from mainstem.mux.sockets import Address
 
 # Seconds between attempts: doubled each time up to the maximum, and multiplied by a random number in 0.5..1.
 RETRY_FIRST_S = 0.05
@@ -87,7 +87,7 @@ class Pool:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: Address,
         *,
         settings: Settings | None,
         max_connections: int,

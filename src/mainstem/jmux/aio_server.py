@@ -16,7 +16,7 @@ from mainstem.jmux.session_stream import JmuxConnection, SessionStream
 from mainstem.jmux.state import Half
 from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
 from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, logger, wait_for_tasks
-from mainstem.mux.sockets import Listener
+from mainstem.mux.sockets import Server
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from mainstem.jmux.session import Session
     from mainstem.jmux.settings import Settings
 
-SHUTDOWN_TIMEOUT_S = 10.0
 # Handlers of one connection that run at once: as many as it has session ids. A client that aborts a session may use its id
 # again while the handler still runs; the new session waits then, and what it may send is bounded by its ration.
 MAX_HANDLERS = MAX_SESSIONS
@@ -86,7 +85,7 @@ class ServerSession(SessionStream):
         False once the client aborted the session, the connection ended, or the response is complete. A handler that waits for
         something is cancelled then anyway; one that computes can ask.
         """
-        return not self.broken and self._engine.failure is None and self._handle.server is Half.OPEN
+        return not self._broken and self._engine.failure is None and self._handle.server is Half.OPEN
 
     async def acknowledged(self) -> bool:
         """Waits until the client has acknowledged the response.
@@ -176,7 +175,7 @@ class ServerSession(SessionStream):
             await handler(self)
             await self._complete()
         except BaseException as error:
-            is_own = self.is_own(error)
+            is_own = self._is_own(error)
             self.abort("the handler failed")
             if not is_own:
                 raise
@@ -214,7 +213,7 @@ class ServerConnection(JmuxConnection):
         self._handlers[events.SessionOpened] = self._on_opened
         self._handlers[events.Acknowledged] = self._on_acknowledged
 
-    async def shut_down(self, deadline: float) -> None:
+    async def shutdown(self, deadline: float) -> None:
         """Lets running handlers finish until ``deadline`` (loop time), then sends Shutdown and ends the connection."""
         self._draining = True
         if not await wait_for_tasks(self.tasks, max(0.0, deadline - self._loop.time())):
@@ -228,7 +227,7 @@ class ServerConnection(JmuxConnection):
                 self.dispatch()
             self.end(ClosedError("the server was shut down"))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.1, deadline - self._loop.time())):
+            async with asyncio.timeout(max(0.1, min(deadline - self._loop.time(), CLOSE_TIMEOUT_S))):
                 await self.wait_ended()
         if self._transport is not None:
             self._transport.abort()
@@ -242,21 +241,21 @@ class ServerConnection(JmuxConnection):
             self._start_handler(session)
             return
         if len(self._waiting) >= MAX_HANDLERS:  # some of them were aborted: no more than this are open
-            self._waiting = deque(waiting for waiting in self._waiting if not waiting.broken)
+            self._waiting = deque(waiting for waiting in self._waiting if not waiting._broken)
         self._waiting.append(session)
 
     def _start_handler(self, session: ServerSession) -> None:
         self._running += 1
         session.mark_processing()
         task = self.spawn(session.run(self._handler))
-        session.attach_handler(task)
+        session._attach_handler(task)
         task.add_done_callback(lambda _: self._on_handler_ended())
 
     def _on_handler_ended(self) -> None:
         self._running -= 1
         while self._waiting and not self._draining and not self.over:
             session = self._waiting.popleft()
-            if not session.broken:
+            if not session._broken:
                 self._start_handler(session)
                 return
 
@@ -264,28 +263,13 @@ class ServerConnection(JmuxConnection):
         event.session.owner.acknowledgment_received(event.positive)
 
 
-class JmuxListener(Listener[ServerConnection]):
+class JmuxListener(Server[ServerConnection]):
     """A listening server. A context manager; :func:`serve` returns it.
 
     Example:
         >>> async with await jmux.serve(handler, "127.0.0.1", 7001) as listener:
         ...     print(listener.port)
     """
-
-    async def shut_down(self, timeout: float = SHUTDOWN_TIMEOUT_S) -> None:
-        """Stops listening, lets running handlers finish, and sends Shutdown, by which clients know what they may retry.
-
-        Sessions that come in meanwhile are given to no handler, and Shutdown covers them.
-
-        Args:
-            timeout: Seconds for the handlers; those that are left are cancelled and their sessions aborted.
-
-        Example:
-            >>> await listener.shut_down(timeout=5)
-        """
-        self.stop_listening()
-        deadline = asyncio.get_running_loop().time() + timeout
-        await asyncio.gather(*(engine.shut_down(deadline) for engine in list(self.connections)))
 
 
 async def serve(
@@ -332,5 +316,5 @@ async def serve(
         max_connections_per_address=max_connections_per_address,
         handshake_timeout=handshake_timeout,
     )
-    await listener.start(host, port, path=path, ssl=ssl)
+    await listener._start(host, port, path=path, ssl=ssl)
     return listener

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.loop_thread import LoopThread
 from mainstem.jmux import aio_client
-from mainstem.mux.blocking import BlockingStream, PeerView
+from mainstem.mux.blocking import BaseStream, PeerFacade
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mainstem.jmux.settings import Settings
 
 
-class BlockingSession(BlockingStream[aio_client.ClientSession]):
+class BlockingSession(BaseStream[aio_client.ClientSession]):
     """One request and its response. Each call that waits takes ``timeout`` in seconds and raises ``Timeout``.
 
     Example:
@@ -28,19 +28,19 @@ class BlockingSession(BlockingStream[aio_client.ClientSession]):
     """
 
     @property
-    def connection(self) -> PeerView:
+    def connection(self) -> PeerFacade[Any]:
         """The connection that the session belongs to: the server's ``peer_address`` and ``peer_certificate``."""
-        return PeerView(self._stream.connection)
+        return PeerFacade(self._thread, self._inner.connection)
 
     @property
     def delivery(self) -> Delivery:
         """Whether the server may have processed the request, by what is known now."""
-        return self._stream.delivery
+        return self._inner.delivery
 
     @property
     def may_retry(self) -> bool:
         """Whether sending the request again cannot make the server execute it twice."""
-        return self._stream.may_retry
+        return self._inner.may_retry
 
     def finish(self) -> None:
         """Marks the request as complete. Twice is fine.
@@ -51,7 +51,7 @@ class BlockingSession(BlockingStream[aio_client.ClientSession]):
         Example:
             >>> session.finish()
         """
-        self._thread.call(self._stream.finish)
+        self._thread.call(self._inner.finish)
 
     def abort(self, detail: str = "") -> None:
         """Gives the request up.
@@ -62,7 +62,7 @@ class BlockingSession(BlockingStream[aio_client.ClientSession]):
         Example:
             >>> session.abort("no longer needed")
         """
-        self._thread.call(self._stream.abort, detail)
+        self._thread.call(self._inner.abort, detail)
 
 
 class BlockingClient:
@@ -75,7 +75,7 @@ class BlockingClient:
 
     def __init__(self, thread: LoopThread, client: aio_client.Client) -> None:
         self._thread = thread
-        self._client = client
+        self._inner = client
 
     @contextmanager
     def request(self, *, timeout: float | None = None) -> Iterator[BlockingSession]:
@@ -97,7 +97,7 @@ class BlockingClient:
             ...     session.finish()
             ...     print(session.read(-1))
         """
-        session = self._thread.run(self._client.open_session(), timeout, undo=_leave)
+        session = self._thread.run(self._inner.open_session(), timeout, undo=_leave)
         try:
             yield BlockingSession(self._thread, session)
             self._thread.call(session.leave)
@@ -126,7 +126,7 @@ class BlockingClient:
         Example:
             >>> response = client.call(b"whole request", timeout=5)
         """
-        return self._thread.run(self._client.call(data, attempts=attempts, timeout=timeout))
+        return self._thread.run(self._inner.call(data, attempts=attempts, timeout=timeout))
 
     def stats(self) -> EndpointStats:
         """Returns what the client has now and what it has counted.
@@ -138,7 +138,7 @@ class BlockingClient:
             >>> client.stats().streams_opened
             128
         """
-        return self._client.stats()
+        return self._inner.stats()
 
     def close(self) -> None:
         """Ends every connection and the thread. Twice is fine.
@@ -147,10 +147,10 @@ class BlockingClient:
             >>> client.close()
         """
         try:
-            if not self._client.closed:
-                self._thread.run(self._client.close())
+            if not self._inner.closed:
+                self._thread.run(self._inner.close())
         finally:
-            self._thread.stop(self._client.abort)
+            self._thread.stop(self._inner.abort)
 
     def __enter__(self) -> BlockingClient:
         return self
@@ -193,6 +193,6 @@ def connect(
 
     def undo(outcome: BlockingClient | BaseException) -> None:
         if isinstance(outcome, BlockingClient):
-            outcome._client.abort()
+            outcome._inner.abort()
 
     return LoopThread.running(start, undo)

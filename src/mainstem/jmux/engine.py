@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
+from mainstem.clock import seconds_ns
 from mainstem.errors import ConnectionLost, LocalProtocolError, RemoteProtocolError, Timeout
 from mainstem.jmux import codec, events
 from mainstem.jmux.codec import CONNECTION_HEADER_LENGTH, MAX_RATION, MESSAGE_HEADER_LENGTH, Kind, Message
@@ -76,7 +77,7 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
         self._detail = bytearray()
         self._pings: dict[int, int] = {}
         self._next_cookie = 0
-        self._handshake_deadline_ns = now_ns + settings.handshake_timeout_ns
+        self._handshake_deadline_ns = now_ns + seconds_ns(settings.handshake_timeout)
 
     # ---- receiving
 
@@ -544,17 +545,16 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
         self._check_alive()
         if not self.established:
             if now_ns >= self._handshake_deadline_ns:
-                self._time_out("did not send its connection header", self.settings.handshake_timeout_ns)
+                self._time_out("did not send its connection header", self.settings.handshake_timeout)
             return
         verdict = self._heartbeat.check(now_ns)
         if verdict is Verdict.DEAD:
-            self._time_out("did not answer a ping", self.settings.ping_timeout_ns)
+            self._time_out("did not answer a ping", self.settings.ping_timeout)
         if verdict is Verdict.PING and len(self._pings) < MAX_OUTSTANDING_PINGS:
             self.ping(now_ns=now_ns)
 
-    def _time_out(self, what: str, timeout_ns: int) -> NoReturn:
-        seconds = timeout_ns / 1e9
-        error = Timeout(f"{self.peer_name} {what} for {seconds:g} s", timeout=seconds)
+    def _time_out(self, what: str, timeout: float) -> NoReturn:
+        error = Timeout(f"{self.peer_name} {what} for {timeout:g} s", timeout=timeout)
         self.fail(error)
         raise error
 

@@ -9,7 +9,7 @@ from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import Aborted, ClosedError, MainstemError
 from mainstem.jmux import events
 from mainstem.jmux.state import Half
-from mainstem.mux.async_stream import AsyncStream
+from mainstem.mux.aio_stream import BaseStream
 from mainstem.mux.engine import Engine
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mainstem.jmux.session import Session
 
 
-class SessionStream(AsyncStream):
+class SessionStream(BaseStream):
     """One session as a stream that is written and read."""
 
     __slots__ = ("_sans_io",)
@@ -62,7 +62,7 @@ class SessionStream(AsyncStream):
             self._engine.dispatch()
             self._engine.schedule_flush()
         self._drop_buffer()
-        self.set_exception(ClosedError(f"session {self.id} was aborted here"))
+        self._set_exception(ClosedError(f"session {self.id} was aborted here"))
         self._write_failure = None
 
     def _unsent(self) -> int:
@@ -103,32 +103,32 @@ class JmuxConnection(Engine):
 
     def _on_data(self, event: events.DataReceived) -> None:
         if event.session.owner is not None:
-            event.session.owner.feed_data(event.data)
+            event.session.owner._feed_data(event.data)
 
     def _on_data_finished(self, event: events.DataFinished) -> None:
         if event.session.owner is not None:
-            event.session.owner.feed_eof()
+            event.session.owner._feed_eof()
 
     def _on_drained(self, event: events.SessionDrained) -> None:
         if event.session.owner is not None:
-            event.session.owner.wake_writers()
+            event.session.owner._wake_writers()
 
     def _on_aborted(self, event: events.SessionAborted) -> None:
         if event.session.owner is not None:
             how = "after it may have been processed" if event.partial else "before any of it was processed"
             reason = event.detail.decode("utf-8", "replace")
             message = f"session {event.session.id} was aborted by the peer {how}" + (f": {reason}" if reason else "")
-            event.session.owner.set_exception(Aborted(message))
+            event.session.owner._set_exception(Aborted(message))
 
     def _on_failed(self, event: events.SessionFailed) -> None:
         if event.session.owner is not None:
             error = self.failure or self.sans_io.failure
             assert error is not None
-            event.session.owner.set_exception(error)
+            event.session.owner._set_exception(error)
 
     def _on_session_ended(self, event: events.SessionEnded) -> None:
         if event.session.owner is not None:
-            event.session.owner.wake_writers()
+            event.session.owner._wake_writers()
 
     def _on_last_message(self, _: object) -> None:
         self._loop.call_soon(self._after_last_message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mainstem.amounts import check_whole
+from mainstem.amounts import check_seconds, check_whole
 from mainstem.errors import ConfigurationError
 from mainstem.jmux.codec import MAX_LENGTH, RATION_UNIT
 from mainstem.mux.sans_io import ConnectionSettings
@@ -13,7 +13,7 @@ from mainstem.mux.sans_io import ConnectionSettings
 INITIAL_RATION = 256 * 1024
 # A Data message's largest body: at 100 Mbit/s it occupies the line for little more than a millisecond.
 FRAGMENT_LIMIT = 16 * 1024
-HANDSHAKE_TIMEOUT_NS = 15_000_000_000
+HANDSHAKE_TIMEOUT_S = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +26,12 @@ class Settings(ConnectionSettings):
         fragment_limit: Bytes of the largest Data message, 1..65535.
         read_limit: Bytes that one ``read(-1)`` collects at most (64 MiB); beyond it the read raises ``LimitExceeded``.
         control_limit: Bytes of responses that may wait because the peer does not read; beyond it the connection fails.
-        ping_interval_ns: Nanoseconds without received data after which the peer is pinged; 0 switches heartbeats off.
-        ping_timeout_ns: Nanoseconds after such a ping without received data until the connection fails.
-        handshake_timeout_ns: Nanoseconds within which the peer's connection header must come.
-        stall_timeout_ns: Nanoseconds without progress after which a response that the client does not take is aborted
-            (10 minutes); 0 for no limit.
+        ping_interval: Seconds without received data after which the peer is pinged (10); None switches heartbeats off.
+        ping_timeout: Seconds after such a ping without received data until the peer is presumed dead (30), which ends the
+            connection with ``Timeout``.
+        handshake_timeout: Seconds within which the peer's connection header must come (15).
+        stall_timeout: Seconds without progress after which a response that the client does not take is aborted (600); None
+            for no limit.
 
     Raises:
         ConfigurationError: A value is out of range.
@@ -41,7 +42,7 @@ class Settings(ConnectionSettings):
 
     initial_ration: int = INITIAL_RATION
     fragment_limit: int = FRAGMENT_LIMIT
-    handshake_timeout_ns: int = HANDSHAKE_TIMEOUT_NS
+    handshake_timeout: float = HANDSHAKE_TIMEOUT_S
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,4 +53,4 @@ class Settings(ConnectionSettings):
                 f"initial_ration={self.initial_ration} is not a multiple of {RATION_UNIT} in 0..{0xFFFF * RATION_UNIT} bytes"
             )
         check_whole({"fragment_limit": self.fragment_limit}, least=1, most=MAX_LENGTH)
-        check_whole({"handshake_timeout_ns": self.handshake_timeout_ns}, least=0)
+        check_seconds({"handshake_timeout": self.handshake_timeout})

@@ -114,7 +114,7 @@ class Arrival(asyncio.Protocol):
         # Transports of other event loops (uvloop) do not inherit from asyncio's.
         self._raw = raw = cast("asyncio.Transport", transport)
         with self._ends_on_error(raw):
-            self.address = _address(raw.get_extra_info("peername"))
+            self.address = address_of(raw.get_extra_info("peername"))
             if self._arrivals.handshake_timeout is not None:
                 self._timer = self._loop.call_later(self._arrivals.handshake_timeout, self._on_deadline)
             if not self._arrivals.places.admit(self):
@@ -229,6 +229,6 @@ class _Taken(asyncio.Protocol):
         self._arrival.serve(cast("asyncio.Transport", transport))
 
 
-def _address(peername: Any) -> str:
+def address_of(peername: Any) -> str:
     """What one address is for the limits: an IPv4 address, an IPv6 network; empty for a Unix socket."""
     return PREFIXES.of(str(peername[0]).partition("%")[0]) if isinstance(peername, tuple) else ""

@@ -20,7 +20,7 @@ not paused: what is not yet taken can still be overtaken by a pong or by another
 After eight batches the other tasks have a turn.
 
 Tasks. ``spawn`` starts the handlers of streams and of the connection; they belong to the connection. A handler is cancelled when
-its stream breaks (:meth:`AsyncStream.set_exception`), which every end of the connection does to the streams that are left. One
+its stream breaks (:meth:`BaseStream._set_exception`), which every end of the connection does to the streams that are left. One
 whose stream had ended in order before may complete; ``cancel_tasks`` (the close of a connection or listener) ends those too.
 
 How it ends. ``_fail`` runs once, whatever the cause (a lost transport, a broken rule, a time-out, ``end`` from this side): it
@@ -42,7 +42,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.callbacks import ends_connection_on_error
-from mainstem._internal.tasks import start_task
+from mainstem._internal.tasks import HANDLER_TASK, start_task
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.endpoint_stats import EndpointStats, Traffic, counters
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError
@@ -104,6 +104,16 @@ class Engine:
         return None if self._transport is None else self._transport.get_extra_info("peercert")
 
     @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+        return self.over
+
+    @property
+    def error(self) -> MainstemError | None:
+        """What ended it early; ``None`` while it is open, and after an end in order or from this side."""
+        return None if isinstance(self.failure, ClosedError) else self.failure
+
+    @property
     def ssl_object(self) -> Any:
         """The TLS connection, an :class:`ssl.SSLObject`; ``None`` without TLS."""
         return None if self._transport is None else self._transport.get_extra_info("ssl_object")
@@ -116,7 +126,7 @@ class Engine:
     @property
     def stall_timeout(self) -> float:
         """Seconds without progress after which a stream that is being closed is given up; ``inf`` for no limit."""
-        return self._connection.settings.stall_timeout_ns / 1e9 or math.inf
+        return self._connection.settings.stall_timeout or math.inf
 
     @property
     def peer_name(self) -> str:
@@ -290,6 +300,10 @@ class Engine:
         """
         self._fail(error or ClosedError("the connection was closed here"), abort=abort)
 
+    async def shutdown(self, deadline: float) -> None:
+        """Lets the handlers finish until ``deadline`` (loop time), then ends the connection."""
+        raise NotImplementedError
+
     async def wait_ended(self) -> None:
         """Waits until the transport is gone.
 
@@ -448,20 +462,25 @@ def engine_stats(
 
 async def wait_for_tasks(tasks: set[asyncio.Task[Any]], timeout: float) -> bool:
     """Waits for tasks at most ``timeout`` seconds, but for the caller's own; returns whether all ended."""
-    tasks = tasks - {asyncio.current_task()}
+    tasks = tasks - {asyncio.current_task(), HANDLER_TASK.get()}
     if not tasks:
         return True
-    _, pending = await asyncio.wait(tasks, timeout=max(0.0, timeout))
+    _, pending = await asyncio.wait(tasks, timeout=None if timeout == math.inf else max(0.0, timeout))
     return not pending
 
 
-async def cancel_and_wait(tasks: set[asyncio.Task[Any]], timeout: float) -> None:
-    """Cancels tasks, but for the caller's own, and waits at most ``timeout`` seconds for their end.
+def cancel_tasks(tasks: set[asyncio.Task[Any]]) -> None:
+    """Cancels tasks, but for the caller's own.
 
     A task that was cancelled before is not cancelled again: that would interrupt what it does to clean up.
     """
-    for task in tasks - {asyncio.current_task()}:
+    for task in tasks - {asyncio.current_task(), HANDLER_TASK.get()}:
         if not task.cancelling():
             task.cancel()
+
+
+async def cancel_and_wait(tasks: set[asyncio.Task[Any]], timeout: float) -> None:
+    """Cancels tasks, but for the caller's own, and waits at most ``timeout`` seconds for their end."""
+    cancel_tasks(tasks)
     if not await wait_for_tasks(tasks, timeout):
         logger.warning("%d handlers did not end within %g s after they were cancelled", len(tasks), timeout)

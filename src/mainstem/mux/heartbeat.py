@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from mainstem.clock import seconds_ns
 from mainstem.errors import ConfigurationError
 
 
@@ -33,6 +34,13 @@ class Heartbeat:
         self.timeout_ns = timeout_ns
         self._heard_ns = now_ns
         self._pinged_ns = -1
+
+    @classmethod
+    def of(cls, interval: float | None, timeout: float, *, now_ns: int) -> Heartbeat:
+        """A heartbeat by seconds; None for none."""
+        return cls(
+            interval_ns=0 if interval is None else seconds_ns(interval), timeout_ns=seconds_ns(timeout), now_ns=now_ns
+        )
 
     def heard(self, now_ns: int) -> None:
         """Data came from the peer: it is alive."""

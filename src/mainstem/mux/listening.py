@@ -21,6 +21,7 @@ class ListeningSockets:
 
     def __init__(self) -> None:
         self.servers: list[asyncio.Server] = []
+        self.address: Any = None  # the first, as its socket names it
         self._unix: UnixListener | None = None
 
     async def start(self, host: str | Sequence[str] | None, port: int, path: str | None, create: Create) -> None:
@@ -43,6 +44,7 @@ class ListeningSockets:
                 addresses = await find_listening_addresses(host, port, socket.SOCK_STREAM)
                 await self._add(bind_sockets(addresses, kind=socket.SOCK_STREAM), create)
             # Apart, since a task that is cancelled while asyncio starts what it has made leaves the socket open.
+            self.address = self.servers[0].sockets[0].getsockname()
             for server in self.servers:
                 await server.start_serving()
         except OSError as error:
@@ -62,9 +64,10 @@ class ListeningSockets:
                 left.close()
 
     @property
-    def address(self) -> Any:
-        """The first address, as its socket names it."""
-        return self.servers[0].sockets[0].getsockname()
+    def name(self) -> str:
+        """The first address, as a text."""
+        address = self.address
+        return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address)
 
     def close(self) -> None:
         """Stops listening, and removes the Unix path if it is still this server's. Twice is fine."""

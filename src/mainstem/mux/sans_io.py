@@ -27,7 +27,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from mainstem.amounts import check_whole
+from mainstem.amounts import check_seconds, check_whole
 from mainstem.errors import ClosedError
 from mainstem.mux.heartbeat import Heartbeat
 from mainstem.mux.queues import RoundRobin, Schedulable
@@ -47,7 +47,12 @@ READ_ALL_LIMIT = 64 * 1024 * 1024
 
 # A reader may pause, for a page of output or a busy disk; one that takes nothing for this long is not coming back. What it
 # keeps here until then is one window of memory, a stream and its handler.
-STALL_TIMEOUT_NS = 600_000_000_000
+STALL_TIMEOUT_S = 600.0
+
+# A peer that has sent nothing for the first is pinged, and presumed dead if it sends nothing for the second either: long enough for
+# a process that is stopped for a moment, short enough that a lost one does not hold streams and handlers for long.
+PING_INTERVAL_S = 10.0
+PING_TIMEOUT_S = 30.0
 
 
 class Rule(str):
@@ -62,14 +67,15 @@ class ConnectionSettings:
 
     control_limit: int = CONTROL_LIMIT
     read_limit: int = READ_ALL_LIMIT
-    ping_interval_ns: int = 0
-    ping_timeout_ns: int = 10_000_000_000
-    stall_timeout_ns: int = STALL_TIMEOUT_NS
+    ping_interval: float | None = PING_INTERVAL_S
+    ping_timeout: float = PING_TIMEOUT_S
+    stall_timeout: float | None = STALL_TIMEOUT_S
 
     def __post_init__(self) -> None:
         check_whole({"control_limit": self.control_limit, "read_limit": self.read_limit}, least=1)
-        times = ("ping_interval_ns", "ping_timeout_ns", "stall_timeout_ns")
-        check_whole({name: getattr(self, name) for name in times}, least=0)
+        limits = {"ping_interval": self.ping_interval, "stall_timeout": self.stall_timeout}
+        check_seconds(limits, may_be_none=True)
+        check_seconds({"ping_timeout": self.ping_timeout})
 
 
 M = TypeVar("M", bound=Schedulable)
@@ -90,9 +96,7 @@ class SansIoConnection(Generic[M, E]):
         self._control = bytearray()
         self._ready: RoundRobin[M] = RoundRobin()
         self._carry = bytearray()
-        self._heartbeat = Heartbeat(
-            interval_ns=settings.ping_interval_ns, timeout_ns=settings.ping_timeout_ns, now_ns=now_ns
-        )
+        self._heartbeat = Heartbeat.of(settings.ping_interval, settings.ping_timeout, now_ns=now_ns)
 
     def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
         """Parses bytes from the peer."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from mainstem._internal.eyeballs import NoneSucceededError, open_socket, race, resolve
 from mainstem._internal.listening import BACKLOG
+from mainstem._internal.tasks import within
 from mainstem.endpoint_stats import Traffic
 from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, RemoteProtocolError, Timeout
 from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, Arrival, Arrivals
-from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, engine_stats, logger
+from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, cancel_tasks, engine_stats, logger
 from mainstem.mux.listening import ListeningSockets
 from mainstem.mux.transports import SocketTransport
 
@@ -23,11 +25,12 @@ if TYPE_CHECKING:
 
     from mainstem._internal.eyeballs import HostAddress
     from mainstem.endpoint_stats import EndpointStats
+    from mainstem.errors import MainstemError
     from mainstem.mux.engine import Engine
     from mainstem.mux.transports import TransportHandler
 
 CONNECT_TIMEOUT_S = 10.0
-# Broken rules of peers that a listener logs one by one, in so many seconds; the others are counted.
+# Broken rules of peers that a server logs one by one, in so many seconds; the others are counted.
 LOG_BURST = 10
 LOG_INTERVAL_S = 60.0
 
@@ -35,7 +38,7 @@ E = TypeVar("E", bound="Engine")
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class Address:
     """Where a client connects to: TCP (``host``, ``port``) or a Unix socket (``path``), with TLS when ``ssl`` is given."""
 
     host: str | None
@@ -93,7 +96,7 @@ class Endpoint:
 
 
 class _Dial:
-    """One call to `Endpoint.connect`, and the first transport that it made."""
+    """One call to `Address.connect`, and the first transport that it made."""
 
     def __init__(self, handler: TransportHandler) -> None:
         self._handler = handler
@@ -126,8 +129,13 @@ class _Candidate(asyncio.Protocol):
         self._dial.connected(cast("asyncio.Transport", transport))
 
 
-class Listener(Generic[E]):
-    """A listening socket and its connections. A context manager; closing twice is fine."""
+class Server(Generic[E]):
+    """What ``serve`` returns: listening sockets and their connections. As a context manager it is closed at the end.
+
+    Example:
+        >>> async with serve(handler, "127.0.0.1", 7000) as server:
+        ...     await server.wait()
+    """
 
     def __init__(
         self,
@@ -141,7 +149,7 @@ class Listener(Generic[E]):
         self._factory = factory
         self._protocol = protocol
         self._traffic = Traffic()
-        self._closed = False
+        self._closed = asyncio.Event()
         self._arrivals = Arrivals(
             self._make_engine,
             max_connections=max_connections,
@@ -150,12 +158,12 @@ class Listener(Generic[E]):
         )
         self._sockets = ListeningSockets()
         self._engines: set[E] = set()  # until their last handler has ended
-        self.connections: set[E] = set()
+        self._connections: set[E] = set()
         self._log_since = float("-inf")
         self._logged = 0
         self._suppressed = 0
 
-    async def start(
+    async def _start(
         self,
         host: str | Sequence[str] | None,
         port: int | None,
@@ -163,20 +171,7 @@ class Listener(Generic[E]):
         path: str | None,
         ssl: ssl_module.SSLContext | None,
     ) -> None:
-        """Begins to listen.
-
-        Args:
-            host: The address or name to listen on, or several; ``None`` for all interfaces.
-            port: The TCP port of every address; 0 or ``None`` for one that the system chooses (:attr:`port`).
-            path: The path of a Unix socket, in place of host and port.
-            ssl: A server-side context, for TLS.
-
-        Raises:
-            ConfigurationError: The address cannot be listened on.
-
-        Example:
-            >>> await listener.start("127.0.0.1", 7000, path=None, ssl=None)
-        """
+        """Begins to listen. Raises ``ConfigurationError`` if the address cannot be listened on."""
         loop = asyncio.get_running_loop()
 
         async def create(sock: socket.socket) -> asyncio.Server:
@@ -185,43 +180,33 @@ class Listener(Generic[E]):
 
         await self._sockets.start(host, port or 0, path, create)
 
-    @property
-    def refused(self) -> int:
-        """Connections that were one too many, in all or of their address."""
-        return self._arrivals.places.refused
-
-    @property
-    def dropped_silent(self) -> int:
-        """Connections that were ended since they had sent nothing: in time, or when their place was needed."""
-        return self._arrivals.places.dropped_silent
-
     def stats(self) -> EndpointStats:
-        """Returns what the listener has now and what it has counted; may be called in any thread.
+        """Returns what the server has now and what it has counted; may be called in any thread.
 
         Returns:
             The figures of all its connections, those that have ended among them.
 
         Example:
-            >>> listener.stats().connections_opened
+            >>> server.stats().connections_opened
             17
         """
         self._traffic.connections_refused = self._arrivals.places.refused
         self._traffic.connections_silent = self._arrivals.places.dropped_silent
         return engine_stats(
-            tuple(self.connections), self._traffic, protocol=self._protocol, role="server", is_over=self._closed
+            tuple(self._connections), self._traffic, protocol=self._protocol, role="server", is_over=self.closed
         )
 
     def _make_engine(self) -> E:
         engine = self._factory()
         engine.count_into(self._traffic)
         self._engines.add(engine)
-        self.connections.add(engine)
+        self._connections.add(engine)
         engine.on_ended(lambda: self._on_ended(engine))
         engine.on_done(lambda: self._engines.discard(engine))
         return engine
 
     def _on_ended(self, engine: E) -> None:
-        self.connections.discard(engine)
+        self._connections.discard(engine)
         if isinstance(engine.failure, RemoteProtocolError):
             self._log_violation(engine.failure)
 
@@ -248,32 +233,90 @@ class Listener(Generic[E]):
         """The address that is listened on, as the socket names it; of several, the first."""
         return self._sockets.address
 
-    def stop_listening(self) -> None:
-        """Refuses new connections, and ends those in their TLS handshake; those that are served go on.
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return self._closed.is_set()
+
+    @property
+    def error(self) -> MainstemError | None:
+        """What ended it without ``close``; a server ends by nothing else, so this is ``None``."""
+        return None
+
+    def __repr__(self) -> str:
+        where = "closed" if self.closed else f"on {self._sockets.name}, {len(self._connections)} connections"
+        return f"<{self._protocol} Server {where}>"
+
+    async def wait(self, timeout: float | None = None) -> None:
+        """Waits until the server is closed.
+
+        Args:
+            timeout: Seconds to wait; ``None`` waits without a limit.
+
+        Raises:
+            Timeout: The timeout passed; the server goes on.
 
         Example:
-            >>> listener.stop_listening()
+            >>> await server.wait()
         """
-        self._sockets.close()
-        self._arrivals.stop()
+        await within(timeout, self._closed.wait())
+
+    async def shutdown(self, timeout: float | None = None) -> None:
+        """Stops listening, lets the handlers that run finish, and closes the server.
+
+        Streams and requests that come in meanwhile are given to no handler.
+
+        Args:
+            timeout: Seconds for the handlers, after which those that are left are cancelled and their streams aborted; ``None``
+                waits without a limit.
+
+        Example:
+            >>> await server.shutdown(timeout=5)
+        """
+        self._stop_listening()
+        deadline = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
+        await asyncio.gather(*(engine.shutdown(deadline) for engine in list(self._connections)))
+        await self.close()
 
     async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
         """Stops listening, ends every connection at once and cancels every handler. Twice is fine.
+
+        What was written and not sent yet is dropped; :meth:`shutdown` sends it.
 
         Args:
             timeout: Seconds to wait for the end of the handlers (10 by default).
 
         Example:
-            >>> await listener.close()
+            >>> await server.close()
         """
-        self.stop_listening()
-        ending = list(self._engines)
-        for engine in ending:
-            engine.end(abort=True)
+        ending = self._end()
         await cancel_and_wait(self._arrivals.tasks.union(*(engine.tasks for engine in ending)), timeout)
         for engine in ending:
             await engine.wait_ended()
-        self._closed = True
+        self._closed.set()
+
+    def abort(self) -> None:
+        """Does what :meth:`close` does, without waiting for the end of the handlers.
+
+        Example:
+            >>> server.abort()
+        """
+        for engine in self._end():
+            cancel_tasks(engine.tasks)
+        self._closed.set()
+
+    def _stop_listening(self) -> None:
+        """Refuses new connections, and ends those in their TLS handshake; those that are served go on."""
+        self._sockets.close()
+        self._arrivals.stop()
+
+    def _end(self) -> list[E]:
+        """Stops listening and ends every connection; returns those that have handlers or a transport left."""
+        self._stop_listening()
+        ending = list(self._engines)
+        for engine in ending:
+            engine.end(abort=True)
+        return ending
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from mainstem.bymux import BymuxConnection, Half, InitialStream, Packet, Role, Settings
+from mainstem.bymux import BymuxEngine, Half, InitialStream, Packet, Role, Settings
 from mainstem.bymux.codec import encode_global, encode_stream
 from mainstem.bymux.state import NEXT, RESPONSES, SENDS, Rule
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
@@ -26,12 +26,12 @@ def forbidden(half: Half, packet: Packet) -> bool:
     return half is Half.DONE if blocker is None else bool(half & blocker)
 
 
-def in_half(half: Half, *, ours: bool) -> BymuxConnection:
+def in_half(half: Half, *, ours: bool) -> BymuxEngine:
     """A connection with stream 0 whose own or peer's half, and whose global half, is ``half``."""
     settings = Settings(
         stream_window=0, peer_streams=0, initial_streams=(InitialStream(0, own_credit=9, peer_credit=9),)
     )
-    connection = BymuxConnection(Role.REACTIVE, settings)
+    connection = BymuxEngine(Role.REACTIVE, settings)
     stream = connection.streams[0]
     if not ours:
         connection.write(stream, b"x")  # our own Close waits behind it, so that the stream is still active

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from mainstem.bymux import BymuxConnection, Role, Settings
+from mainstem.bymux import BymuxEngine, Role, Settings
 from mainstem.errors import ClosedError, RemoteProtocolError
 
 MANUAL = Settings(stream_window=0, peer_streams=0)
 
 
-def fresh() -> BymuxConnection:
-    return BymuxConnection(Role.REACTIVE, MANUAL)
+def fresh() -> BymuxEngine:
+    return BymuxEngine(Role.REACTIVE, MANUAL)
 
 
-def feed(connection: BymuxConnection, pieces: list[bytes]) -> None:
+def feed(connection: BymuxEngine, pieces: list[bytes]) -> None:
     for piece in pieces:
         connection.receive_data(piece)
 
 
-def s1() -> BymuxConnection:
+def s1() -> BymuxEngine:
     """We allowed two streams, the peer created stream 0, we gave it ten bytes of credit."""
     connection = fresh()
     connection.allow_streams(2)
@@ -29,14 +29,14 @@ def s1() -> BymuxConnection:
     return connection
 
 
-def created() -> BymuxConnection:
+def created() -> BymuxEngine:
     connection = fresh()
     connection.allow_streams(2)
     connection.receive_data(bytes.fromhex("3000"))
     return connection
 
 
-def ended() -> BymuxConnection:
+def ended() -> BymuxEngine:
     """S1, and stream 0 went through its four packets."""
     connection = s1()
     connection.receive_data(bytes.fromhex("8000 a000"))
@@ -45,7 +45,7 @@ def ended() -> BymuxConnection:
     return connection
 
 
-def close_owed() -> BymuxConnection:
+def close_owed() -> BymuxEngine:
     """S1, and our Close waits behind a byte for which the peer gave credit but which has not left yet."""
     connection = s1()
     connection.receive_data(bytes.fromhex("000001"))
@@ -53,13 +53,13 @@ def close_owed() -> BymuxConnection:
     return connection
 
 
-def proactive() -> BymuxConnection:
-    connection = BymuxConnection(Role.PROACTIVE, MANUAL)
+def proactive() -> BymuxEngine:
+    connection = BymuxEngine(Role.PROACTIVE, MANUAL)
     connection.allow_streams(1)
     return connection
 
 
-def spent() -> BymuxConnection:
+def spent() -> BymuxEngine:
     connection = fresh()
     connection.allow_streams(1)
     connection.receive_data(bytes.fromhex("3000 8000 a000"))
@@ -183,7 +183,7 @@ def test_a_ping_after_we_sent_both_is_swallowed() -> None:
 
 
 def test_a_peer_that_pings_and_never_reads_is_given_up_at_a_limit() -> None:
-    connection = BymuxConnection(Role.REACTIVE, Settings(control_limit=100))
+    connection = BymuxEngine(Role.REACTIVE, Settings(control_limit=100))
     with pytest.raises(RemoteProtocolError) as caught:
         feed(connection, [b"\x50"] * 200)
     assert caught.value.rule == "answers-not-read"

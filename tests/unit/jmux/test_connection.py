@@ -210,7 +210,7 @@ def test_a_requested_acknowledgment_that_can_no_longer_come_is_negative() -> Non
 
 
 def test_pings_carry_cookies_and_tell_the_round_trip() -> None:
-    us, them = pair(Settings(ping_interval_ns=5 * SECOND, ping_timeout_ns=SECOND))
+    us, them = pair(Settings(ping_interval=5, ping_timeout=1))
     assert us.next_timeout_ns() == 5 * SECOND
     us.handle_timeout(5 * SECOND)
     cookie = us.ping(now_ns=5 * SECOND)
@@ -232,7 +232,7 @@ def test_pings_are_bounded() -> None:
 
 def test_a_header_that_does_not_come_is_given_up() -> None:
     for end in (ClientEngine, ServerEngine):
-        connection = end(Settings(handshake_timeout_ns=15 * SECOND), now_ns=SECOND)
+        connection = end(Settings(handshake_timeout=15), now_ns=SECOND)
         assert connection.next_timeout_ns() == 16 * SECOND
         connection.handle_timeout(15 * SECOND)
         with pytest.raises(Timeout, match="header"):

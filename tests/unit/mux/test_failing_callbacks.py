@@ -50,7 +50,7 @@ async def test_an_exception_in_a_step_ends_the_connection(
 
 
 async def test_an_exception_in_a_timer_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = bymux.Settings(ping_interval_ns=10_000_000, ping_timeout_ns=10_000_000_000)
+    settings = bymux.Settings(ping_interval=0.01, ping_timeout=10.0)
     async with (
         await bymux.serve(echo, "127.0.0.1", 0) as listener,
         await bymux.connect("127.0.0.1", listener.port, settings=settings) as connection,

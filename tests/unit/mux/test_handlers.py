@@ -242,7 +242,7 @@ async def test_a_jmux_client_that_stalls_is_cut_off_after_the_limit(caplog: pyte
         session.write(bytes(5000))
         done.set()
 
-    client, endpoint = jmux_pair(respond, settings=jmux.Settings(initial_ration=1024, stall_timeout_ns=50_000_000))
+    client, endpoint = jmux_pair(respond, settings=jmux.Settings(initial_ration=1024, stall_timeout=0.05))
     session = await client.open_session()
     session.write(b"x")
     await soon(done.wait())
@@ -365,7 +365,7 @@ async def test_a_bymux_abort_without_the_mark_is_an_end_of_data() -> None:
 
 
 async def test_a_bymux_stream_without_progress_is_cut_off_and_marked(caplog: pytest.LogCaptureFixture) -> None:
-    settings = bymux.Settings(stream_window=1000, stall_timeout_ns=100_000_000)
+    settings = bymux.Settings(stream_window=1000, stall_timeout=0.1)
     client, server = bymux_pair(settings=settings)
     stream = await client.open_stream()
     stream.write(bytes(5000))

@@ -20,7 +20,7 @@ from mainstem._internal.blocking_call import Call
 from mainstem._internal.loop_thread import LoopThread
 from mainstem.bymux import blocking as bymux_blocking
 from mainstem.jmux import blocking as jmux_blocking
-from mainstem.mux.blocking import BlockingStream
+from mainstem.mux.blocking import BaseStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,7 +75,7 @@ def thread() -> Iterator[LoopThread]:
         yield thread
 
 
-def opened(thread: LoopThread, protocol: str) -> BlockingStream[Any]:
+def opened(thread: LoopThread, protocol: str) -> BaseStream[Any]:
     """A stream whose peer sends back what it receives."""
 
     async def open_stream() -> Any:
@@ -83,7 +83,7 @@ def opened(thread: LoopThread, protocol: str) -> BlockingStream[Any]:
             return await bymux_pair(echo, settings=bymux.Settings(stream_window=1000))[0].open_stream()
         return await jmux_pair(echo, settings=jmux.Settings(initial_ration=1024))[0].open_session()
 
-    return BlockingStream(thread, thread.run(open_stream()))
+    return BaseStream(thread, thread.run(open_stream()))
 
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["bymux", "jmux"])
@@ -111,7 +111,7 @@ def test_a_read_that_was_interrupted_while_it_waited_does_not_keep_others_out(
 
     def interrupted_wait(call: Call[Any], timeout: float) -> bool:
         monkeypatch.undo()
-        wait_for(lambda: stream._stream._reader)
+        wait_for(lambda: stream._inner._reader)
         raise TimeoutError
 
     for _ in range(3):
@@ -127,7 +127,7 @@ def test_the_last_bytes_of_a_stream_are_left_to_the_next_read(
 ) -> None:
     stream = opened(thread, "bymux")
     stream.write(b"last")
-    thread.run(stream._stream.close())
+    thread.run(stream._inner.close())
     interrupt(lambda: stream.readexactly(100))
     assert stream.read(-1, timeout=STALL_S) == b"last"
     interrupt(lambda: stream.read())
@@ -145,7 +145,7 @@ def test_what_was_put_back_is_not_granted_to_the_peer_again(
     received = b""
     while len(received) < len(data):
         interrupt(lambda: stream.read(700, timeout=STALL_S))
-        assert stream._stream._buffer.size <= 1024 + 700
+        assert stream._inner._buffer.size <= 1024 + 700
         received += stream.read(500, timeout=STALL_S)
     writing.join()
     assert received == data
@@ -195,7 +195,7 @@ def test_an_interrupted_open_leaves_no_stream(
     interrupt(connection.open_stream)
 
     def is_aborted() -> bool:
-        return all(stream.broken for stream in connection._connection._streams)
+        return all(stream._broken for stream in connection._inner._streams)
 
     wait_for(lambda: connection._thread.call(is_aborted))
     with connection.open_stream() as stream:
@@ -208,7 +208,7 @@ def test_a_block_that_is_interrupted_at_its_end_aborts_its_stream(
     _, connection = pair
     stream = connection.open_stream()
     interrupt(lambda: stream.__exit__(None, None, None))
-    wait_for(lambda: stream._stream.broken)
+    wait_for(lambda: stream._inner._broken)
 
 
 def test_an_interrupted_request_gives_its_session_back(thread: LoopThread, interrupt: Callable[..., None]) -> None:
@@ -217,7 +217,7 @@ def test_an_interrupted_request_gives_its_session_back(thread: LoopThread, inter
 
     client = thread.run(connect())
     assert client.call(b"x") == b"x"
-    engine = client._client._pool.engines[0]
+    engine = client._inner._pool.engines[0]
 
     def use() -> None:
         with client.request():
@@ -243,11 +243,11 @@ def test_an_interrupted_connect_and_close_leave_no_connection_and_no_thread(
     listener = thread.run(protocol.serve(echo, "127.0.0.1", 0))
     threads = threading.active_count()
     interrupt(lambda: blocking.connect("127.0.0.1", listener.port))
-    wait_for(lambda: not listener.connections)
+    wait_for(lambda: not listener._connections)
     client = blocking.connect("127.0.0.1", listener.port)
-    wait_for(lambda: listener.connections)
+    wait_for(lambda: listener._connections)
     interrupt(client.close)
-    wait_for(lambda: not listener.connections)
+    wait_for(lambda: not listener._connections)
     wait_for(lambda: threading.active_count() == threads)
     client.close()
     thread.run(listener.close())

@@ -95,7 +95,7 @@ async def test_jmux_sessions_that_wait_for_a_handler_may_be_retried_after_a_shut
     waiting = await client.open_session()
     waiting.write(b"x")
     await settle()
-    shutting = asyncio.ensure_future(endpoint.servers[0].shut_down(asyncio.get_running_loop().time()))
+    shutting = asyncio.ensure_future(endpoint.servers[0].shutdown(asyncio.get_running_loop().time()))
     await settle()
     assert not shutting.done()
     handler.release.set()

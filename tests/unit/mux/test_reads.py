@@ -13,26 +13,26 @@ from tests.support.patience import STALL_S, settle, soon
 from mainstem import bymux, jmux
 from mainstem._internal.loop_thread import LoopThread
 from mainstem.errors import ClosedError, LimitExceeded, Timeout
-from mainstem.mux.blocking import BlockingStream
+from mainstem.mux import blocking
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mainstem.mux.async_stream import AsyncStream
+    from mainstem.mux.aio_stream import BaseStream
 
 
-async def echo(stream: AsyncStream) -> None:
+async def echo(stream: BaseStream) -> None:
     async for data in stream:
         stream.write(data)
         await stream.drain()
 
 
-async def bymux_stream() -> AsyncStream:
+async def bymux_stream() -> BaseStream:
     client, _ = bymux_pair(echo, settings=bymux.Settings(stream_window=1000))
     return await client.open_stream()
 
 
-async def jmux_session() -> AsyncStream:
+async def jmux_session() -> BaseStream:
     client, _ = jmux_pair(echo, settings=jmux.Settings(initial_ration=1024))
     return await client.open_session()
 
@@ -41,7 +41,7 @@ OPEN = pytest.mark.parametrize("open_stream", [bymux_stream, jmux_session])
 
 
 @OPEN
-async def test_readexactly_that_timed_out_lost_nothing(open_stream: Callable[[], Awaitable[AsyncStream]]) -> None:
+async def test_readexactly_that_timed_out_lost_nothing(open_stream: Callable[[], Awaitable[BaseStream]]) -> None:
     stream = await open_stream()
     stream.write(b"ab")
     with pytest.raises(TimeoutError):
@@ -52,7 +52,7 @@ async def test_readexactly_that_timed_out_lost_nothing(open_stream: Callable[[],
 
 @OPEN
 async def test_reading_everything_that_was_cancelled_lost_nothing(
-    open_stream: Callable[[], Awaitable[AsyncStream]],
+    open_stream: Callable[[], Awaitable[BaseStream]],
 ) -> None:
     stream = await open_stream()
     stream.write(b"ab")
@@ -63,7 +63,7 @@ async def test_reading_everything_that_was_cancelled_lost_nothing(
 
 @OPEN
 async def test_reads_larger_than_the_window_are_granted_credit_and_lose_nothing_either(
-    open_stream: Callable[[], Awaitable[AsyncStream]],
+    open_stream: Callable[[], Awaitable[BaseStream]],
 ) -> None:
     stream = await open_stream()
     data = bytes(range(256)) * 40  # ten windows
@@ -84,13 +84,13 @@ async def test_reads_larger_than_the_window_are_granted_credit_and_lose_nothing_
 
 @OPEN
 async def test_a_cancelled_reader_and_data_in_the_same_turn(
-    open_stream: Callable[[], Awaitable[AsyncStream]],
+    open_stream: Callable[[], Awaitable[BaseStream]],
 ) -> None:
     stream = await open_stream()
     for read in (stream.read, lambda: stream.readexactly(2)):
         reading = asyncio.ensure_future(read())
         await settle()
-        stream.feed_data(b"xy")  # the reader is woken, and cancelled before it runs
+        stream._feed_data(b"xy")  # the reader is woken, and cancelled before it runs
         stream._handle.unconsumed += 2
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -99,9 +99,9 @@ async def test_a_cancelled_reader_and_data_in_the_same_turn(
 
 
 @OPEN
-def test_blocking_reads_that_timed_out_lost_nothing(open_stream: Callable[[], Awaitable[AsyncStream]]) -> None:
+def test_blocking_reads_that_timed_out_lost_nothing(open_stream: Callable[[], Awaitable[BaseStream]]) -> None:
     with LoopThread() as thread:
-        stream = BlockingStream(thread, thread.run(open_stream()))
+        stream = blocking.BaseStream(thread, thread.run(open_stream()))
         stream.write(b"ab")
         with pytest.raises(Timeout):
             stream.readexactly(4, timeout=0.05)
@@ -115,7 +115,7 @@ def test_blocking_reads_that_timed_out_lost_nothing(open_stream: Callable[[], Aw
 
 @pytest.mark.parametrize("protocol", ["bymux", "jmux"])
 async def test_reading_everything_has_a_limit(protocol: str) -> None:
-    stream: AsyncStream
+    stream: BaseStream
     if protocol == "bymux":
         client, _ = bymux_pair(echo, settings=bymux.Settings(stream_window=1000, read_limit=5000))
         stream = await client.open_stream()

@@ -41,7 +41,7 @@ class BymuxEnds(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         config = bymux.Settings(stream_window=self.WINDOW, peer_streams=3, packet_limit=20)
-        self.ends = [bymux.BymuxConnection(role, config) for role in bymux.Role]
+        self.ends = [bymux.BymuxEngine(role, config) for role in bymux.Role]
         self.pipes = [Pipe(), Pipe()]
         self.open: list[list[bymux.Stream]] = [[], []]
         self.written: dict[tuple[int, int, int], bytearray] = {}

@@ -171,7 +171,7 @@ def test_the_blocking_api_raises_when_the_block_is_left() -> None:
         connection = BlockingConnection(thread, client)
         with pytest.raises(ConnectionLost) as caught, connection.open_stream() as stream:
             stream.write(bytes(5000))
-            thread.run(until(lambda: stream._stream.queued == 4000))
+            thread.run(until(lambda: stream._inner.queued == 4000))
             thread.call(server.end)
             thread.run(until(lambda: client.failure is not None))
         assert caught.value.unsent == 4000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.bymux import events
 from mainstem.bymux.codec import INFINITE, Packet, decode_header
-from mainstem.bymux.connection import BymuxConnection
+from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.settings import Settings
 from mainstem.bymux.state import Half, Role
 from mainstem.errors import ClosedError
@@ -73,7 +73,7 @@ class Talk:
 class Wire:
     """What one end may send, by what has arrived at it: every packet that leaves is compared with it, and counted."""
 
-    def __init__(self, name: str, connection: BymuxConnection, start_credit: int) -> None:
+    def __init__(self, name: str, connection: BymuxEngine, start_credit: int) -> None:
         self.name, self.connection = name, connection
         self.arriving: deque[tuple[int, Packet, bool, int, int]] = deque()
         self.peer: Wire
@@ -158,10 +158,10 @@ class BymuxRun(MuxRun):
         # What a reader takes: some times its window, so that credit comes and goes; few enough packets.
         longest = tuple(min(3 * min(windows[reader], 16_384) + 50, 100 * limits[1 - reader]) for reader in range(2))
         starts = tuple(chance.choice((0, min(window, 1_000) // 2)) for window in windows)
-        self.connections: list[BymuxConnection] = []
+        self.connections: list[BymuxEngine] = []
         self.wires: list[Wire] = []
         for role in Role:
-            connection = BymuxConnection(
+            connection = BymuxEngine(
                 role, self._settings(role, windows, limits, starts), now_ns=world.now_ns, peer=NAMES[1 - role]
             )
             self.connections.append(connection)
@@ -193,10 +193,10 @@ class BymuxRun(MuxRun):
             control_limit=CONTROL_LIMIT,
             own_start_credit=starts[1 - role],
             peer_start_credit=starts[role],
-            ping_interval_ns=ping.ping_interval_ns,
-            ping_timeout_ns=ping.ping_timeout_ns,
-            stream_ping_interval_ns=stream_ping.ping_interval_ns,
-            stream_ping_timeout_ns=stream_ping.ping_timeout_ns,
+            ping_interval=ping.ping_interval,
+            ping_timeout=ping.ping_timeout,
+            stream_ping_interval=stream_ping.ping_interval,
+            stream_ping_timeout=stream_ping.ping_timeout,
         )
 
     # -- the programs --------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class BymuxRun(MuxRun):
         talk.incoming(number).reader = stream
         self.live[number].append(talk)
 
-    def _write(self, connection: BymuxConnection, way: Way) -> bool:
+    def _write(self, connection: BymuxEngine, way: Way) -> bool:
         stream = way.writer
         assert stream is not None
         if way.discard_at is not None and way.written >= way.discard_at and not stream.own & Half.CLOSED:
@@ -253,7 +253,7 @@ class BymuxRun(MuxRun):
             way.waits = True
         return True
 
-    def _read(self, connection: BymuxConnection, way: Way) -> bool:
+    def _read(self, connection: BymuxEngine, way: Way) -> bool:
         stream, chance = way.reader, self.chance
         assert stream is not None
         acted = False

@@ -20,7 +20,7 @@ from mainstem.sim.scenarios.mux import (
     FATES,
     LOW_WATER,
     MAX_PINGS,
-    PING_TIMEOUT_NS,
+    PING_TIMEOUT_S,
     Direction,
     MuxRun,
     Timing,
@@ -189,9 +189,9 @@ class JmuxRun(MuxRun):
             initial_ration=ration,
             fragment_limit=limit,
             control_limit=CONTROL_LIMIT,
-            ping_interval_ns=timing.ping_interval_ns,
-            ping_timeout_ns=timing.ping_timeout_ns,
-            handshake_timeout_ns=PING_TIMEOUT_NS,
+            ping_interval=timing.ping_interval,
+            ping_timeout=timing.ping_timeout,
+            handshake_timeout=PING_TIMEOUT_S,
         )
 
     # -- the programs --------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from mainstem.clock import NEVER_NS, NS_PER_MS, NS_PER_SECOND
+from mainstem.clock import NEVER_NS, NS_PER_MS, NS_PER_SECOND, seconds_ns
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, Timeout
 from mainstem.sim.byte_streams import ByteStream, StreamFaults
 from mainstem.sim.checkers import CHECKED, Violation
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
-    from mainstem.bymux.connection import BymuxConnection
+    from mainstem.bymux.engine import BymuxEngine
     from mainstem.jmux.engine import JmuxEngine
     from mainstem.sim.byte_streams import StreamEnd
     from mainstem.sim.world import World
@@ -24,7 +24,7 @@ IDLE_TICK_NS = 100 * NS_PER_MS
 HEAL_NS = NS_PER_SECOND  # the latest instant of a fault, from the start on
 PATIENCE_NS = 120 * NS_PER_SECOND  # from the healing on
 # Longer than the longest that a stalled direction can keep a pong away: no peer that is there may be given up.
-PING_TIMEOUT_NS = 10 * NS_PER_SECOND
+PING_TIMEOUT_S = 10.0
 HANDSHAKE_LENGTH = 8  # bytes at most that an end receives before heartbeats count
 MAX_STEPS = 100_000
 MAX_PINGS = 20  # of a program, beside those of heartbeats; fewer than may be outstanding
@@ -76,16 +76,16 @@ class Direction:
 
 @dataclass
 class Timing:
-    """The heartbeat of one end; an interval of 0 is none."""
+    """The heartbeat of one end, in seconds; an interval of None is none."""
 
-    ping_interval_ns: int
-    ping_timeout_ns: int = PING_TIMEOUT_NS
+    ping_interval: float | None
+    ping_timeout: float = PING_TIMEOUT_S
 
     @classmethod
     def drawn(cls, chance: Random, fate: str) -> Timing:
         """A peer that falls silent is noticed by its heartbeat alone, so that such a run has one."""
         is_on = fate in ("dead", "clogged") or chance.random() < 0.5
-        return cls(chance.randrange(20, 400) * NS_PER_MS if is_on else 0)
+        return cls(chance.randrange(20, 400) / 1000 if is_on else None)
 
 
 FATES = ("whole", "whole", "whole", "whole", "whole", "whole", "reset", "reset", "dead", "clogged", "left")
@@ -108,7 +108,7 @@ class Carrier:
         self,
         world: World,
         name: str,
-        connection: BymuxConnection | JmuxEngine,
+        connection: BymuxEngine | JmuxEngine,
         end: StreamEnd,
         *,
         batch: int,
@@ -242,7 +242,7 @@ class MuxRun:
         self.is_healed = False
         self._is_ending = False
 
-    def carry(self, number: int, connection: BymuxConnection | JmuxEngine) -> None:
+    def carry(self, number: int, connection: BymuxEngine | JmuxEngine) -> None:
         """Puts a connection at one end of the byte stream; in the order of the ends."""
         self.carriers.append(
             Carrier(
@@ -405,10 +405,12 @@ class MuxRun:
     def _check_silence(self, carrier: Carrier) -> None:
         """A peer that is silent is given up in time."""
         settings = carrier.connection.settings
-        limit_ns = settings.ping_interval_ns + settings.ping_timeout_ns + 3 * self._longest_step_ns
+        if settings.ping_interval is None:
+            return
+        limit_ns = seconds_ns(settings.ping_interval + settings.ping_timeout) + 3 * self._longest_step_ns
         silent_ns = self.world.now_ns - carrier.heard_ns
         is_waiting = not carrier.is_over and not carrier.wants_to_leave
-        if settings.ping_interval_ns and is_waiting and silent_ns > limit_ns:
+        if is_waiting and silent_ns > limit_ns:
             raise Violation(
                 f"{carrier.name} waits for a peer that has been silent for {silent_ns / NS_PER_SECOND:.1f} s"
             )
@@ -422,7 +424,7 @@ class MuxRun:
             allowed = fate in ("dead", "clogged") and struck
             # The handshake has a deadline of its own.
             is_open = carrier.received > HANDSHAKE_LENGTH
-            if allowed and is_open and self.world.now_ns - carrier.heard_ns < PING_TIMEOUT_NS:
+            if allowed and is_open and self.world.now_ns - carrier.heard_ns < seconds_ns(PING_TIMEOUT_S):
                 raise Violation(f"{carrier.name} gave its peer up although it had heard of it") from failure
         elif isinstance(failure, ConnectionLost):
             allowed = (fate != "whole" and struck) or self._is_ending

@@ -1,10 +1,10 @@
-"""A stream under asyncio: the reading and the writing half, the same for every multiplexer.
+"""A stream for asyncio: the reading and the writing half, the same for every multiplexer.
 
-An :class:`AsyncStream` stands between three parties, all in the thread of one event loop:
+An :class:`BaseStream` stands between three parties, all in the thread of one event loop:
 
 * the user's tasks, which call ``read``, ``write``, ``drain`` and their like;
-* the engine (:mod:`mainstem.mux.engine`), which calls ``feed_data``, ``feed_eof``, ``set_exception``, ``fail_writes`` and
-  ``wake_writers`` as events of the protocol come in;
+* the engine (:mod:`mainstem.mux.engine`), which calls ``_feed_data``, ``_feed_eof``, ``_set_exception``, ``_fail_writes`` and
+  ``_wake_writers`` as events of the protocol come in;
 * the sans-IO handle of the stream (bymux's ``Stream``, Jmux's ``Session``), which holds the bytes that wait to be sent
   (``queue``) and accounts for those that were received and not yet read (``unconsumed``).
 
@@ -14,9 +14,9 @@ queue until credit and a turn let them leave; this class has no copy of them.
 
 Reads are safe to cancel: a read waits first and takes bytes out of the buffer afterwards, in one step without ``await``, when it
 can return all that it was called for. A read of more bytes than the window would wait for ever that way, so while it waits the
-bytes in the buffer are reported as consumed; ``_credited`` counts those, and those that ``unread`` put back, which are not reported
-again when they are read. The
-buffer therefore holds at most the window beyond the largest read that ever waited, or ``read_limit`` bytes for ``read(-1)``.
+bytes in the buffer are reported as consumed; ``_credited`` counts those, and those that ``_unread`` put back, which are not
+reported again when they are read. The buffer therefore holds at most the window
+beyond the largest read that ever waited, or ``read_limit`` bytes for ``read(-1)``.
 
 Invariants:
 
@@ -26,12 +26,12 @@ Invariants:
 * ``_write_error`` is the first error of the writing half and is final; later ones do not replace it. ``_write_failure`` is the
   same error when written bytes may be lost by it: ``flush`` and ``close`` raise it, and so does the end of the block unless it
   was raised before. It is not set by an abort from this side, nor once the writing half had ended in order.
-* A future in ``_drainers`` is completed by exactly one of ``wake_writers`` and ``fail_writes``; one whose task was cancelled
+* A future in ``_drainers`` is completed by exactly one of ``_wake_writers`` and ``_fail_writes``; one whose task was cancelled
   is removed.
 
-A stream that a peer opened is served by a handler in a task of its own (``_task``). ``set_exception`` cancels it: nothing that it
-could still do for the stream has an effect. Whether a handler failed is decided by the identity of what it raised (``is_own``): the
-end of its own stream is not a failure, the same exception from another connection is.
+A stream that a peer opened is served by a handler in a task of its own (``_task``). ``_set_exception`` cancels it: nothing that it
+could still do for the stream has an effect. Whether a handler failed is decided by the identity of what it raised (``_is_own``):
+the end of its own stream is not a failure, the same exception from another connection is.
 
 Order: bytes of one stream arrive and leave in order. Between streams nothing is ordered.
 """
@@ -43,7 +43,8 @@ import copy
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainstem.errors import ConnectionLost, Delivery, LimitExceeded, MainstemError, Timeout
+from mainstem._internal.tasks import within
+from mainstem.errors import ClosedError, ConnectionLost, Delivery, LimitExceeded, MainstemError, Timeout
 from mainstem.mux.engine import logger
 from mainstem.mux.queues import InBuffer
 
@@ -70,8 +71,8 @@ def _copy(error: X) -> X:
     return own
 
 
-class AsyncStream:
-    """The base of a multiplexed stream under asyncio.
+class BaseStream:
+    """The base of a multiplexed stream for asyncio.
 
     One task may read at a time; any number may wait in :meth:`drain`. ``async for`` yields what arrives until the end. Every
     read may be cancelled, by a time-out for instance: what it did not return is returned by the next one.
@@ -124,23 +125,45 @@ class AsyncStream:
         return int(self._handle.queue.size)
 
     @property
-    def broken(self) -> bool:
-        """Whether an error ended reading or writing."""
-        return self._read_error is not None or self._write_error is not None
+    def closed(self) -> bool:
+        """Whether both directions have ended; what had arrived before may still be read."""
+        return bool(self._handle.ended) or self._engine.over
 
     @property
     def error(self) -> MainstemError | None:
-        """What ended reading, or else writing; ``None`` while neither has."""
-        return self._read_error or self._write_error
+        """What ended it early; ``None`` while it is open, and after an end in order or from this side that lost nothing."""
+        error = self._read_error or self._write_error
+        return None if isinstance(error, ClosedError) and not error.unsent else error
+
+    @property
+    def peer_address(self) -> Any:
+        """The peer's address as its socket names it: host and port for TCP; ``None`` when there is none."""
+        return self._engine.peer_address
+
+    @property
+    def peer_certificate(self) -> dict[str, Any] | None:
+        """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it; ``None`` without TLS."""
+        return self._engine.peer_certificate
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        error = f" by {self.error!r}" if self.error is not None else ""
+        return f"<{type(self).__name__} {self.id} to {self._engine.peer_name}, {state}{error}>"
+
+    @property
+    def _broken(self) -> bool:
+        """Whether an error ended reading or writing."""
+        return self._read_error is not None or self._write_error is not None
 
     # ---- reading
 
-    async def read(self, limit: int = READ_LIMIT) -> bytes:
+    async def read(self, limit: int = READ_LIMIT, *, timeout: float | None = None) -> bytes:
         """Waits for bytes and returns them.
 
         Args:
             limit: The most bytes to return (256 KiB by default). A negative limit returns everything up to the end, at
                 most the settings' ``read_limit``.
+            timeout: Seconds to wait; ``None`` waits without a limit.
 
         Returns:
             Between one and ``limit`` bytes as soon as there are some; ``b""`` at the end.
@@ -149,11 +172,14 @@ class AsyncStream:
             LimitExceeded: More than ``read_limit`` bytes came before the end; smaller reads return them.
             MainstemError: What ended the stream, after the bytes from before it were read. With a negative limit those
                 bytes are left for other reads.
+            Timeout: The timeout passed.
             RuntimeError: Another task is reading.
 
         Example:
             >>> request = await stream.read(-1)
         """
+        if timeout is not None:
+            return await within(timeout, self.read(limit))
         buffer = self._buffer
         if limit < 0:
             await self._wait_for(None)
@@ -169,11 +195,12 @@ class AsyncStream:
         self._taken(len(data))
         return data
 
-    async def readexactly(self, count: int) -> bytes:
+    async def readexactly(self, count: int, *, timeout: float | None = None) -> bytes:
         """Waits for ``count`` bytes and returns them.
 
         Args:
             count: How many bytes.
+            timeout: Seconds to wait; ``None`` waits without a limit.
 
         Returns:
             Exactly ``count`` bytes.
@@ -181,11 +208,14 @@ class AsyncStream:
         Raises:
             asyncio.IncompleteReadError: The stream ended before; ``partial`` has the bytes that came.
             MainstemError: What broke the stream off; the bytes that came are left for other reads.
+            Timeout: The timeout passed.
             RuntimeError: Another task is reading.
 
         Example:
             >>> length = int.from_bytes(await stream.readexactly(4), "big")
         """
+        if timeout is not None:
+            return await within(timeout, self.readexactly(count))
         buffer = self._buffer
         if buffer.size < count:
             await self._wait_for(count)
@@ -198,15 +228,8 @@ class AsyncStream:
         self._taken(count)
         return data
 
-    def unread(self, data: bytes) -> None:
-        """Puts back what a read returned, before everything that is still to be read.
-
-        Args:
-            data: The bytes that were read last.
-
-        Example:
-            >>> stream.unread(await stream.read())
-        """
+    def _unread(self, data: bytes) -> None:
+        """Puts back what a read returned, before everything that is still to be read."""
         self._buffer.prepend(data)
         self._credited += len(data)
         self._wake_reader()
@@ -292,12 +315,16 @@ class AsyncStream:
         """
         raise NotImplementedError
 
-    async def drain(self) -> None:
+    async def drain(self, *, timeout: float | None = None) -> None:
         """Waits while more than 128 KiB are queued; this is where back pressure is felt.
 
         Returns at once, or when the peer has given credit and the transport has room.
 
+        Args:
+            timeout: Seconds to wait; ``None`` waits without a limit.
+
         Raises:
+            Timeout: The timeout passed.
             MainstemError: What ended the writing half.
 
         Example:
@@ -305,25 +332,30 @@ class AsyncStream:
             >>> await stream.drain()
         """
         self._check_writable()
-        await self._drain_to(WRITE_LIMIT, WRITE_LIMIT // 2)
+        if self._handle.queue.size > WRITE_LIMIT:
+            await within(timeout, self._drain_to(WRITE_LIMIT, WRITE_LIMIT // 2))
 
-    async def flush(self) -> None:
+    async def flush(self, *, timeout: float | None = None) -> None:
         """Waits until the transport has taken everything that was written.
 
+        Args:
+            timeout: Seconds to wait; ``None`` waits without a limit.
+
         Raises:
+            Timeout: The timeout passed.
             MainstemError: What ended the writing half before that.
 
         Example:
             >>> stream.write(b"now")
             >>> await stream.flush()
         """
-        await self._drain_to(0, 0)
+        await within(timeout, self._drain_to(0, 0))
         self._check_written()
 
     async def _flush_in_time(self, timeout: float | None = None) -> None:
         """Flushes. Fails the writing half with ``Timeout`` after ``timeout`` seconds in which no byte left.
 
-        The default is the settings' ``stall_timeout_ns``.
+        The default is the settings' ``stall_timeout``.
         """
         if timeout is None:
             timeout = self._engine.stall_timeout
@@ -349,7 +381,7 @@ class AsyncStream:
         )
         error.unsent = self.queued
         logger.warning("%s", error)
-        self.fail_writes(error)
+        self._fail_writes(error)
 
     def _check_writable(self) -> None:
         if self._write_error is not None:
@@ -387,37 +419,19 @@ class AsyncStream:
 
     # ---- called by the engine
 
-    def feed_data(self, data: bytes) -> None:
-        """Adds received bytes; called by the connection.
-
-        Args:
-            data: The bytes, which are not copied.
-
-        Example:
-            >>> stream.feed_data(event.data)
-        """
+    def _feed_data(self, data: bytes) -> None:
+        """Adds received bytes, which are not copied."""
         self._buffer.append(data)
         self._wake_reader()
 
-    def feed_eof(self) -> None:
-        """Marks the end of the peer's bytes; called by the connection.
-
-        Example:
-            >>> stream.feed_eof()
-        """
+    def _feed_eof(self) -> None:
+        """Marks the end of the peer's bytes."""
         # An error before it is final: the data up to here is incomplete.
         self._eof = self._read_error is None
         self._wake_reader()
 
-    def set_exception(self, error: MainstemError) -> None:
-        """Breaks both halves off; called by the connection.
-
-        Args:
-            error: What reading (unless the end of data was received before) and writing raise from now on.
-
-        Example:
-            >>> stream.set_exception(ConnectionLost("the peer is gone"))
-        """
+    def _set_exception(self, error: MainstemError) -> None:
+        """Breaks both halves off: reading (unless the end of data was received before) and writing raise the error from now on."""
         if isinstance(error, ConnectionLost):
             error = _copy(error)
             error.delivery = self._delivery()
@@ -429,30 +443,19 @@ class AsyncStream:
             self._read_error = error
             self._reported = self._reported or self._reader is not None
         self._wake_reader()
-        self.fail_writes(error)
-        self.cancel_handler()
+        self._fail_writes(error)
+        self._cancel_handler()
 
-    def fail_writes(self, error: MainstemError) -> None:
-        """Ends the writing half; called by the connection.
-
-        Args:
-            error: What writing raises from now on, unless an earlier error ended it.
-
-        Example:
-            >>> stream.fail_writes(ClosedError("the peer stopped reading"))
-        """
+    def _fail_writes(self, error: MainstemError) -> None:
+        """Ends the writing half: writing raises the error from now on, unless an earlier one ended it."""
         if self._write_error is None:
             self._write_error = error
             if error.unsent or (self._any_written() and not self._writing_ended()):
                 self._write_failure = error
         self._complete_drainers(failed=True)
 
-    def wake_writers(self) -> None:
-        """Wakes the tasks in :meth:`drain` and :meth:`flush`; called by the connection.
-
-        Example:
-            >>> stream.wake_writers()
-        """
+    def _wake_writers(self) -> None:
+        """Wakes the tasks in :meth:`drain` and :meth:`flush`."""
         self._complete_drainers(failed=False)
 
     def _complete_drainers(self, *, failed: bool) -> None:
@@ -462,43 +465,21 @@ class AsyncStream:
             if not future.done():
                 future.set_result(failed)
 
-    def attach_handler(self, task: asyncio.Task[Any]) -> None:
-        """Binds the stream to the task that serves it, which is cancelled when the stream breaks; called by the connection.
-
-        Args:
-            task: The handler's task.
-
-        Example:
-            >>> stream.attach_handler(task)
-        """
+    def _attach_handler(self, task: asyncio.Task[Any]) -> None:
+        """Binds the stream to the task that serves it, which is cancelled when the stream breaks."""
         self._task = task
 
-    def cancel_handler(self) -> None:
-        """Cancels the handler's task, once, unless it is the caller; called by the connection.
-
-        Example:
-            >>> stream.cancel_handler()
-        """
+    def _cancel_handler(self) -> None:
+        """Cancels the handler's task, once, unless it is the caller."""
         task = self._task
         # A second cancellation would interrupt what the handler does to clean up after the first.
         if task is not None and not task.cancelling() and task is not asyncio.current_task(task.get_loop()):
             task.cancel()
 
-    def is_own(self, error: BaseException) -> bool:
-        """Returns whether an error reports the end of this stream or of its connection, so that a handler did not fail by it.
-
-        Args:
-            error: What a handler raised.
-
-        Returns:
-            Whether this stream raised it, or every member of an exception group.
-
-        Example:
-            >>> stream.is_own(error)
-            False
-        """
+    def _is_own(self, error: BaseException) -> bool:
+        """Whether an error, or each of a group, reports the end of this stream or of its connection: no handler failed by it."""
         if isinstance(error, BaseExceptionGroup):
-            return all(map(self.is_own, error.exceptions))
+            return all(map(self._is_own, error.exceptions))
         return any(error is own for own in self._endings())
 
     def _endings(self) -> tuple[BaseException | None, ...]:

@@ -38,7 +38,7 @@ from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError
 from mainstem.mux.sans_io import SEND_LIMIT, Rule
 
 
-class BymuxConnection(Lifecycle):
+class BymuxEngine(Lifecycle):
     """One end of a bymux connection, without input and output.
 
     Commands raise :class:`~mainstem.errors.LocalProtocolError`, and send nothing, when the specification forbids what they ask
@@ -51,7 +51,7 @@ class BymuxConnection(Lifecycle):
         peer: The peer's name in error texts.
 
     Example:
-        >>> connection = BymuxConnection(Role.PROACTIVE)
+        >>> connection = BymuxEngine(Role.PROACTIVE)
         >>> connection.receive_data(data, now_ns)
         >>> transport.write(connection.data_to_send())
     """

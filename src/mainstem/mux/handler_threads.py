@@ -1,0 +1,194 @@
+"""Handlers that block: each runs in a thread of its own, for servers whose event loop has a thread too.
+
+Theory of operation
+-------------------
+The asyncio server calls an asyncio handler for each stream, as ever. Here that handler waits for a slot, starts a thread with the
+user's function, and waits for it: so whatever the server does with a handler's task (limits, errors that are logged, cancellation,
+the wait of ``close``) holds for the thread. Three things differ, since a thread cannot be cancelled:
+
+* A handler whose task is cancelled has its stream aborted. Whatever it waits for on that stream raises then. The task stays until
+  the thread has ended, and a thread that goes on counts against the limits: a peer that connects again does not get more.
+* A second cancellation, which only the end of the event loop brings, leaves the thread to itself.
+* A handler may close the server that runs it. It does not wait for itself (``HANDLER_TASK``).
+
+Slots. At most ``max_handlers`` threads run, and of these at most ``max_handlers_per_address`` for one address (an IPv6 /64 network
+counts as one). Whoever finds no slot waits; a stream that waits is not read, so its peer runs out of credit. Free slots go to the
+addresses in turn. One client can therefore not keep all others out, whether its handlers wait or compute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from mainstem._internal.tasks import HANDLER_TASK
+from mainstem.amounts import check_whole
+from mainstem.mux.arrivals import address_of
+from mainstem.mux.engine import logger
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+# Handlers that run at once; each has a thread.
+MAX_HANDLERS = 512
+# Of these, for one address.
+MAX_HANDLERS_PER_ADDRESS = 128
+
+
+class Served(Protocol):
+    """What a handler serves: an asyncio stream or connection."""
+
+    @property
+    def peer_address(self) -> Any:
+        """The peer's address as its socket names it."""
+        ...
+
+    def abort(self) -> None:
+        """Ends it at once."""
+        ...
+
+
+S = TypeVar("S", bound=Served)
+V = TypeVar("V")
+
+
+class HandlerThreads:
+    """Runs the handlers of one server or connection."""
+
+    def __init__(
+        self, max_handlers: int = MAX_HANDLERS, max_handlers_per_address: int = MAX_HANDLERS_PER_ADDRESS
+    ) -> None:
+        limits = {"max_handlers": max_handlers, "max_handlers_per_address": max_handlers_per_address}
+        check_whole(limits, least=1)
+        self._slots = Slots(max_handlers, max_handlers_per_address)
+        self._numbers = itertools.count(1)
+
+    def adapt(self, handler: Callable[[V], object], view: Callable[[S], V]) -> Callable[[S], Awaitable[None]]:
+        """Makes an asyncio handler of one that blocks.
+
+        Args:
+            handler: The function to run in a thread.
+            view: Makes what it is called with of what the asyncio handler is called with.
+
+        Returns:
+            The asyncio handler.
+        """
+
+        async def serve(served: S) -> None:
+            async with self._slots.slot(address_of(served.peer_address)):
+                await self._run(lambda: handler(view(served)), served.abort)
+
+        return serve
+
+    async def _run(self, work: Callable[[], object], abort: Callable[[], object]) -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        ended: asyncio.Future[BaseException | None] = loop.create_future()
+
+        def finish(error: BaseException | None) -> None:
+            if not ended.done():
+                ended.set_result(error)
+
+        def run() -> None:
+            HANDLER_TASK.set(task)
+            error: BaseException | None = None
+            try:
+                work()
+            except BaseException as caught:
+                error = caught
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+                loop.call_soon_threadsafe(finish, error)
+
+        threading.Thread(target=run, name=f"mainstem-handler-{next(self._numbers)}", daemon=True).start()
+        try:
+            error = await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            abort()
+            try:
+                error = await ended
+            except asyncio.CancelledError:
+                logger.warning("a handler still runs after the end of its server")
+                raise
+            if error is None:
+                raise
+        try:
+            if isinstance(error, Exception):
+                raise error
+            if error is not None:  # such as SystemExit, which would end the event loop
+                raise RuntimeError(f"the handler raised {error!r}") from error
+        finally:
+            del error
+
+
+class Slots:
+    """At most so many at once, in all and of one address; addresses take turns."""
+
+    def __init__(self, most: int, most_per_address: int) -> None:
+        self._free = most
+        self._most_per_address = most_per_address
+        self._taken: Counter[str] = Counter()
+        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
+
+    @contextlib.asynccontextmanager
+    async def slot(self, address: str) -> AsyncIterator[None]:
+        """Waits for a slot, which is free again after the block.
+
+        Args:
+            address: What shares a limit; empty for none.
+        """
+        if self._may_begin(address):
+            self._begin(address)
+        else:
+            await self._wait(address)
+        try:
+            yield
+        finally:
+            self._end(address)
+
+    async def _wait(self, address: str) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(address, {})
+        waiting[turn] = None
+        try:
+            await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled():
+                self._end(address)
+            else:
+                waiting.pop(turn, None)
+                if not waiting and self._waiting.get(address) is waiting:
+                    del self._waiting[address]
+            raise
+
+    def _may_begin(self, address: str) -> bool:
+        return self._free > 0 and (not address or self._taken[address] < self._most_per_address)
+
+    def _begin(self, address: str) -> None:
+        self._free -= 1
+        self._taken[address] += 1
+
+    def _end(self, address: str) -> None:
+        self._free += 1
+        self._taken[address] -= 1
+        if not self._taken[address]:
+            del self._taken[address]
+        for other in list(self._waiting):
+            if self._may_begin(other) and self._give(other):
+                return
+
+    def _give(self, address: str) -> bool:
+        """Gives a slot to whoever of an address has waited for longest, and has not been cancelled."""
+        waiting = self._waiting.pop(address)
+        while waiting:
+            turn = next(iter(waiting))
+            del waiting[turn]
+            if not turn.done():
+                if waiting:
+                    self._waiting[address] = waiting  # behind the other addresses
+                self._begin(address)
+                turn.set_result(None)
+                return True
+        return False

@@ -1,0 +1,115 @@
+"""Handlers in threads: how many run at once, whose turn it is, and what becomes of one that is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from tests.support.patience import STALL_S, until
+
+from mainstem.errors import ConfigurationError
+from mainstem.mux.handler_threads import HandlerThreads, Slots
+
+
+async def take(slots: Slots, address: str, held: dict[str, list[AsyncExitStack]]) -> None:
+    stack = AsyncExitStack()
+    await stack.enter_async_context(slots.slot(address))
+    held.setdefault(address, []).append(stack)
+
+
+def counts(held: dict[str, list[AsyncExitStack]]) -> dict[str, int]:
+    return {address: len(stacks) for address, stacks in held.items() if stacks}
+
+
+@pytest.mark.asyncio
+async def test_one_address_leaves_slots_to_the_others_which_take_turns() -> None:
+    slots, held = Slots(4, 2), dict[str, list[AsyncExitStack]]()
+    tasks = [asyncio.ensure_future(take(slots, "greedy", held)) for _ in range(5)]
+    await asyncio.sleep(0)
+    assert counts(held) == {"greedy": 2}
+    tasks += [asyncio.ensure_future(take(slots, name, held)) for name in ("b", "c", "d", "d")]
+    await asyncio.sleep(0)
+    assert counts(held) == {"greedy": 2, "b": 1, "c": 1}
+    await held["b"].pop().aclose()  # the first that may have it waits at d: greedy has its share
+    await until(lambda: "d" in held)
+    assert counts(held) == {"greedy": 2, "c": 1, "d": 1}
+    await held["greedy"].pop().aclose()
+    await until(lambda: counts(held)["greedy"] == 2)
+    await held["greedy"].pop().aclose()
+    await until(lambda: counts(held) == {"greedy": 1, "c": 1, "d": 2})
+    for stacks in held.values():
+        while stacks:
+            await stacks.pop().aclose()
+    await asyncio.gather(*tasks)
+    assert counts(held) == {"greedy": 2}
+
+
+@pytest.mark.asyncio
+async def test_a_cancelled_wait_passes_its_turn_on() -> None:
+    slots, held = Slots(1, 1), dict[str, list[AsyncExitStack]]()
+    await take(slots, "", held)
+    first, second, third = (asyncio.ensure_future(take(slots, name, held)) for name in ("a", "b", "c"))
+    await asyncio.sleep(0)
+    first.cancel()  # while it waits
+    await held[""].pop().aclose()  # b has it
+    second.cancel()  # once it was given the slot, and before it runs
+    await asyncio.wait([first, second, third], timeout=STALL_S)
+    assert counts(held) == {"c": 1}
+    await held["c"].pop().aclose()
+    assert slots._free == 1
+    assert not slots._waiting
+    assert not +slots._taken
+
+
+class Served:
+    peer_address = ("192.0.2.1", 5)
+
+    def __init__(self) -> None:
+        self.gone = threading.Event()
+
+    def abort(self) -> None:
+        self.gone.set()
+
+
+@pytest.mark.asyncio
+async def test_a_cancelled_handler_counts_until_its_thread_has_ended() -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def handler(served: Served) -> None:
+        begun.set()
+        served.gone.wait(STALL_S)
+        may_end.wait(STALL_S)
+
+    threads = HandlerThreads(max_handlers=1)
+    served = Served()
+    task = asyncio.ensure_future(threads.adapt(handler, lambda inner: inner)(served))
+    await until(begun.is_set)
+    task.cancel()
+    await until(served.gone.is_set)
+    assert not task.done()
+    assert threads._slots._free == 0
+    may_end.set()
+    await asyncio.wait([task], timeout=STALL_S)
+    assert task.cancelled()
+    assert threads._slots._free == 1
+
+
+@pytest.mark.parametrize(("raised", "seen"), [(KeyError("k"), KeyError), (SystemExit(3), RuntimeError)])
+@pytest.mark.asyncio
+async def test_what_a_handler_raises_is_raised_by_its_task(raised: BaseException, seen: type[Exception]) -> None:
+    def handler(_: Any) -> None:
+        raise raised
+
+    with pytest.raises(seen) as caught:
+        await HandlerThreads().adapt(handler, lambda inner: inner)(Served())
+    assert raised in (caught.value, caught.value.__cause__)
+
+
+def test_limits_are_checked() -> None:
+    with pytest.raises(ConfigurationError, match="max_handlers=0"):
+        HandlerThreads(0)
+    with pytest.raises(ConfigurationError, match="max_handlers_per_address"):
+        HandlerThreads(1, 0)
