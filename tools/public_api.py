@@ -24,7 +24,6 @@ PUBLIC = {
     "mainstem.codecs": ("codecs", "payloads to rows and columns, and back"),
     "mainstem.spark": ("spark", "sources, sinks and sessions for PySpark"),
     "mainstem.spark.tables": ("spark-tables", "tables over recordings and captures"),
-    "mainstem.spark.parsers": ("spark-parsers", "the names of before of `mainstem.codecs`"),
     "mainstem.spark.foreach_batch": ("spark-foreach-batch", "micro-batches into tables and sinks of your own, once"),
     "mainstem.metrics": ("metrics", "counters for monitoring systems: of drivers, of a program's servers and clients"),
     "mainstem.repeats": ("repeats", "dropping what a sink sent twice"),

@@ -95,7 +95,7 @@ def test_ingest_reads_what_a_codec_reads(spark: SparkSession, tmp_path: Path, op
     codec = find_codec("avro", options)
     values = row.asDict() | {"at": row["at"].astimezone()}
     log(tmp_path / "recordings", [codec.encode(values), b"\0\0\0\0\x08x"])
-    rows, count = ingest(spark, tmp_path, parser="avro", parser_options=options)
+    rows, count = ingest(spark, tmp_path, codec="avro", codec_options=options)
     assert (rows[0].id, rows[0].fee, rows[0].at, rows[0].clock) == (5, Decimal("1.25"), row["at"], row.clock)
     assert "has no schema 8.avsc" in rows[1].problem
     assert (count.rows, count.problems) == (2, 1)

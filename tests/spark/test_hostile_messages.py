@@ -22,10 +22,10 @@ pytestmark = [pytest.mark.spark]
 def test_hostile_messages_become_rows_and_columns_are_added(spark: SparkSession, tmp_path: Path) -> None:
     usual = [json.dumps({"a": n, "at": "2026-01-31", "o": {"x": n}}).encode() for n in range(20)]
     log(tmp_path / "recordings", usual)
-    rows, _ = ingest(spark, tmp_path, parser="json", evolve=True)
+    rows, _ = ingest(spark, tmp_path, codec="json", evolve=True)
     assert [row.a for row in rows] == list(range(20))
     log(tmp_path / "recordings", list(MESSAGES), 1002)
-    rows, count = ingest(spark, tmp_path, parser="json", evolve=True)
+    rows, count = ingest(spark, tmp_path, codec="json", evolve=True)
     assert count.messages == len(MESSAGES)
     found = [row for row in rows if row.stream_id == 1002]
     assert len({row.position for row in found}) == len(MESSAGES)
@@ -52,7 +52,7 @@ def test_a_required_column_makes_problem_rows(spark: SparkSession, tmp_path: Pat
     good = dict(zip(names, values, strict=True))
     bad = [{}, *({**good, name: None} for name in names), *({**good, name: {"no": 1}} for name in names)]
     log(tmp_path / "recordings", [json.dumps(each).encode() for each in (good, *bad)])
-    rows, count = ingest(spark, tmp_path, parser="json", schema=f"{schema}, s struct<x: int not null>")
+    rows, count = ingest(spark, tmp_path, codec="json", schema=f"{schema}, s struct<x: int not null>")
     assert (count.rows, count.problems) == (1 + len(bad), len(bad))
     assert [row.c0 for row in rows] == [1] + [None] * len(bad)
     assert all(row[name] is None for row in rows[1:] for name in names)

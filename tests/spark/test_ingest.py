@@ -11,11 +11,11 @@ from tests.support.patience import STALL_S
 from tests.support.sbe_orders import XML, order
 
 from mainstem import Aeron, MediaDriver
+from mainstem.codecs import RowCodec
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder, open_recordings
 from mainstem.recording.positions import positions_file
 from mainstem.spark.ingest import Count, IngestOptions, start
-from mainstem.spark.parsers import RowParser
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-class Words(RowParser):
-    """A parser of somebody else's."""
+class Words(RowCodec):
+    """A codec of somebody else's."""
 
-    def rows(self, payload: bytes) -> Any:
-        return ({"word": word} for word in payload.decode().split())
+    def decode(self, payload: bytes) -> list[dict[str, Any]]:
+        return [{"word": word} for word in payload.decode().split()]
 
 
 def test_lines_become_typed_rows_what_is_none_is_told_and_a_second_run_goes_on(
@@ -37,7 +37,7 @@ def test_lines_become_typed_rows_what_is_none_is_told_and_a_second_run_goes_on(
 ) -> None:
     path = tmp_path / "recordings"
     log(path, [b'{"a": 1, "b": {"c": "x"}}\n{"a": 2}', b'{"a": "text"}'])
-    rows, count = ingest(spark, tmp_path, parser="json", schema="a bigint, b struct<c: string>")
+    rows, count = ingest(spark, tmp_path, codec="json", schema="a bigint, b struct<c: string>")
     assert [(row.a, row.problem is None) for row in rows] == [(1, True), (2, True), (None, False)]
     assert rows[0].b.c == "x"
     assert "a: " in rows[2].problem
@@ -45,7 +45,7 @@ def test_lines_become_typed_rows_what_is_none_is_told_and_a_second_run_goes_on(
     assert {path.name.partition("=")[0] for path in (tmp_path / "table").glob("date=*/*")} == {"stream_id"}
     log(path, [b'{"a": 3}'])
     log(path, [b'{"a": 4}'], stream_id=7)
-    rows, count = ingest(spark, tmp_path, parser="json", schema="a bigint, b struct<c: string>")
+    rows, count = ingest(spark, tmp_path, codec="json", schema="a bigint, b struct<c: string>")
     assert [row.a for row in rows] == [4, 1, 2, None, 3]
     assert count.messages == 2
 
@@ -53,7 +53,7 @@ def test_lines_become_typed_rows_what_is_none_is_told_and_a_second_run_goes_on(
 def test_every_message_is_in_the_table_and_no_value_is_changed(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "recordings"
     log(path, [b'{"price": 2}', b'{"price": 2.99}', b"", b'{"price": 3, "venue": "x"}', b"no JSON"])
-    rows, count = ingest(spark, tmp_path, parser="json", schema="price bigint")
+    rows, count = ingest(spark, tmp_path, codec="json", schema="price bigint")
     assert [row.price for row in rows] == [2, None, None, 3, None]
     assert [row.payload and bytes(row.payload) for row in rows] == [None, b'{"price": 2.99}', b"", None, b"no JSON"]
     assert rows[1].problem == "price: ValueError: 2.99 is not of type int64"
@@ -65,14 +65,14 @@ def test_a_schema_is_inferred_from_all_recordings_and_stays(spark: SparkSession,
     path = tmp_path / "recordings"
     log(path, [b'{"price": 2}'] * 1600 + [b'{"price": 2.5}'] + [b'{"price": 2}'] * 400)
     log(path, [b'{"price": 2, "venue": "x"}'], stream_id=7)
-    rows, count = ingest(spark, tmp_path, parser="json")
+    rows, count = ingest(spark, tmp_path, codec="json")
     assert (rows[0].price, rows[0].venue, max(row.price for row in rows)) == (2.0, "x", 2.5)
     assert (len(rows), count.problems) == (2002, 0)
     log(path, [b'{"price": "dear", "venue": 7}'])
-    rows, _ = ingest(spark, tmp_path, parser="json")
+    rows, _ = ingest(spark, tmp_path, codec="json")
     assert rows[-1].problem.startswith("venue: ") or rows[-1].problem.startswith("price: ")
     with pytest.raises(ConfigurationError, match=r"price is double there and bigint here, venue string is only there"):
-        ingest(spark, tmp_path, parser="json", schema="price bigint")
+        ingest(spark, tmp_path, codec="json", schema="price bigint")
 
 
 @pytest.mark.long
@@ -82,7 +82,7 @@ def test_a_recording_without_times_is_partitioned_by_those_of_the_publisher_or_n
     path = tmp_path / "recordings"
     log(path, [b'{"at": "2026-01-31T12:00:00Z"}', b'{"at": "2026-02-01T12:00:00Z"}', b"no JSON"])
     positions_file(path, 0).unlink()
-    options = {"parser": "json", "schema": "at timestamp"}
+    options = {"codec": "json", "schema": "at timestamp"}
     with pytest.raises(ConfigurationError, match="keeps no times, as it has no index"):
         ingest(spark, tmp_path, **options)
     with pytest.raises(ConfigurationError, match="no field 'since' that is a time"):
@@ -99,7 +99,7 @@ def test_without_a_parser_the_payload_is_kept_and_one_of_the_user_s_own_is_found
     rows, _ = ingest(spark, tmp_path)
     assert [bytes(row.payload) for row in rows] == [b"ebb and", b"flow"]
     other = IngestOptions(
-        source=str(tmp_path / "recordings"), out=tmp_path / "words", parser="tests.spark.test_ingest:Words"
+        source=str(tmp_path / "recordings"), out=tmp_path / "words", codec="tests.spark.test_ingest:Words"
     )
     assert start(spark, other).awaitTermination(200)
     words = spark.read.parquet(str(tmp_path / "words")).collect()
@@ -111,7 +111,7 @@ def test_sbe_is_ingested_by_its_schema_without_being_told_the_columns(spark: Spa
     (tmp_path / "schema.xml").write_text(XML)
     log(tmp_path / "recordings", [order(1, 100), order(2, None), order(1, 5)[:-3]])
     options = {"xml": str(tmp_path / "schema.xml"), "message": "Order"}
-    rows, count = ingest(spark, tmp_path, parser="sbe", parser_options=options)
+    rows, count = ingest(spark, tmp_path, codec="sbe", codec_options=options)
     assert [(row.side, row.price, len(row.fills)) for row in rows[:2]] == [("SELL", 100, 1), ("BUY", None, 2)]
     assert rows[0].symbol == "TIDE"
     assert rows[2].problem is not None
@@ -127,7 +127,7 @@ def arrow_stream(rows: list[dict[str, Any]]) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("parser", "payloads"),
+    ("codec", "payloads"),
     [
         ("csv", [b"1,sprat\n2,herring", b"three,cod"]),
         ("msgpack", [msgspec.msgpack.encode({"id": 1, "fish": "sprat"}),
@@ -136,11 +136,11 @@ def arrow_stream(rows: list[dict[str, Any]]) -> bytes:
     ],
 )  # fmt: skip
 def test_each_parser_makes_typed_rows_and_tells_what_it_cannot_read(
-    spark: SparkSession, tmp_path: Path, parser: str, payloads: list[bytes]
+    spark: SparkSession, tmp_path: Path, codec: str, payloads: list[bytes]
 ) -> None:
     log(tmp_path / "recordings", payloads)
-    columns = {"columns": "id,fish"} if parser == "csv" else {}
-    rows, count = ingest(spark, tmp_path, parser=parser, schema="id bigint, fish string", parser_options=columns)
+    columns = {"columns": "id,fish"} if codec == "csv" else {}
+    rows, count = ingest(spark, tmp_path, codec=codec, schema="id bigint, fish string", codec_options=columns)
     assert [(row.id, row.fish) for row in rows[:2]] == [(1, "sprat"), (2, "herring")]
     assert rows[2].problem is not None
     assert (count.messages, count.rows, count.problems) == (len(payloads), 3, 1)
@@ -154,8 +154,8 @@ def test_a_live_channel_is_recorded_and_ingested_while_it_is_published(spark: Sp
             out=tmp_path / "table",
             streams=(1001,),
             record_to=str(tmp_path / "recordings"),
-            directory=driver.directory,
-            parser="json",
+            driver_directory=driver.directory,
+            codec="json",
             schema="n bigint",
             continuous=True,
             trigger="0 seconds",
@@ -203,11 +203,11 @@ def test_continuously_what_comes_is_ingested_until_the_query_is_stopped(spark: S
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"parser": "morse"}, "there is no codec 'morse'"),
-        ({"parser": "json"}, "--schema says"),
-        ({"parser": "sbe"}, "the option xml"),
-        ({"parser": "json", "schema": "position bigint"}, "the name of one of ours"),
-        ({"schema": "a int"}, "--parser says"),
+        ({"codec": "morse"}, "unknown codec 'morse'"),
+        ({"codec": "json"}, "--schema says"),
+        ({"codec": "sbe"}, "the option xml"),
+        ({"codec": "json", "schema": "position bigint"}, "the name of one of ours"),
+        ({"schema": "a int"}, "--schema needs --codec"),
         ({"source": "aeron:ipc"}, "--stream"),
     ],
 )

@@ -36,7 +36,7 @@ def log(path: Path, numbers: range, stream_id: int = 1001, extra: dict[str, Any]
 
 
 def ingest(spark: SparkSession, tmp_path: Path, **options: Any) -> Count:
-    given = {"source": str(tmp_path / "recordings"), "out": tmp_path / "table", "parser": "json", **options}
+    given = {"source": str(tmp_path / "recordings"), "out": tmp_path / "table", "codec": "json", **options}
     query, count = start(spark, IngestOptions(**given)), Count()
     assert query.awaitTermination(400)
     count.update(query)
@@ -164,7 +164,7 @@ def test_a_parquet_table_takes_further_columns_and_no_other_format(spark: SparkS
     ingest(spark, tmp_path, schema="n bigint, place string", evolve=True)
     rows = spark.read.option("mergeSchema", "true").parquet(str(tmp_path / "table")).orderBy("n").collect()
     assert [(row.n, row.place) for row in rows] == [(0, None), (1, None), (2, "Brest")]
-    with pytest.raises(ConfigurationError, match="a folder of Parquet files: --format parquet"):
+    with pytest.raises(ConfigurationError, match="a directory of Parquet files: --format parquet"):
         ingest(spark, tmp_path, schema="n bigint", format="delta")
     shutil.rmtree(tmp_path / "table")
     ingest(spark, tmp_path, schema="n bigint", format="delta")

@@ -10,7 +10,7 @@ import typer
 
 from mainstem.cli._recordings import pairs
 from mainstem.codecs import find_codec
-from mainstem.codecs.finding import OWN
+from mainstem.codecs.lookup import OWN
 from mainstem.codecs.numerals import is_held
 from mainstem.errors import ConfigurationError, MissingExtraError, StoreError
 from mainstem.recording.export import json_of

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mainstem.cli._codecs import CodecOption  # noqa: TC001 - typer reads the annotations
 from mainstem.cli._directory import DirectoryOption, JsonOption  # noqa: TC001 - typer reads the annotations
 from mainstem.cli._files import require_folder
 from mainstem.cli._logs import say
@@ -36,23 +37,17 @@ POLL_S = 0.2
 SUMMARY = "{messages:,} messages, {rows:,} rows, {problems:,} not readable, in {seconds:.1f} s: {out}"
 
 
-ParserOption = Annotated[
-    str,
-    typer.Option("--parser", "--codec", "-p", help="json, csv, avro, protobuf, ..., an entry point, or module:Class."),
-]
-
-
 def run(
     source: Annotated[
         str, typer.Argument(help="A directory or URL of recordings, a pattern of them, or an Aeron channel.")
     ],
     out: OutOption = "",
-    parser: ParserOption = "",
+    codec: CodecOption = "",
     schema: Annotated[
-        str, typer.Option(help="The parser's columns, as in 'id bigint, name string'; else they are inferred.")
+        str, typer.Option(help="The codec's columns, as in 'id bigint, name string'; else they are inferred.")
     ] = "",
     option: Annotated[
-        list[str] | None, typer.Option("--option", "-O", help="An option of the parser, as in xml=car.xml.")
+        list[str] | None, typer.Option("--option", "-O", help="An option of the codec, as in xml=car.xml.")
     ] = None,
     read: Annotated[
         list[str] | None,
@@ -62,7 +57,7 @@ def run(
     record_to: Annotated[str, typer.Option(help="For a live channel: record there, for exactly once.")] = "",
     timestamp_from: Annotated[
         str,
-        typer.Option(help="The time of a row: recorded_at, reserved_value_ns, _us or _ms, or a field of the parser."),
+        typer.Option(help="The time of a row: recorded_at, reserved_value_ns, _us or _ms, or a field of the codec."),
     ] = "",
     directory: DirectoryOption = "",
     continuous: Annotated[bool, typer.Option("--continuous", "-c", help="Go on until Ctrl-C.")] = False,
@@ -81,7 +76,7 @@ def run(
 ) -> None:
     """Bring recordings or a live channel into a table (Parquet, Delta or Iceberg), parsed, once or continuously.
 
-    Started again with the same folder it continues where it was; each message comes once. What the parser cannot read becomes a
+    Started again with the same folder it continues where it was; each message comes once. What the codec cannot read becomes a
     row with the reason in the column `problem` and the message in `payload`; fields beyond the schema are in `rescued`.
 
     Example: mainstem ingest recordings --out tables
@@ -93,12 +88,12 @@ def run(
     options = IngestOptions(
         source=source,
         out=out,
-        parser=parser,
-        parser_options=pairs(option, "--option"),
+        codec=codec,
+        codec_options=pairs(option, "--option"),
         schema=schema,
         streams=tuple(stream or ()),
         record_to=record_to,
-        directory=directory,
+        driver_directory=directory,
         continuous=continuous,
         trigger=trigger,
         source_options=pairs(read, "--read"),
@@ -139,7 +134,7 @@ def _check(options: IngestOptions) -> None:
         with recordings_at(options.reading.paths, options.reading.store_options):
             pass  # what cannot be read is an error before Spark starts
     if options.is_local:
-        require_folder(options.folder, "--out")
+        require_folder(options.local_directory, "--out")
     open_target(options)
 
 

@@ -1,6 +1,6 @@
 """Codecs: payloads to rows and columns, and back. Those of other packages are entry points of the group ``mainstem.codecs``."""
 
 from mainstem.codecs.base import Codec, Decoded, RowCodec
-from mainstem.codecs.finding import codec_names, find_codec
+from mainstem.codecs.lookup import codec_names, find_codec
 
 __all__ = ["Codec", "Decoded", "RowCodec", "codec_names", "find_codec"]

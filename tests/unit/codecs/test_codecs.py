@@ -5,21 +5,17 @@ import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from importlib.metadata import EntryPoint
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import mainstem.codecs.finding
-from mainstem.codecs import Decoded, RowCodec, codec_names, find_codec
+import mainstem.codecs.lookup
+from mainstem.codecs import RowCodec, codec_names, find_codec
 from mainstem.codecs.rows import DecodedRows
 from mainstem.errors import ConfigurationError
-from mainstem.spark.parsers import Parsed, Parser, RowParser, find_parser, parser_names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 VALUES = {
@@ -94,66 +90,24 @@ class Words(RowCodec):
         return [{"word": word} for word in payload.decode().split()]
 
 
-class OldWords(RowParser):
-    """As it was written before there were codecs."""
-
-    def rows(self, payload: bytes) -> Iterator[dict[str, Any]]:
-        return ({"word": word} for word in payload.decode().split())
-
-
-class LoudWords(OldWords):
-    def parse(self, payloads: Sequence[bytes], schema: pa.Schema) -> Parsed:
-        return super().parse([payload.upper() for payload in payloads], schema)
-
-
-class PlainWords:
-    """Of the old protocol alone, without a base class."""
-
-    def __init__(self, **options: str) -> None:
-        self.options = options
-
-    def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        return pa.schema([("word", pa.string())])
-
-    def parse(self, payloads: Sequence[bytes], schema: pa.Schema) -> Parsed:
-        pairs = [(i, word.decode()) for i, each in enumerate(payloads) for word in each.split()]
-        return Parsed([pa.array([word for _, word in pairs], pa.string())], [i for i, _ in pairs])
-
-
 PAYLOADS = [b"ebb flow", b"", b"tide"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "first"), [("Words", "ebb"), ("OldWords", "ebb"), ("LoudWords", "EBB"), ("PlainWords", "ebb")]
-)
-def test_codecs_and_parsers_of_before_work_alike(kind: str, first: str) -> None:
-    name = f"tests.unit.codecs.test_codecs:{kind}"
-    codec = pickle.loads(pickle.dumps(find_codec(name)))
+def test_a_codec_of_ones_own_is_found_by_module_and_class() -> None:
+    codec = pickle.loads(pickle.dumps(find_codec("tests.unit.codecs.test_codecs:Words")))
     schema = codec.schema(PAYLOADS)
     decoded = codec.decode_batch(PAYLOADS, schema)
-    assert decoded.columns[0].to_pylist()[0] == first
+    assert decoded.columns[0].to_pylist()[0] == "ebb"
     assert decoded.origins == [0, 0, 2]
-    assert codec.decode(b"ebb")[0]["word"].lower() == "ebb"
-    parser = find_parser(name, {})
-    assert isinstance(parser, Parser)
-    assert parser.parse(PAYLOADS, schema).origins == [0, 0, 2]
+    assert codec.decode(b"ebb") == [{"word": "ebb"}]
     rows = DecodedRows(codec, schema, ["id"])
     batch = pa.record_batch({"id": [1, 2, 3], "payload": PAYLOADS})
     assert next(rows(iter([batch]))).column("id").to_pylist() == [1, 1, 2, 3]
 
 
-def test_the_names_of_before_are_those_of_now() -> None:
-    assert Parsed is Decoded
-    assert parser_names() == codec_names()
-    parser: Any = find_parser("json", {})
-    assert parser.rows(b'{"n": 1}') == [{"n": 1}]
-    assert parser.parse([b'{"n": 1}'], parser.schema([b'{"n": 1}'])).columns[0].to_pylist() == [1]
-
-
-@pytest.mark.parametrize("group", ["mainstem.codecs", "mainstem.parsers"])
-def test_both_groups_of_entry_points_are_read(monkeypatch: pytest.MonkeyPatch, group: str) -> None:
-    points = {group: [EntryPoint("words", "tests.unit.codecs.test_codecs:PlainWords", group)]}
-    monkeypatch.setattr(mainstem.codecs.finding, "entry_points", lambda group: points.get(group, []))
+def test_a_codec_of_an_entry_point_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = {"mainstem.codecs": [EntryPoint("words", "tests.unit.codecs.test_codecs:Words", "mainstem.codecs")]}
+    monkeypatch.setattr(mainstem.codecs.lookup, "entry_points", lambda group: points.get(group, []))
     assert "words" in codec_names()
     assert find_codec("words").decode(b"ebb") == [{"word": "ebb"}]
 

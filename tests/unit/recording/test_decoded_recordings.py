@@ -72,7 +72,7 @@ def test_columns_and_conditions_are_chosen_as_without_a_codec(recordings: Record
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"codec": "morse"}, "there is no codec 'morse'"),
+        ({"codec": "morse"}, "unknown codec 'morse'"),
         ({"codec": "json", "columns": ["m"]}, "no column 'm'; there are problem, n"),
         ({"codec": "json", "frames": True}, "messages, not frames"), ({"codec_options": {"a": "b"}}, "are for a codec"),
         ({"codec": "json", "schema": pa.schema([("position", pa.int64())])}, "'position' has the name of one of ours"),

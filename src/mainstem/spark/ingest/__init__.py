@@ -1,10 +1,10 @@
 """Private: recordings, or a live channel, into a table: once or for as long as it runs, each message once.
 
 The table has the columns ``date``, ``stream_id`` (its partitions), ``recording_id``, ``session_id``, ``position``,
-``recorded_at``, ``problem``, those of the parser, ``rescued`` and ``payload``. Every message is in it, at least once:
+``recorded_at``, ``problem``, those of the codec, ``rescued`` and ``payload``. Every message is in it, at least once:
 
-- A message that the parser cannot read, that has a value of another type than its column, or that has no rows at all, is a row
-  with its reason in ``problem``, the message in ``payload``, and nothing in the parser's columns.
+- A message that the codec cannot read, that has a value of another type than its column, or that has no rows at all, is a row
+  with its reason in ``problem``, the message in ``payload``, and nothing in the codec's columns.
 - Fields that the schema does not have are in ``rescued``, as JSON.
 
 The columns are those of the table: a restart reads with the same ones, and is refused when others are given, unless they
@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from mainstem.spark.ingest.layout import META, OBSERVED, REST
 from mainstem.spark.ingest.options import IngestOptions
-from mainstem.spark.ingest.parsing import Parsing
 from mainstem.spark.ingest.progress import Count, remaining
 from mainstem.spark.ingest.query import source, start, table
 
-__all__ = ["META", "OBSERVED", "REST", "Count", "IngestOptions", "Parsing", "remaining", "source", "start", "table"]
+__all__ = ["META", "OBSERVED", "REST", "Count", "IngestOptions", "remaining", "source", "start", "table"]

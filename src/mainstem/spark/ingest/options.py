@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FORMATS = ("parquet", "delta", "iceberg")
 LEAST_FILE_SIZE = 1 << 10
 NO_COMPACTION = (
-    "a folder of Parquet files has no commits, so its readers would see rows twice or not at all while files are "
+    "a directory of Parquet files has no commits, so its readers would see rows twice or not at all while files are "
     "replaced: --format delta or iceberg"
 )
 
@@ -32,12 +32,12 @@ class IngestOptions:
 
     source: str
     out: Path | str = ""
-    parser: str = ""
-    parser_options: dict[str, str] = field(default_factory=dict)
+    codec: str = ""
+    codec_options: dict[str, str] = field(default_factory=dict)
     schema: str = ""
     streams: tuple[int, ...] = ()
     record_to: str = ""
-    directory: str = ""
+    driver_directory: str = ""
     continuous: bool = False
     trigger: str = "1 second"
     source_options: dict[str, str] = field(default_factory=dict)
@@ -79,13 +79,13 @@ class IngestOptions:
 
     @property
     def checkpoint_location(self) -> str:
-        """Where Spark keeps what is read: in the table's folder, which readers of the table pass over."""
+        """Where Spark keeps what is read: in the table's directory, which readers of the table pass over."""
         # A warehouse has several tables.
-        return self.checkpoint or str(self.folder / CHECKPOINT / self.table)
+        return self.checkpoint or str(self.local_directory / CHECKPOINT / self.table)
 
     @property
-    def folder(self) -> Path:
-        """The table's folder, where it is one of this machine."""
+    def local_directory(self) -> Path:
+        """The table's directory, if it is local."""
         store = open_store(self.out)
         path = store.local_path()
         assert path is not None
@@ -93,7 +93,7 @@ class IngestOptions:
 
     @property
     def is_local(self) -> bool:
-        """Whether the table is in a folder of this machine."""
+        """Whether the table is in a local directory."""
         return bool(str(self.out)) and scheme_of(str(self.out)) in ("", "file")
 
     def check(self) -> None:
@@ -103,12 +103,12 @@ class IngestOptions:
             raise ConfigurationError("--stream: an Aeron channel has streams; say which")
         if self.is_live and not self.continuous:
             raise ConfigurationError("a live channel has no end: --continuous")
-        if self.schema and not self.parser:
-            raise ConfigurationError("--schema says what a parser finds: --parser says which one")
-        if self.timestamp_from and not self.has_event_time and not self.parser:
+        if self.schema and not self.codec:
+            raise ConfigurationError("--schema needs --codec, whose columns it names")
+        if self.timestamp_from and not self.has_event_time and not self.codec:
             names = ", ".join(TIMESTAMPS)
             raise ConfigurationError(
-                f"--timestamp-from: {self.timestamp_from!r} is none of {names}, nor a parser's field"
+                f"--timestamp-from: {self.timestamp_from!r} must be one of {names}, or with --codec a field of the codec"
             )
 
     def _check_table(self) -> None:
@@ -123,13 +123,13 @@ class IngestOptions:
         if self.format == "parquet":
             if not self.is_local:
                 raise ConfigurationError(
-                    f"--out: {self.out}: Parquet is written to a folder; --format delta has stores"
+                    f"--out: {self.out}: Parquet is written to a local directory; use --format delta or iceberg for a store"
                 )
             if self.compact_every:
                 raise ConfigurationError(f"--compact-every: {NO_COMPACTION}")
         elif not self.is_local and not self.checkpoint:
             raise ConfigurationError(
-                f"--checkpoint: Spark keeps what is read in a folder, and --out {str(self.out)!r} names none"
+                f"--checkpoint is required: a local directory for Spark's progress, as --out {str(self.out)!r} is a store"
             )
         if self.target_file_size < LEAST_FILE_SIZE:
             raise ConfigurationError(

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.codecs import find_codec
 from mainstem.codecs.limits import as_nullable
+from mainstem.codecs.rows import DecodedRows
 from mainstem.errors import ConfigurationError
 from mainstem.recording import RecordingReader
 from mainstem.spark.ingest.layout import META, META_DDL, OBSERVED, REST_DDL
-from mainstem.spark.ingest.parsing import Parsing
 from mainstem.spark.ingest.schema import arrow_schema
 from mainstem.spark.ingest.target import open_target
 from mainstem.spark.sources.places import recordings_at
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NO_TIMES = (
     "it keeps no times, as it has no index, and the table is partitioned by date: --timestamp-from names "
-    "reserved_value_ns, _us or _ms, or a field of the parser"
+    "reserved_value_ns, _us or _ms, or a field of the codec"
 )
 
 
@@ -39,7 +39,7 @@ def source(spark: SparkSession, options: IngestOptions) -> DataFrame:
         streams = ",".join(map(str, options.streams))
         return (reader.option("streamId", streams) if streams else reader).load(options.source)
     reader = reader.option("channel", options.source).option("streamId", ",".join(map(str, options.streams)))
-    for name, value in (("directory", options.directory), ("recordTo", options.record_to)):
+    for name, value in (("directory", options.driver_directory), ("recordTo", options.record_to)):
         reader = reader.option(name, value) if value else reader
     return reader.load()
 
@@ -57,20 +57,20 @@ def table(spark: SparkSession, options: IngestOptions, target: Target) -> DataFr
     if not options.keeps_null_dates:
         date = f.when(time.isNull(), f.raise_error(NO_TIMES).cast("date")).otherwise(date)
     df = df.withColumn("date", date)
-    if not options.parser:
+    if not options.codec:
         return df.withColumn("problem", f.lit(None).cast("string")).select(*META, "payload")
-    parser = find_codec(options.parser, options.parser_options)
-    schema = arrow_schema(spark, options, parser, target)
+    codec = find_codec(options.codec, options.codec_options)
+    schema = arrow_schema(spark, options, codec, target)
     columns = from_arrow_schema(as_nullable(schema)).fields
     own = (StructType.fromDDL(ddl).fields for ddl in (META_DDL, REST_DDL))
     whole = StructType([*next(own), *columns, *next(own)])
-    rows = df.select(*META[:-1], "payload").mapInArrow(Parsing(parser, schema), whole)
+    rows = df.select(*META[:-1], "payload").mapInArrow(DecodedRows(codec, schema, META[:-1]), whole)
     if not options.timestamp_from or options.has_event_time:
         return rows
     if options.timestamp_from not in schema.names or not pa.types.is_temporal(
         schema.field(options.timestamp_from).type
     ):
-        raise ConfigurationError(f"--timestamp-from: the parser has no field {options.timestamp_from!r} that is a time")
+        raise ConfigurationError(f"--timestamp-from: the codec has no field {options.timestamp_from!r} that is a time")
     date = f.to_date(f.col(f"`{options.timestamp_from.replace('`', '``')}`"))
     # A partition's date has four digits of a year in every format: what lies outside is as unknown as null.
     known = f.when(f.year(date).between(date_type.min.year, date_type.max.year), date)

@@ -1,4 +1,4 @@
-"""The parser's columns: those of the table, of the option, or inferred from a sample of the messages."""
+"""The codec's columns: those of the table, of the option, or inferred from a sample of the messages."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from mainstem.spark.ingest.target import Target
 
 
-def arrow_schema(spark: SparkSession, options: IngestOptions, parser: Codec, target: Target) -> pa.Schema:
-    """The parser's columns, in Spark's types: those of the table, else of the option, else inferred from messages.
+def arrow_schema(spark: SparkSession, options: IngestOptions, codec: Codec, target: Target) -> pa.Schema:
+    """The codec's columns, in Spark's types: those of the table, else of the option, else inferred from messages.
 
     With ``options.evolve`` they are those of the table, and then what the option or the messages have beyond them.
 
     Args:
         spark: The session.
         options: Where from and where to.
-        parser: What finds the columns.
+        codec: What finds the columns.
         target: The table.
 
     Raises:
@@ -47,7 +47,7 @@ def arrow_schema(spark: SparkSession, options: IngestOptions, parser: Codec, tar
     elif before is not None and not options.evolve:
         kind = before
     else:
-        kind, _ = split_by_name(_inferred(options, parser, before), target.name_key, before)
+        kind, _ = split_by_name(_inferred(options, codec, before), target.name_key, before)
     check_distinct(kind.names, (*META, *REST))
     kind = target.stored(kind)
     if before is not None:
@@ -64,13 +64,13 @@ def arrow_schema(spark: SparkSession, options: IngestOptions, parser: Codec, tar
     return schema
 
 
-def _inferred(options: IngestOptions, parser: Codec, before: StructType | None) -> StructType:
+def _inferred(options: IngestOptions, codec: Codec, before: StructType | None) -> StructType:
     try:
-        return inferred_columns(parser, sample(options), (*META, *REST))
+        return inferred_columns(codec, sample(options), (*META, *REST))
     except ValueError as error:
         if before is not None:
             return before
-        raise ConfigurationError(f"parser {options.parser!r}: {error}; --schema says what the columns are") from None
+        raise ConfigurationError(f"codec {options.codec!r}: {error}; --schema says what the columns are") from None
 
 
 def sample(options: IngestOptions) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Where the rows go: a table of a format with commits, or a folder of Parquet files that Spark's own sink writes."""
+"""Where the rows go: a table of a format with commits, or a directory of Parquet files that Spark's own sink writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Target(Protocol):
     """A table that a query writes to."""
 
     def columns(self) -> StructType | None:
-        """The parser's columns in the table; None where there is no table yet, or none of a parser."""
+        """The codec's columns in the table; None where there is no table yet, or it was written without a codec."""
         ...
 
     def stored(self, columns: StructType) -> StructType:
@@ -74,12 +74,12 @@ def open_table(options: IngestOptions) -> Table:
     return DeltaTable(str(options.out), options.store_options, PARTITIONS, options.target_file_size)
 
 
-def _parser_columns(whole: StructType) -> StructType:
+def _codec_columns(whole: StructType) -> StructType:
     return type(whole)([item for item in whole.fields if item.name not in (*META, *REST)])
 
 
 class ParquetFolder:
-    """Files in folders of their partition. The columns are in a file beside them, as Parquet has no log to keep them in."""
+    """Files in directories of their partition. The columns are in a file beside them, as Parquet has no log to keep them in."""
 
     def __init__(self, options: IngestOptions) -> None:
         self._options = options
@@ -88,7 +88,7 @@ class ParquetFolder:
         """As ``Target.columns``."""
         from pyspark.sql.types import StructType
 
-        file = self._options.folder / SCHEMA_FILE
+        file = self._options.local_directory / SCHEMA_FILE
         return StructType.fromJson(json.loads(file.read_text())) if file.exists() else None
 
     def stored(self, columns: StructType) -> StructType:
@@ -105,14 +105,18 @@ class ParquetFolder:
 
     def writer(self, rows: DataFrame) -> DataStreamWriter:
         """As ``Target.writer``."""
-        if (self._options.folder / "_delta_log").exists():
+        if (self._options.local_directory / "_delta_log").exists():
             raise ConfigurationError(f"--out: {self._options.out} is a Delta table: --format delta")
-        return rows.writeStream.format("parquet").partitionBy(*PARTITIONS).option("path", str(self._options.folder))
+        return (
+            rows.writeStream.format("parquet")
+            .partitionBy(*PARTITIONS)
+            .option("path", str(self._options.local_directory))
+        )
 
     def started(self, rows: DataFrame) -> None:
         """As ``Target.started``."""
-        if self._options.parser:
-            (self._options.folder / SCHEMA_FILE).write_text(_parser_columns(rows.schema).json())
+        if self._options.codec:
+            (self._options.local_directory / SCHEMA_FILE).write_text(_codec_columns(rows.schema).json())
 
 
 class CommittedTable:
@@ -129,7 +133,7 @@ class CommittedTable:
         missing = [name for name in META if name not in whole.names]
         if missing:
             raise ConfigurationError(f"{self._table.name} is no table of an ingest: it has no column {missing[0]!r}")
-        return _parser_columns(whole) if REST[0] in whole.names else None
+        return _codec_columns(whole) if REST[0] in whole.names else None
 
     def stored(self, columns: StructType) -> StructType:
         """As ``Target.stored``."""
@@ -145,7 +149,7 @@ class CommittedTable:
 
     def writer(self, rows: DataFrame) -> DataStreamWriter:
         """As ``Target.writer``; the table is there when this returns."""
-        self._check_folder()
+        self._check_directory()
         self._table.prepare(rows.schema, evolve=self._options.evolve)
         write: Any = BatchWriter(
             self._table,
@@ -155,9 +159,9 @@ class CommittedTable:
         )
         return rows.writeStream.foreachBatch(write)
 
-    def _check_folder(self) -> None:
-        if self._options.is_local and (self._options.folder / "_spark_metadata").exists():
-            raise ConfigurationError(f"--out: {self._options.out} is a folder of Parquet files: --format parquet")
+    def _check_directory(self) -> None:
+        if self._options.is_local and (self._options.local_directory / "_spark_metadata").exists():
+            raise ConfigurationError(f"--out: {self._options.out} is a directory of Parquet files: --format parquet")
 
     def started(self, rows: DataFrame) -> None:
         """As ``Target.started``."""

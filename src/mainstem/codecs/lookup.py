@@ -6,7 +6,6 @@ import importlib
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
-from mainstem.codecs.parsers import as_codec
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from mainstem.codecs.base import Codec
 
 GROUP = "mainstem.codecs"
-# The group of before, whose classes may be parsers: they decode only.
-PARSER_GROUP = "mainstem.parsers"
 OWN = {
     "avro": "mainstem.codecs.avro:Avro",
     "json": "mainstem.codecs.json_lines:JsonLines",
@@ -32,20 +29,20 @@ def codec_names() -> list[str]:
     """The names that ``find_codec`` accepts, besides ``module:Class``.
 
     Returns:
-        The names of Mainstem's codecs and of the entry points of ``mainstem.codecs`` and ``mainstem.parsers``, sorted.
+        The names of Mainstem's codecs and of the entry points of the group ``mainstem.codecs``, sorted.
 
     Example:
         >>> codec_names()
         ['arrow', 'avro', 'csv', 'json', 'msgpack', 'protobuf', 'sbe']
     """
-    return sorted({*OWN, *(point.name for group in (GROUP, PARSER_GROUP) for point in entry_points(group=group))})
+    return sorted({*OWN, *(point.name for point in entry_points(group=GROUP))})
 
 
 def find_codec(name: str, options: Mapping[str, str] | None = None) -> Codec:
     """Creates the codec of a name.
 
     Args:
-        name: One of ``codec_names()``, or ``package.module:Class``. A class that is only a parser becomes a codec that decodes.
+        name: One of ``codec_names()``, or ``package.module:Class``.
         options: The codec's options, as the command line has them.
 
     Returns:
@@ -60,23 +57,18 @@ def find_codec(name: str, options: Mapping[str, str] | None = None) -> Codec:
         >>> codec.decode(b"1;x")
         [{'id': '1', 'name': 'x'}]
     """
-    return as_codec(instance(name, options or {}))
-
-
-def instance(name: str, options: Mapping[str, str]) -> Any:
-    """The object of the class that a name means, codec or parser. Raises as ``find_codec``."""
-    place = OWN.get(name) or (name if ":" in name else "")
+    path = OWN.get(name) or (name if ":" in name else "")
     try:
-        if place:
-            module, _, attribute = place.partition(":")
+        if path:
+            module, _, attribute = path.partition(":")
             kind: Any = getattr(importlib.import_module(module), attribute)
         else:
-            points = [point for group in (GROUP, PARSER_GROUP) for point in entry_points(group=group)]
-            kind = next(point for point in points if point.name == name).load()
+            kind = next(point for point in entry_points(group=GROUP) if point.name == name).load()
     except (ImportError, AttributeError, StopIteration):
-        raise ConfigurationError(f"there is no codec {name!r}; there are {', '.join(codec_names())}") from None
+        raise ConfigurationError(f"unknown codec {name!r}; choose one of {', '.join(codec_names())}") from None
     try:
-        return kind(**options)
+        codec: Codec = kind(**(options or {}))
+        return codec
     except ConfigurationError:
         raise
     except (TypeError, ValueError, OSError) as error:

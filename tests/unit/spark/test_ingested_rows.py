@@ -12,19 +12,19 @@ import pyarrow as pa
 import pytest
 from tests.support.sbe_orders import XML, order
 
-from mainstem.codecs import RowCodec, find_codec
+from mainstem.codecs import RowCodec, codec_names, find_codec
 from mainstem.codecs.json_lines import FEWEST_AT_ONCE
+from mainstem.codecs.rows import DecodedRows
 from mainstem.codecs.sbe_schema import SbeSchema
 from mainstem.errors import ConfigurationError
-from mainstem.spark.ingest import META, Parsing
-from mainstem.spark.parsers import find_parser, parser_names
+from mainstem.spark.ingest import META
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def messages(payloads: list[bytes]) -> pa.RecordBatch:
-    """As Spark hands them to a parser's task."""
+    """As Spark hands them to a task."""
     rows = len(payloads)
     columns: list[Any] = [
         pa.array([date(2026, 1, 1)] * rows),
@@ -39,8 +39,8 @@ def messages(payloads: list[bytes]) -> pa.RecordBatch:
 
 
 def parsed(name: str, payloads: list[bytes], schema: pa.Schema | None = None, **options: str) -> list[dict[str, Any]]:
-    parser = pickle.loads(pickle.dumps(find_parser(name, options)))
-    (batch,) = Parsing(parser, schema or parser.schema(payloads))(iter([messages(payloads)]))
+    codec = pickle.loads(pickle.dumps(find_codec(name, options)))
+    (batch,) = DecodedRows(codec, schema or codec.schema(payloads), META[:-1])(iter([messages(payloads)]))
     return sorted(batch.to_pylist(), key=lambda row: row["position"])
 
 
@@ -89,14 +89,14 @@ def test_a_value_that_does_not_fit_fails_its_own_message_only() -> None:
 
 
 def test_columns_are_found_in_the_messages() -> None:
-    assert find_parser("json", {}).schema([b'{"a": 1, "b": [1.5]}']) == pa.schema(
+    assert find_codec("json", {}).schema([b'{"a": 1, "b": [1.5]}']) == pa.schema(
         [("a", pa.int64()), ("b", pa.list_(pa.float64()))]
     )
-    csv = find_parser("csv", {"columns": "a, b"})
+    csv = find_codec("csv", {"columns": "a, b"})
     assert csv.schema([b"1,x", b"2,y"]) == pa.schema([("a", pa.int64()), ("b", pa.string())])
-    assert find_parser("arrow", {}).schema([arrow([1])]).names == ["n", "extra"]
+    assert find_codec("arrow", {}).schema([arrow([1])]).names == ["n", "extra"]
     with pytest.raises(ValueError, match="no message"):
-        find_parser("json", {}).schema([])
+        find_codec("json", {}).schema([])
 
 
 def test_sbe_is_decoded_by_its_schema(tmp_path: Path) -> None:
@@ -130,14 +130,14 @@ def test_what_is_no_sbe_schema_is_refused() -> None:
             SbeSchema(xml)
 
 
-def test_a_parser_that_is_not_there_is_an_error_that_lists_those_that_are() -> None:
-    assert {"json", "csv", "msgpack", "arrow", "sbe"} <= set(parser_names())
-    with pytest.raises(ConfigurationError, match="no codec 'morse'; there are arrow"):
-        find_parser("morse", {})
+def test_the_error_for_an_unknown_codec_lists_the_known_ones() -> None:
+    assert {"json", "csv", "msgpack", "arrow", "sbe"} <= set(codec_names())
+    with pytest.raises(ConfigurationError, match="unknown codec 'morse'; choose one of arrow"):
+        find_codec("morse", {})
     with pytest.raises(ConfigurationError, match="no option 'colour'"):
-        find_parser("json", {"colour": "blue"})
+        find_codec("json", {"colour": "blue"})
     with pytest.raises(ConfigurationError, match="the option xml"):
-        find_parser("sbe", {})
+        find_codec("sbe", {})
 
 
 PRICE = pa.schema([("price", pa.int64())])
@@ -215,7 +215,7 @@ def test_columns_are_of_the_widest_type_of_all_messages() -> None:
         b'{"a": 2.5, "b": null}',
         b'{"c": [{"d": 1}, {"e": "x"}], "f": 99999999999999999999}',
     ]
-    assert find_parser("json", {}).schema(sample) == pa.schema(
+    assert find_codec("json", {}).schema(sample) == pa.schema(
         [
             ("a", pa.float64()),
             ("b", pa.string()),
@@ -227,7 +227,7 @@ def test_columns_are_of_the_widest_type_of_all_messages() -> None:
 
 def test_most_values_of_a_field_decide_its_type() -> None:
     sample = [b'{"a": "x"}', b'{"a": 2}', b'{"a": {}}', b'{"a": 3}', b'{"o": {}, "l": [{}]}']
-    assert find_parser("json", {}).schema(sample) == pa.schema([("a", pa.int64())])
+    assert find_codec("json", {}).schema(sample) == pa.schema([("a", pa.int64())])
     rows = parsed("json", sample)
     assert [row["a"] for row in rows] == [None, 2, None, 3, None]
     assert [row["problem"] is None for row in rows] == [False, True, False, True, True]
