@@ -486,7 +486,7 @@ class StorageSpaceError(MainstemError):
 
 
 class StoreError(MainstemError):
-    """A place that holds recordings or captures cannot be read or written: a directory, an object store, a server.
+    """A store of recordings or captures cannot be read or written: a directory, an object store, a server.
 
     Args:
         url: The URL or path of the store.

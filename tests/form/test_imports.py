@@ -102,7 +102,7 @@ DOORS: dict[str, set[str]] = {
     "mux/listening.py": {"socket"},
     "mux/sockets.py": {"asyncio", "socket"},
     "store/arrow.py": {"threading"},
-    "recording/tailed.py": {"threading"},
+    "recording/tiered_archive.py": {"threading"},
     "store/http.py": {"socket", "ssl", "threading"},
     "store/retry.py": {"random", "time"},
     "bymux/tunnel_token.py": {"asyncio"},

@@ -17,10 +17,9 @@ from mainstem.recording import Recorder
 from mainstem.recording.positions import positions_file
 from mainstem.recording.rows.bounds import Range
 from mainstem.spark import recordings
-from mainstem.spark.sources.conditions import bounds_of
-from mainstem.spark.sources.narrowing import narrowed_options
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.planning import Planner, Reached
+from mainstem.spark.sources.pushdown import bounds_of, pruned_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +59,7 @@ def read(spark: SparkSession, path: Path, where: Any, **options: Any) -> DataFra
 
 def bytes_read(spark: SparkSession, path: Path, where: Any) -> int:
     """How much of the recordings is planned to be read."""
-    made = narrowed_options(bounds_of(source(spark, path).where(where)), {})
+    made = pruned_options(bounds_of(source(spark, path).where(where)), {})
     planner = Planner(parse_options({"path": str(path), "unknownTimes": "skip", **made}), {"position": False})
     try:
         planner.refresh()

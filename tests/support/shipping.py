@@ -12,7 +12,8 @@ from tests.support.streams import Stream, record
 
 from mainstem.errors import StoreError
 from mainstem.recording import Recorder, RecordingReader, messages
-from mainstem.recording.shipping.manifest import ManifestChain, RecordingPages, archive_ids
+from mainstem.recording.shipping.layout import archive_ids
+from mainstem.recording.shipping.manifest import ManifestChain, RecordingPages
 from mainstem.recording.shipping.page_tree import Pages, between
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.shipper import ArchiveShipper, ShippingOptions

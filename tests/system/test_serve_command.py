@@ -19,8 +19,8 @@ from tests.support.ports import free_port
 from tests.support.streams import Stream, record
 
 from mainstem.errors import StoreError
-from mainstem.recording import Recorder, messages
-from mainstem.recording.opening import open_archive
+from mainstem.recording import Recorder, messages, open_recordings
+from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.served import ServedArchive
 from mainstem.store.http import HttpStore
@@ -77,8 +77,8 @@ def test_recordings_are_read_over_tls_with_a_token_that_is_in_no_argument(direct
     tls = ("--listen", "127.0.0.1:0", "--tls-cert", files.certificate, "--tls-key", files.key)
     with serving(directory, *tls, MAINSTEM_SERVE_TOKEN=TOKEN) as url:
         with pytest.raises(StoreError, match="a token is needed"):
-            open_archive(url, {"ca": str(files.ca)}).recordings()
-        archive = open_archive(url, {"ca": str(files.ca), "token": TOKEN})
+            open_recordings(url, {"ca": str(files.ca)})
+        (archive,) = open_archives(url, ReadOptions.parse({"ca": str(files.ca), "token": TOKEN}))
         with RecordingReader(archive, archive.recordings()[0]) as reader:
             assert sum(1 for _ in numbers(reader)) == 100_000
         archive.close()
@@ -126,7 +126,7 @@ def test_a_live_reader_waits_at_the_server_and_reads_what_comes(tmp_path: Path) 
             for first in range(0, 20_000, 100):
                 record(writer, stream, [b"%d" % i for i in range(first, first + 100)], time_ns=first)
 
-        archive = open_archive(url)
+        (archive,) = open_archives(url)
         assert isinstance(archive, ServedArchive)
         (descriptor,) = archive.recordings()
         writing = threading.Thread(target=write)

@@ -20,7 +20,7 @@ from tests.support.shipping import ManualClock, Station, check_integrity, payloa
 from mainstem import Aeron, MediaDriver
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.recording import messages, open_recording, open_recordings
-from mainstem.recording.shipping.manifest import archive_ids
+from mainstem.recording.shipping.layout import archive_ids
 from mainstem.store import open_store
 
 if TYPE_CHECKING:

@@ -127,11 +127,11 @@ def _in_session(options: IngestOptions, master: str) -> dict[str, Any]:
 def _check(options: IngestOptions) -> None:
     """Whatever can be checked before anything slow is started."""
     from mainstem.spark.ingest.target import open_target
-    from mainstem.spark.sources.places import recordings_at
+    from mainstem.spark.sources.archives import recordings_at
 
     options.check()
     if not options.is_live:
-        with recordings_at(options.reading.paths, options.reading.store_options):
+        with recordings_at(options.reading):
             pass  # what cannot be read is an error before Spark starts
     if options.is_local:
         require_folder(options.local_directory, "--out")

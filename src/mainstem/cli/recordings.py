@@ -20,7 +20,7 @@ from mainstem.clock import NS_PER_MS, NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader, faults
 from mainstem.recording.archive import DirectoryArchive
-from mainstem.recording.opening import archives_to_read
+from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.shipping.compaction import MIN_ORPHAN_AGE_NS, compact, sweep_orphans
 from mainstem.recording.shipping.garbage import sweep
 from mainstem.recording.shipping.local_retention import Keep
@@ -278,7 +278,8 @@ def _report(rows: list[dict[str, Any]], as_json: bool, line: str, empty: str) ->
 
 
 def _archives(url: str, archive: str, option: list[str] | None) -> list[Archive]:
-    places = [place for place in archives_to_read(url, options_of(option)) if archive in ("", place.archive_id)]
+    found = open_archives(url, ReadOptions.parse(options_of(option)))
+    places = [place for place in found if archive in ("", place.archive_id)]
     if not places:
         raise RecordingError(f"{url} holds no archive {archive}")
     return places

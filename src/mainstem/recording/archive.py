@@ -1,8 +1,8 @@
-"""What a reader needs of an archive, a place with recordings, and the archive whose layout is that of a recorder's directory.
+"""What a reader needs of an archive, and the archive whose layout is that of a recorder's directory.
 
 Theory of operation. A reader computes with positions; an archive has the bytes. ``Archive`` is what is between them, so that
-the same reader serves a directory that is being written on this machine, one in an object store or on a server, and places
-with another layout. A segment is memory from the archive. A local file is mapped, and all of it is there, at its own offsets. Of a
+the same reader serves a directory that is being written on this machine, one in an object store or on a server, and other
+layouts. A segment is memory from the archive. A local file is mapped, and all of it is there, at its own offsets. Of a
 remote one, ``pieces`` fetches ranges ahead into memory that is used again and again, in which a frame is as far into a term as
 in the file (``place``): so the checks of term offsets, and frames across two pieces, are what they are in a mapped file.
 
@@ -32,6 +32,7 @@ from mainstem.recording.positions import (
 )
 from mainstem.recording.segments import SegmentMemory, segment_name, segments_among
 from mainstem.store.base import read_all
+from mainstem.store.local import LocalStore
 from mainstem.store.threads import in_threads
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class ArchiveSegment(Protocol):
 
 
 class Archive(Protocol):
-    """A place with recordings."""
+    """Recordings with one catalog and id."""
 
     @property
     def url(self) -> str:
@@ -140,14 +141,14 @@ class Archive(Protocol):
 class DirectoryArchive:
     """A recorder's directory, or Aeron Archive's, in any store.
 
-    ``keeps_listing`` is for who plans over many recordings: segments are listed once, until ``refresh``. Remote stores are always
+    ``keep_listing`` is for who plans over many recordings: segments are listed once, until ``refresh``. Remote stores are always
     read so.
     """
 
-    def __init__(self, store: Store, *, keeps_listing: bool = False) -> None:
+    def __init__(self, store: Store, *, keep_listing: bool = False) -> None:
         self.store = store
         self.directory = store.local_path()
-        self._keeps_listing = keeps_listing or self.directory is None
+        self._keep_listing = keep_listing or self.directory is None
         self._listing: dict[int, dict[int, int]] | None = None
         # What `_bases` has read, when, and when the directory had been changed last.
         self._names: tuple[int, int, dict[int, list[int]]] | None = None
@@ -187,7 +188,7 @@ class DirectoryArchive:
 
     def recordings(self) -> list[RecordingDescriptor]:
         """As ``Archive.recordings``."""
-        if self.directory is not None and not self._keeps_listing:
+        if self.directory is not None and not self._keep_listing:
             return read_catalog(self.directory)
         try:
             data = read_all(self.store, CATALOG_FILE, limit=MAX_CATALOG_LENGTH)
@@ -203,7 +204,7 @@ class DirectoryArchive:
 
     def segments(self, descriptor: RecordingDescriptor) -> dict[int, int]:
         """As ``Archive.segments``."""
-        if self.directory is not None and not self._keeps_listing:
+        if self.directory is not None and not self._keep_listing:
             here: dict[int, int] = {}
             with suppress(FileNotFoundError):
                 for base in segments_among(descriptor, self._bases(self.directory).get(descriptor.recording_id, ())):
@@ -280,3 +281,8 @@ class DirectoryArchive:
     def close(self) -> None:
         """As ``Archive.close``."""
         self.store.close()
+
+
+def local_archive(directory: Path, *, keep_listing: bool = False) -> DirectoryArchive:
+    """The archive of a local directory."""
+    return DirectoryArchive(LocalStore(directory), keep_listing=keep_listing)

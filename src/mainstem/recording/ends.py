@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.layout import WALK_AT_END, WALK_AT_LIMIT, WALK_CORRUPT
 from mainstem._core.log.columns import FrameWalk
-from mainstem.recording.directories import archive_of
 from mainstem.recording.segments import check_whole
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mainstem.recording.archive import Archive
     from mainstem.recording.catalog import RecordingDescriptor
 
@@ -33,13 +30,12 @@ class RecordingEnd:
 
 
 def find_end(
-    place: Archive | Path, descriptor: RecordingDescriptor, *, limit: int | None = None, known: int = 0
+    archive: Archive, descriptor: RecordingDescriptor, *, limit: int | None = None, known: int = 0
 ) -> RecordingEnd:
     """Walks the last segment from its start until no whole frame follows (or ``limit`` is reached).
 
     ``known`` is a frame boundary up to which an earlier walk came; this one goes on from there.
     """
-    archive = archive_of(place)
     bases = list(archive.segments(descriptor))
     start = descriptor.start_position
     if limit is not None:

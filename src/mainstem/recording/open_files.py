@@ -1,4 +1,4 @@
-"""How many readers of one place have files open at once: as many as a process may have descriptors would be too many."""
+"""How many readers of one location have files open at once: as many as a process may have descriptors would be too many."""
 
 from __future__ import annotations
 

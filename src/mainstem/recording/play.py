@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mainstem.clock import Clock
     from mainstem.recording.reader import RecordingReader
 
-# Where a message is not due yet, the player sleeps so long at most: then it sees that it is to stop.
+# Where a message is not due yet, the player sleeps so long at most: then it sees that it is to end.
 LONGEST_SLEEP_S = 0.05
 # What is due sooner is sent now: a shorter sleep takes longer than it says.
 SHORTEST_SLEEP_NS = 200_000
@@ -46,12 +46,12 @@ class Played:
 class RecordedTimes:
     """When each message of a range was recorded, in ns since 1970."""
 
-    def __init__(self, reader: RecordingReader, begin: int, stop: int) -> None:
+    def __init__(self, reader: RecordingReader, start: int, end: int) -> None:
         if reader.positions is None:
             raise ConfigurationError(
                 f"recording {reader.descriptor.recording_id} keeps no times, as it has no index: play it at full speed"
             )
-        entries = reader.positions.times_around(begin, stop)
+        entries = reader.positions.times_around(start, end)
         first_ns = reader.descriptor.start_timestamp * NS_PER_MS
         self._positions = [reader.descriptor.start_position, *entries[0]]
         self._times_ns = [min(first_ns, *entries[1][:1]) if len(entries[1]) else first_ns, *entries[1]]
@@ -69,8 +69,8 @@ class RecordedTimes:
 def play(
     reader: RecordingReader,
     publication: Taker,
-    begin: int,
-    stop: int,
+    start: int,
+    end: int,
     *,
     clock: Clock,
     sleep: Callable[[float], None],
@@ -78,15 +78,15 @@ def play(
     timeout: float | None = 5.0,
     asked: Callable[[], bool] = lambda: False,
 ) -> Played:
-    """Sends the messages of ``[begin, stop)``, each with its reserved value.
+    """Sends the messages of ``[start, end)``, each with its reserved value.
 
     ``speed`` is 1 for the pace of the recording, 2 for twice that, and 0 for as fast as can be. Where the subscribers are slower,
     playing falls behind and goes on as fast as they take it. ``timeout`` is what one message may wait, in seconds; playing ends
     early where ``asked`` is true. Raises ConfigurationError where there are no times for a pace, and what ``send`` raises.
     """
-    times = RecordedTimes(reader, begin, stop) if speed else None
+    times = RecordedTimes(reader, start, end) if speed else None
     start_ns, first_ns, messages, octets = clock.monotonic_ns(), -1, 0, 0
-    for position, reserved_value, payload in _messages(reader, begin, stop):
+    for position, reserved_value, payload in _messages(reader, start, end):
         if times is not None:
             at_ns = times.at(position)
             first_ns = at_ns if first_ns < 0 else first_ns
@@ -101,10 +101,10 @@ def play(
     return Played(messages, octets)
 
 
-def _messages(reader: RecordingReader, begin: int, stop: int) -> Iterator[tuple[int, int, memoryview]]:
+def _messages(reader: RecordingReader, start: int, end: int) -> Iterator[tuple[int, int, memoryview]]:
     """Position, reserved value and payload of each message."""
     mask = COLUMN_POSITION | COLUMN_PAYLOAD | COLUMN_RESERVED_VALUE
-    for columns, rows in batches(reader, begin, stop, column_mask=mask):
+    for columns, rows in batches(reader, start, end, column_mask=mask):
         positions = memoryview(columns["position"]).cast("q")
         reserved = memoryview(columns["reserved_value"]).cast("q")
         offsets = memoryview(columns["payload_offsets"]).cast("i")

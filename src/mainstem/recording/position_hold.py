@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem.clock import NS_PER_MS
+from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import CATALOG_FILE, read_catalog
 from mainstem.recording.life import ENDED, StreamLife
 from mainstem.recording.reader import RecordingReader
@@ -95,7 +96,7 @@ class PositionHold:
         key = (image.session_id, image.stream_id, image.initial_term_id, image.term_length)
         for d in reversed(read_catalog(self._directory)):
             if (d.session_id, d.stream_id, d.initial_term_id, d.term_buffer_length) == key:
-                reader = RecordingReader(self._directory, d)
+                reader = RecordingReader(local_archive(self._directory), d)
                 if reader.positions is not None and _may_be_of(image, reader.positions.life):
                     self._readers[id(image)] = reader
                     return reader

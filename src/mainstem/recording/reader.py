@@ -7,7 +7,6 @@ from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem._core.layout import WALK_AT_LIMIT
@@ -15,7 +14,6 @@ from mainstem._core.log.columns import FrameWalk
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, RecordingDescriptor
-from mainstem.recording.directories import archive_of
 from mainstem.recording.ends import find_end
 from mainstem.recording.fetching import FetchedSegment
 from mainstem.recording.segments import check_whole, first_segment_base, segment_base
@@ -65,10 +63,9 @@ class RecordingReader:
     """
 
     def __init__(
-        self, directory: Archive | Path | str, descriptor: RecordingDescriptor, *, open_files: OpenFiles | None = None
+        self, archive: Archive, descriptor: RecordingDescriptor, *, open_files: OpenFiles | None = None
     ) -> None:
-        self.archive = archive_of(directory)
-        self.directory: Path | str = directory if isinstance(directory, Path) else self.archive.url
+        self.archive = archive
         self.descriptor = descriptor
         self._open_files = open_files
         self._positions: Positions | None = None
@@ -191,13 +188,13 @@ class RecordingReader:
             ``reader.boundary_after(fault.position, reader.end_position())``
         """
         lengths = self.archive.segments(self.descriptor)
-        places = [base for base in lengths if position < base < end]
+        boundaries = [base for base in lengths if position < base < end]
         entry = self.positions.after(position) if self.positions is not None else None
         if entry is not None and entry.position < end:
             base = segment_base(self.descriptor, entry.position)
             if entry.position - base < lengths.get(base, 0):
-                places.append(entry.position)
-        return min(places, default=end)
+                boundaries.append(entry.position)
+        return min(boundaries, default=end)
 
     def runs(self, start: int, end: int) -> Iterator[Run]:
         """The memory of ``[start, end)``, one run for each segment, or, of a segment that is elsewhere, for each range fetched.
@@ -453,7 +450,7 @@ class RecordingReader:
         """
         if self.positions is None:
             raise RecordingError(
-                f"recording {self.descriptor.recording_id} in {self.directory} has no index, so it is not known when its"
+                f"recording {self.descriptor.recording_id} in {self.archive.url} has no index, so it is not known when its"
                 " frames were recorded: give a position"
             )
         entry = self.positions.before_time(time_ns)

@@ -59,6 +59,7 @@ from mainstem._internal.printable import printable
 from mainstem.access import RECORDINGS_MODE
 from mainstem.clock import SYSTEM_CLOCK, Clock
 from mainstem.errors import RecordingError
+from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor
 from mainstem.recording.image_recording import ImageRecording
 from mainstem.recording.known_recordings import KnownRecordings
@@ -268,7 +269,7 @@ class Recorder:
         if not previous.start_position <= stream.start_position <= previous.stop_position:
             _log_gap(previous, stream.start_position)
             return None
-        with RecordingReader(self.directory, previous) as reader:
+        with RecordingReader(local_archive(self.directory), previous) as reader:
             count = reader.count_before(previous.stop_position)
         return self._write(previous, previous.stop_position, count, life)
 

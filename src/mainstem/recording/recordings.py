@@ -1,4 +1,4 @@
-"""The recordings of a place: as readers, one each, and together as one table for Arrow, Polars, pandas and DuckDB."""
+"""The recordings at a location: as readers, one each, and together as one table for Arrow, Polars, pandas and DuckDB."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, overload
 
 from mainstem.errors import ConfigurationError, RecordingError, needs_extras
+from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.open_files import OpenFiles
-from mainstem.recording.opening import archives_to_read
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.rows.decoding import Decoding
 from mainstem.recording.rows.filters import RowFilter, row_filter
 from mainstem.recording.rows.reading import read_rows
+from mainstem.recording.rows.scan_range import ScanRange
 from mainstem.recording.rows.schema import NULLABLE, arrow_schema, columns_of
-from mainstem.recording.rows.span import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +34,7 @@ ROWS_PER_BATCH = 20_000
 
 
 class Recordings(Sequence[RecordingReader]):
-    """The recordings of a place, as ``open_recordings`` returns them. Use it as a context manager.
+    """The recordings at a location, as ``open_recordings`` returns them. Use it as a context manager.
 
     As a sequence it holds a reader for each recording. As a table it has a row for each message, in order within each recording,
     with the columns of the Spark source: recording_id, session_id, stream_id, position (the end of the message, in bytes), term_id,
@@ -145,8 +145,8 @@ class Recordings(Sequence[RecordingReader]):
         # Without a column a batch has no rows either: one is read to count them.
         read = list(dict.fromkeys(chain(columns, also))) or ["position"]
         names = {name: name in NULLABLE for name in read}
-        for reader, begin, stop in self._spans(chosen.bounds, frames):
-            for batch in read_rows(reader, begin, stop, names, frames=frames, rows_per_batch=rows, strict=strict):
+        for reader, start, end in self._spans(chosen.bounds, frames):
+            for batch in read_rows(reader, start, end, names, frames=frames, rows_per_batch=rows, strict=strict):
                 selected = batch if chosen.expression is None else batch.filter(chosen.expression)
                 if selected.num_rows:
                     yield selected.select(columns)
@@ -159,7 +159,7 @@ class Recordings(Sequence[RecordingReader]):
             frames: As ``to_batches``.
 
         Yields:
-            A reader with the positions to begin and to stop at, between two messages; none where there is nothing to read.
+            A reader with the positions to start and end at, between two messages; none where there is nothing to read.
             Bounds of recorded_at are exact to an entry of the index, so some rows may lie outside of them.
 
         Raises:
@@ -167,7 +167,7 @@ class Recordings(Sequence[RecordingReader]):
             RecordingError: A segment is missing.
 
         Example:
-            ``for reader, begin, stop in recordings.spans([("stream_id", "=", 1001)]): ...``
+            ``for reader, start, end in recordings.spans([("stream_id", "=", 1001)]): ...``
         """
         return self._spans(row_filter(where, frames=frames).bounds, frames)
 
@@ -180,16 +180,16 @@ class Recordings(Sequence[RecordingReader]):
                 (bounds.stream_id, descriptor.stream_id),
                 (bounds.session_id, descriptor.session_id),
             )
-            span = span_of(bounds)
+            span = scan_range_of(bounds)
             # Where it is not known when a row was recorded, no condition on that time is true.
             if any(chosen is not None and each not in chosen for chosen, each in ids) or (
                 span.has_times and not reader.has_times
             ):
                 continue
-            begin, stop = span.of_times(reader, reader.start_position, reader.end_position())
-            begin, stop = span.of_positions(reader, begin, stop, frames=frames)
-            if begin < stop:
-                yield reader, begin, stop
+            start, end = span.of_times(reader, reader.start_position, reader.end_position())
+            start, end = span.of_positions(reader, start, end, frames=frames)
+            if start < end:
+                yield reader, start, end
 
     def to_reader(
         self,
@@ -416,10 +416,10 @@ class Recordings(Sequence[RecordingReader]):
         return self._batches(schema, RowFilter(bounds=bounds), frames, rows, strict)
 
 
-def span_of(bounds: PredicateBounds) -> Span:
+def scan_range_of(bounds: PredicateBounds) -> ScanRange:
     """The times and positions within which rows of these bounds lie."""
     times, positions = bounds.recorded_at, bounds.position
-    return Span(
+    return ScanRange(
         from_time_ns=None if times.low is None else times.low * 1000,
         to_time_ns=None if times.high is None else (times.high + 1) * 1000,
         from_position=None if positions.low is None else max(positions.low, 0),
@@ -427,12 +427,14 @@ def span_of(bounds: PredicateBounds) -> Span:
     )
 
 
-def open_recordings(place: Path | str, options: Mapping[str, str] | None = None) -> Recordings:
-    """Opens every recording of a place.
+def open_recordings(location: Path | str, store_options: Mapping[str, str] | None = None) -> Recordings:
+    """Open all recordings at a location.
 
     Args:
-        place: A directory of Mainstem's recorder or of Aeron Archive, or a place that is shipped to: a path or a URL.
-        options: Options of the store, for a URL: by pyarrow's names, or Hadoop's (``fs.s3a.endpoint``).
+        location: Path or URL of a recordings directory (Mainstem's or Aeron Archive's), of a store that recordings are shipped to,
+            or of ``mainstem serve``.
+        store_options: Store options for URLs, under their pyarrow or Hadoop names (``fs.s3a.endpoint``). ``tail`` is the URL of
+            the same archive where it grows, and ``tail.token_file`` and the like are options of that one's store.
 
     Returns:
         The recordings, in catalog order, archive by archive; use them as a context manager.
@@ -446,7 +448,7 @@ def open_recordings(place: Path | str, options: Mapping[str, str] | None = None)
         ...     recordings.to_polars(["stream_id", "length"])
     """
     with ExitStack() as stack:
-        archives = archives_to_read(place, options)
+        archives = open_archives(location, ReadOptions.parse(store_options))
         for archive in archives:
             stack.callback(archive.close)
         open_files = OpenFiles()
@@ -459,14 +461,15 @@ def open_recordings(place: Path | str, options: Mapping[str, str] | None = None)
     return Recordings(readers, archives)
 
 
-def open_recording(place: Path | str, recording_id: int, options: Mapping[str, str] | None = None) -> RecordingReader:
-    """Opens one recording.
+def open_recording(
+    location: Path | str, recording_id: int, store_options: Mapping[str, str] | None = None
+) -> RecordingReader:
+    """Open one recording.
 
     Args:
-        place: A directory of Mainstem's recorder or of Aeron Archive, or a place, or an archive of a place, that is shipped to: a
-            path or a URL.
+        location: As ``open_recordings``, or the URL of one archive of a store.
         recording_id: The id in the catalog.
-        options: Options of the store, for a URL: by pyarrow's names, or Hadoop's (``fs.s3a.endpoint``).
+        store_options: As ``open_recordings``.
 
     Returns:
         Its reader; use it as a context manager.
@@ -479,7 +482,7 @@ def open_recording(place: Path | str, recording_id: int, options: Mapping[str, s
         ``with open_recording("s3://bucket/tides", 0) as reader: print(reader.end_position())``
     """
     with ExitStack() as stack:
-        archives = archives_to_read(place, options)
+        archives = open_archives(location, ReadOptions.parse(store_options))
         for archive in archives:
             stack.callback(archive.close)
         matches = [
@@ -489,10 +492,10 @@ def open_recording(place: Path | str, recording_id: int, options: Mapping[str, s
             if descriptor.recording_id == recording_id
         ]
         if not matches:
-            raise RecordingError(f"{place} holds no recording {recording_id}")
+            raise RecordingError(f"{location} has no recording {recording_id}")
         if len(matches) > 1:
-            places = ", ".join(archive.url for archive, _ in matches)
-            raise RecordingError(f"{place} holds several recordings {recording_id}, of these archives: {places}")
+            urls = ", ".join(archive.url for archive, _ in matches)
+            raise RecordingError(f"{location} has several recordings {recording_id}, of these archives: {urls}")
         reader = RecordingReader(*matches[0])
         # The reader's archive shares its store with the others, and ends with the reader.
         stack.pop_all()

@@ -24,19 +24,19 @@ from mainstem._core.layout import FRAME_ALIGNMENT, TYPE_DATA, WALK_AT_LIMIT
 from mainstem._core.log.columns import FrameWalk
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import RecordingError
-from mainstem.recording.archive import DirectoryArchive
+from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import NULL, PAGE_LENGTH
 from mainstem.recording.ends import find_end
 from mainstem.recording.life import OF_ARCHIVE
 from mainstem.recording.positions import PositionsRepair, damage_of, open_positions, positions_file
 from mainstem.recording.segments import SegmentMemory, check_whole, checksum, segment_base, segment_name
-from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:
     from mmap import mmap
     from pathlib import Path
 
     from mainstem.clock import Clock
+    from mainstem.recording.archive import DirectoryArchive
     from mainstem.recording.catalog import Catalog, RecordingDescriptor
     from mainstem.store.disk import Disk
 
@@ -69,7 +69,7 @@ def recover(catalog: Catalog, disk: Disk, clock: Clock, *, lost_power: bool) -> 
     descriptors = catalog.recordings()
     latest_ms = max((max(each.start_timestamp, each.stop_timestamp) for each in descriptors), default=0)
     # Listed once for all recordings: there may be very many.
-    archive = DirectoryArchive(LocalStore(catalog.directory), keeps_listing=True)
+    archive = local_archive(catalog.directory, keep_listing=True)
     since_ms = min(latest_ms, clock.epoch_ms()) - SETTLED_NS // NS_PER_MS
     recovered = []
     for descriptor in descriptors:

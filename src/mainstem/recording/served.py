@@ -60,7 +60,7 @@ class ServedArchive(DirectoryArchive):
     """The recordings behind an http(s) URL."""
 
     def __init__(self, store: HttpStore) -> None:
-        super().__init__(store, keeps_listing=True)
+        super().__init__(store, keep_listing=True)
         self.http = store
 
     def recordings(self) -> list[RecordingDescriptor]:
@@ -126,7 +126,7 @@ class ServedArchive(DirectoryArchive):
             descriptor.segment_file_length,
             lambda start, end: self.http.read_of(tag, name, start, end),
             term_mask=descriptor.term_buffer_length - 1,
-            fetch_into=lambda start, place: self.http.read_to(tag, name, start, place),
+            fetch_into=lambda start, memory: self.http.read_to(tag, name, start, memory),
         )
 
     def positions(self, descriptor: RecordingDescriptor) -> Positions | None:

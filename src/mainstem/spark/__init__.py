@@ -206,7 +206,7 @@ def lag(query: StreamingQuery, path: Path | str | Sequence[Path | str], **option
 
     Raises:
         ConfigurationError: An option does not exist, or its value cannot be.
-        StoreError: The place cannot be read.
+        StoreError: The store cannot be read.
 
     Example:
         >>> max(each.bytes for each in lag(query, "/data/recordings"))

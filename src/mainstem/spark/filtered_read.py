@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainstem.spark.parallelism import parallelism_of
-from mainstem.spark.sources.conditions import bounds_of
-from mainstem.spark.sources.narrowing import narrowed_options
 from mainstem.spark.sources.options import parse_options
+from mainstem.spark.sources.pushdown import bounds_of, pruned_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,10 +39,10 @@ def recordings(
 
     def scan(reader: Any, narrowing: dict[str, str]) -> DataFrame:
         shaped = reader if schema is None else reader.schema(schema)
-        rows: DataFrame = shaped.format(FORMAT).options(**defaults | options | narrowing | places).load()
+        rows: DataFrame = shaped.format(FORMAT).options(**defaults | options | narrowing | location).load()
         return rows
 
-    places = (
+    location = (
         {"path": str(path)} if isinstance(path, str | Path) else {"paths": json.dumps([str(each) for each in path])}
     )
     # Here the session can be asked anew: executors may have come since the source was registered.
@@ -55,11 +54,11 @@ def recordings(
         return scan(start, {})
     texts = {name: str(value) for name, value in options.items()}
     # With a schema Spark asks for nothing more, and a wrong option would be reported as something else below.
-    parse_options(texts | places)
+    parse_options(texts | location)
     # Where it is not known when a row was recorded, no condition on that time is true.
     has_times = any(name.lower() in ("fromtime", "totime") for name in texts)
     skipping = {} if has_times else {"unknownTimes": "skip"}
-    narrowing = skipping | narrowed_options(bounds_of(scan(spark.read, {}).where(where)), texts)
+    narrowing = skipping | pruned_options(bounds_of(scan(spark.read, {}).where(where)), texts)
     replaced = {name.lower() for name in narrowing}
     options = {name: value for name, value in options.items() if name.lower() not in replaced}
     return scan(start, narrowing).where(where)

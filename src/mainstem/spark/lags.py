@@ -17,9 +17,9 @@ from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK, Clock
 from mainstem.errors import ConfigurationError
 from mainstem.recording import RecordingReader
 from mainstem.recording.catalog import NULL
+from mainstem.spark.sources.archives import ArchiveSet
 from mainstem.spark.sources.offsets import Offset, parse_offset, present_keys
 from mainstem.spark.sources.options import parse_options
-from mainstem.spark.sources.places import Places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from mainstem.recording import RecordingDescriptor
+    from mainstem.spark.sources.archives import OpenArchive
     from mainstem.spark.sources.offsets import ArchiveOffset
     from mainstem.spark.sources.options import RecordingOptions
-    from mainstem.spark.sources.places import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +86,21 @@ def lags_of(sources: Iterable[Any], options: RecordingOptions, clock: Clock = SY
         offset.archives.update(_offsets(source["endOffset"]).archives)
     if not offset.archives:
         return []
-    places = Places(options.paths, options.store_options)
+    archives = ArchiveSet(options)
     try:
-        there = places.refresh()
-        keys = present_keys(offset, {key: place.url for key, place in there.items()})
+        there = archives.refresh()
+        keys = present_keys(offset, {key: opened.url for key, opened in there.items()})
         return [lag for key, now in keys.items() for lag in _lags_in(there[now], offset.archives[key], clock)]
     finally:
-        places.close()
+        archives.close()
 
 
-def _lags_in(place: Place, offset: ArchiveOffset, clock: Clock) -> list[Lag]:
+def _lags_in(opened: OpenArchive, offset: ArchiveOffset, clock: Clock) -> list[Lag]:
     positions = offset.all_positions
-    same = [each for each in place.descriptors if each.recording_id in positions and offset.is_of(each)]
+    same = [each for each in opened.descriptors if each.recording_id in positions and offset.is_of(each)]
     growing = [each for each in same if each.stop_position == NULL]
-    ends = dict(zip((each.recording_id for each in growing), place.archive.recorded_positions(growing), strict=True))
-    return [_lag(place, each, positions[each.recording_id], ends.get(each.recording_id), clock) for each in same]
+    ends = dict(zip((each.recording_id for each in growing), opened.archive.recorded_positions(growing), strict=True))
+    return [_lag(opened, each, positions[each.recording_id], ends.get(each.recording_id), clock) for each in same]
 
 
 def _offsets(text: Any) -> Offset:
@@ -111,14 +111,14 @@ def _offsets(text: Any) -> Offset:
         return Offset()
 
 
-def _lag(place: Place, descriptor: RecordingDescriptor, position: int, end: int | None, clock: Clock) -> Lag:
+def _lag(opened: OpenArchive, descriptor: RecordingDescriptor, position: int, end: int | None, clock: Clock) -> Lag:
     """Of what is read nothing is opened: of ten thousand recordings most have ended and are read."""
     if descriptor.stop_position != NULL:
         end = descriptor.stop_position
-    key, seconds = place.key, None
+    key, seconds = opened.key, None
     if end is not None and position >= end:
         return Lag(descriptor.recording_id, position, end, 0.0, key)
-    with RecordingReader(place.archive, descriptor) as reader:
+    with RecordingReader(opened.archive, descriptor) as reader:
         end = reader.end_position()
         if position >= end:
             seconds = 0.0

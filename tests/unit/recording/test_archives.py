@@ -7,6 +7,7 @@ import random
 import resource
 import threading
 from concurrent.futures import wait
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
@@ -19,7 +20,6 @@ from mainstem.recording import (
     Recorder,
     RecordingReader,
     batches,
-    directories,
     faults,
     fetching,
     messages,
@@ -27,10 +27,12 @@ from mainstem.recording import (
     open_recordings,
     read_catalog,
 )
-from mainstem.recording.archive import IDENTITY_FILE, DirectoryArchive
-from mainstem.recording.directories import directory_archive
+from mainstem.recording import (
+    open_archives as opening,
+)
+from mainstem.recording.archive import IDENTITY_FILE, DirectoryArchive, local_archive
 from mainstem.recording.ends import find_end
-from mainstem.recording.opening import archives_at
+from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.positions import BLOCK_LENGTH
 
 if TYPE_CHECKING:
@@ -121,7 +123,10 @@ def test_a_changed_byte_and_a_missing_segment_are_faults(tmp_path: Path, small_r
         file.write(bytes([byte[0] ^ 1]))
     (tmp_path / "rec" / f"0-{bases[1]}.rec").unlink()
     archive.refresh()
-    with RecordingReader(archive, descriptor) as there, RecordingReader(tmp_path / "rec", descriptor) as here:
+    with (
+        RecordingReader(archive, descriptor) as there,
+        RecordingReader(local_archive(tmp_path / "rec"), descriptor) as here,
+    ):
         end = there.end_position()
         kinds = [(fault.kind, fault.position) for fault in faults(there, 0, end)]
         assert kinds == [(fault.kind, fault.position) for fault in faults(here, 0, end)]
@@ -140,7 +145,10 @@ def test_a_corrupt_frame_is_met_where_it_lies(tmp_path: Path, small_ranges: None
     with (tmp_path / "rec" / "0-0.rec").open("r+b") as file:
         file.seek(at)
         file.write(b"\xff" * 32)
-    with RecordingReader(archive, descriptor) as there, RecordingReader(tmp_path / "rec", descriptor) as here:
+    with (
+        RecordingReader(archive, descriptor) as there,
+        RecordingReader(local_archive(tmp_path / "rec"), descriptor) as here,
+    ):
         found = [next(faults(reader, 0, reader.end_position(), checksums=False)) for reader in (here, there)]
     assert (found[0].kind, found[0].position) == (found[1].kind, found[1].position)
     assert found[1].position == at
@@ -151,8 +159,11 @@ def test_the_end_of_an_unindexed_recording_is_found_by_ranges(tmp_path: Path, sm
     (tmp_path / "rec" / "0.mainstem-positions").unlink()
     (descriptor,) = read_catalog(tmp_path / "rec")
     archive = DirectoryArchive(RemoteStore(tmp_path / "rec"))
-    assert find_end(archive, descriptor) == find_end(tmp_path / "rec", descriptor)
-    with RecordingReader(archive, descriptor) as there, RecordingReader(tmp_path / "rec", descriptor) as here:
+    assert find_end(archive, descriptor) == find_end(local_archive(tmp_path / "rec"), descriptor)
+    with (
+        RecordingReader(archive, descriptor) as there,
+        RecordingReader(local_archive(tmp_path / "rec"), descriptor) as here,
+    ):
         assert there.end_position() == here.end_position() > 0
 
 
@@ -220,14 +231,14 @@ def test_one_listing_serves_until_it_is_refreshed(tmp_path: Path) -> None:
 
 def test_an_archive_has_the_identity_that_its_file_says(tmp_path: Path) -> None:
     recorded(tmp_path / "rec", count=1)
-    archive = directory_archive(tmp_path / "rec")
+    archive = local_archive(tmp_path / "rec")
     assert (archive.archive_id, archive.host) == (str(tmp_path / "rec"), "")
     (tmp_path / "rec" / IDENTITY_FILE).write_text('{"id": "7f3a", "host": "north"}')
-    archive = directory_archive(tmp_path / "rec")
+    archive = local_archive(tmp_path / "rec")
     assert (archive.archive_id, archive.host) == ("7f3a", "north")
     (tmp_path / "rec" / IDENTITY_FILE).write_text("[]")
     with pytest.raises(RecordingError, match="no JSON object"):
-        _ = directory_archive(tmp_path / "rec").archive_id
+        _ = local_archive(tmp_path / "rec").archive_id
 
 
 def test_only_changed_entries_of_a_catalog_are_decoded(tmp_path: Path) -> None:
@@ -253,8 +264,8 @@ class Counted(DirectoryArchive):
 
     opened: ClassVar[list[Counted]] = []
 
-    def __init__(self, store: Store, *, keeps_listing: bool = False) -> None:
-        super().__init__(store, keeps_listing=keeps_listing)
+    def __init__(self, store: Store, *, keep_listing: bool = False) -> None:
+        super().__init__(store, keep_listing=keep_listing)
         self.opened.append(self)
 
     def close(self) -> None:
@@ -266,7 +277,7 @@ class Counted(DirectoryArchive):
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
     """The archives that are open."""
-    monkeypatch.setattr(directories, "DirectoryArchive", Counted)
+    monkeypatch.setattr(opening, "DirectoryArchive", Counted)
     monkeypatch.setattr(Counted, "opened", [])
     return Counted.opened
 
@@ -276,7 +287,7 @@ def test_what_cannot_be_opened_leaves_nothing_open(tmp_path: Path, counted: list
     with open_recordings(tmp_path / "rec") as recordings:
         assert (len(recordings), len(counted)) == (2, 1)
     assert not counted
-    with pytest.raises(RecordingError, match="holds no recording 7"):
+    with pytest.raises(RecordingError, match="has no recording 7"):
         open_recording(tmp_path / "rec", 7)
     assert not counted
     with pytest.raises(RecordingError, match="holds no recordings"):
@@ -292,12 +303,12 @@ def test_what_cannot_be_opened_leaves_nothing_open(tmp_path: Path, counted: list
 
 def test_a_tail_is_opened_for_an_archive_that_is_there(tmp_path: Path, counted: list[Counted]) -> None:
     recorded(tmp_path / "rec", 10)
-    options = {"tail": "http://127.0.0.1:1", "tail.none": "1"}
-    assert archives_at(tmp_path / "none", options) == []
+    options = ReadOptions.parse({"tail": "http://127.0.0.1:1", "tail.none": "1"})
+    assert open_archives(tmp_path / "none", replace(options, allow_missing=True)) == []
     with pytest.raises(ConfigurationError, match="no option"):
-        archives_at(tmp_path / "rec", options)
+        open_archives(tmp_path / "rec", options)
     assert not counted
-    (archive,) = archives_at(tmp_path / "rec", {"tail": str(tmp_path / "rec")})
+    (archive,) = open_archives(tmp_path / "rec", ReadOptions.parse({"tail": str(tmp_path / "rec")}))
     assert len(counted) == 2
     archive.close()
     assert not counted

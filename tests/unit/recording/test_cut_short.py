@@ -15,6 +15,7 @@ from tests.support.streams import Stream, record
 
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, RecordingReader, batches, faults, read_catalog
+from mainstem.recording.archive import local_archive
 from mainstem.recording.ends import find_end
 from mainstem.recording.positions import PositionsReader, positions_file
 from mainstem.recording.segments import SegmentMemory, segment_name
@@ -62,7 +63,7 @@ READINGS: dict[str, Callable[[RecordingReader, Path], object]] = {
 
 @pytest.mark.parametrize("name", READINGS)
 def test_reading_raises_and_goes_on_raising(recording: Path, name: str) -> None:
-    with RecordingReader(recording.parent, read_catalog(recording.parent)[0]) as reader:
+    with RecordingReader(local_archive(recording.parent), read_catalog(recording.parent)[0]) as reader:
         assert read_all(reader) == 250
         if "batches" not in name:
             os.truncate(recording, 4 * TERM)
@@ -70,7 +71,7 @@ def test_reading_raises_and_goes_on_raising(recording: Path, name: str) -> None:
             with pytest.raises(RecordingError, match="was cut short while it was read"):
                 READINGS[name](reader, recording)
     with (
-        RecordingReader(recording.parent, read_catalog(recording.parent)[0]) as reader,
+        RecordingReader(local_archive(recording.parent), read_catalog(recording.parent)[0]) as reader,
         pytest.raises(RecordingError, match="ends at 262144 bytes"),
     ):
         read_all(reader)
@@ -94,7 +95,7 @@ def test_the_search_for_an_end_raises(recording: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(SegmentMemory, "pieces", cut)
     with pytest.raises(RecordingError, match="was cut short"):
-        find_end(recording.parent, read_catalog(recording.parent)[0])
+        find_end(local_archive(recording.parent), read_catalog(recording.parent)[0])
 
 
 def test_positions_raise_for_readers_and_for_the_recorder(recording: Path) -> None:
@@ -123,12 +124,12 @@ READER = """
 import sys
 from pathlib import Path
 from mainstem.errors import RecordingError
-from mainstem.recording import RecordingReader, batches, faults, read_catalog
+from mainstem.recording import batches, faults, open_recording
 directory, whole, errors = Path(sys.argv[1]), 0, 0
 print("reading", flush=True)
 while not (directory / "done").exists():
     try:
-        with RecordingReader(directory, read_catalog(directory)[0]) as reader:
+        with open_recording(directory, 0) as reader:
             end = reader.end_position()
             rows = sum(rows for _, rows in batches(reader, 0, end, rows=20))
             assert rows == 250, rows

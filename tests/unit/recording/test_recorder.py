@@ -24,6 +24,7 @@ from mainstem.recording import (
     open_recordings,
     read_catalog,
 )
+from mainstem.recording.archive import local_archive
 from mainstem.recording.positions import INDEX_INTERVAL, recorded_position
 from mainstem.recording.segments import SegmentWriter
 
@@ -272,17 +273,20 @@ def test_missing_and_short_segments_are_named(tmp_path: Path) -> None:
     (reader,) = open_recordings(tmp_path)
     with reader, pytest.raises(RecordingError, match=r"0-131072\.rec at offset \d+ .*cut off"):
         list(batches(reader, 0, reader.end_position()))
-    with RecordingReader(tmp_path, reader.descriptor) as reader:
+    with RecordingReader(local_archive(tmp_path), reader.descriptor) as reader:
         # A range that begins past the cut has nothing of that segment.
         assert list(batches(reader, 131072 + 69_984, 262144, strict=False)) == []
     (tmp_path / "0-131072.rec").unlink()
-    with RecordingReader(tmp_path, reader.descriptor) as reader, pytest.raises(RecordingError, match="is missing"):
+    with (
+        RecordingReader(local_archive(tmp_path), reader.descriptor) as reader,
+        pytest.raises(RecordingError, match="is missing"),
+    ):
         list(batches(reader, 0, reader.end_position()))
-    with RecordingReader(tmp_path, reader.descriptor) as reader:
+    with RecordingReader(local_archive(tmp_path), reader.descriptor) as reader:
         kept = sum(rows for _, rows in batches(reader, 0, 262144, strict=False))
         assert kept == reader.messages_before(131072) > 0
     (tmp_path / "0-0.rec").unlink()
-    with RecordingReader(tmp_path, reader.descriptor) as reader:
+    with RecordingReader(local_archive(tmp_path), reader.descriptor) as reader:
         assert reader.start_position == 4 * TERM
 
 

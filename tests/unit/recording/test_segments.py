@@ -6,6 +6,7 @@ import pytest
 from tests.support.streams import Stream, aligned
 
 from mainstem.errors import RecordingError
+from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import RecordingDescriptor
 from mainstem.recording.ends import find_end
 from mainstem.recording.segments import (
@@ -96,9 +97,9 @@ def test_a_tail_torn_at_any_byte_of_a_frame_is_found(tmp_path: Path, payload_len
     for cut in range(frame):
         torn = whole + last[:cut]
         path.write_bytes(torn.ljust(2 * TERM, b"\0") if zeros else torn)
-        end = find_end(tmp_path, DESCRIPTOR, limit=good)
+        end = find_end(local_archive(tmp_path), DESCRIPTOR, limit=good)
         assert (end.position, end.suspect) == (good, good)
-        end = find_end(tmp_path, DESCRIPTOR)
+        end = find_end(local_archive(tmp_path), DESCRIPTOR)
         if end.position != good:
             # A frame whose header is there and whose rest is zero looks whole: only its reach over a page betrays it.
             assert zeros or cut >= frame
@@ -108,15 +109,15 @@ def test_a_tail_torn_at_any_byte_of_a_frame_is_found(tmp_path: Path, payload_len
             crosses = (good - TERM) // 4096 != (good - TERM + aligned(length) - 1) // 4096
             assert end.suspect == (good if crosses else end.position)
     path.write_bytes((whole + last).ljust(2 * TERM, b"\0"))
-    assert find_end(tmp_path, DESCRIPTOR).position == good + len(last)
+    assert find_end(local_archive(tmp_path), DESCRIPTOR).position == good + len(last)
 
 
 def test_the_end_is_found_in_the_last_segment_and_in_none(tmp_path: Path) -> None:
-    assert find_end(tmp_path, DESCRIPTOR).position == DESCRIPTOR.start_position
-    assert find_end(tmp_path, DESCRIPTOR, limit=4 * TERM).reason == "missing"
+    assert find_end(local_archive(tmp_path), DESCRIPTOR).position == DESCRIPTOR.start_position
+    assert find_end(local_archive(tmp_path), DESCRIPTOR, limit=4 * TERM).reason == "missing"
     stream = Stream(position=3 * TERM)
     (tmp_path / "7-65536.rec").write_bytes(bytes(2 * TERM))
     (tmp_path / "7-196608.rec").write_bytes(stream.message(b"one").ljust(2 * TERM, b"\0"))
-    assert find_end(tmp_path, DESCRIPTOR).position == 3 * TERM + 64
+    assert find_end(local_archive(tmp_path), DESCRIPTOR).position == 3 * TERM + 64
     (tmp_path / "7-327680.rec").write_bytes(bytes(2 * TERM))
-    assert find_end(tmp_path, DESCRIPTOR).position == 5 * TERM
+    assert find_end(local_archive(tmp_path), DESCRIPTOR).position == 5 * TERM

@@ -20,7 +20,6 @@ from tests.unit.serve.conftest import Live
 from mainstem.errors import RecordingError, StoreError
 from mainstem.recording import messages, open_recording, open_recordings
 from mainstem.recording.catalog import Catalog
-from mainstem.recording.directories import directory_archive
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.served import ServedArchive
 from mainstem.store.http import HttpStore
@@ -78,7 +77,7 @@ def test_a_recording_is_read_while_it_grows(live: Live, server: RunningServer) -
 
 
 def test_a_catalog_that_has_not_changed_costs_one_short_request(live: Live, server: RunningServer) -> None:
-    archive = directory_archive(server.url)
+    archive = ServedArchive(HttpStore(server.url))
     first = archive.recordings()
     assert archive.recordings() is first
     wait_for(lambda: server.server.counts.requests[304] > 0)  # counted when it has been sent
@@ -101,13 +100,13 @@ def test_a_directory_that_was_made_anew_is_an_error_and_not_other_rows(tmp_path:
     live = Live(tmp_path / "rec")
     live.add(2000)
     with RunningServer(live.path) as server:
-        archive = directory_archive(server.url)
+        archive = ServedArchive(HttpStore(server.url))
         (descriptor,) = archive.recordings()
         live.close()
         shutil.rmtree(live.path)
         anew = Live(live.path, session_id=78)
         anew.add(2000)
-        fresh = directory_archive(server.url)
+        fresh = ServedArchive(HttpStore(server.url))
         for each in (archive, fresh):
             with pytest.raises(StoreError, match="made anew"):
                 each.positions(descriptor)

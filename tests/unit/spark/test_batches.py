@@ -70,7 +70,7 @@ def path(tmp_path: Path) -> Path:
 def positions(path: Path, **changes: Any) -> list[int]:
     (descriptor,) = read_catalog(path)
     values: dict[str, Any] = {
-        "directory": str(path), "descriptor": descriptor, "start": 0, "end": 4 * TERM, "names": {"position": False},
+        "location": str(path), "descriptor": descriptor, "start": 0, "end": 4 * TERM, "names": {"position": False},
         "rows": "messages", "rows_per_batch": 50, "strict": False, "verify": False,
     }  # fmt: skip
     part = batches.RecordingRange(**values | changes)

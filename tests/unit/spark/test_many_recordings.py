@@ -19,7 +19,7 @@ from mainstem.recording import Recorder, read_catalog
 from mainstem.recording import reader as readers
 from mainstem.recording.archive import IDENTITY_FILE
 from mainstem.recording.catalog import Catalog
-from mainstem.spark.sources import places, planning
+from mainstem.spark.sources import archives, planning
 from mainstem.spark.sources.batches import RecordingGroup, rows_of
 from mainstem.spark.sources.offsets import Finished, pack, parse_offset, unpack
 from mainstem.spark.sources.options import parse_options
@@ -259,7 +259,7 @@ def test_a_remote_place_is_listed_once_for_a_trigger_that_moves_something(
 ) -> None:
     growing = make_recordings(tmp_path / "rec", 30, growing=3)
     store = RemoteStore(tmp_path / "rec")
-    for module in ("mainstem.recording.directories", "mainstem.spark.sources.places"):
+    for module in ("mainstem.recording.open_archives", "mainstem.spark.sources.archives"):
         monkeypatch.setattr(f"{module}.open_store", lambda *_: store)
     reader = stream("remote://rec")
     begin = reader.initialOffset()
@@ -292,7 +292,7 @@ def test_archive_columns_are_there_where_several_places_are_read(tmp_path: Path)
 
 def test_options_of_the_store_pass_through_and_others_are_refused() -> None:
     options = parse_options({"path": "s3://b/c", "fs.s3a.endpoint": "h:1", "access_key": "topsecret", "streamId": "5"})
-    assert options.store_options == {"fs.s3a.endpoint": "h:1", "access_key": "topsecret"}
+    assert options.read.store == {"fs.s3a.endpoint": "h:1", "access_key": "topsecret"}
     assert "topsecret" not in repr(options)
     with pytest.raises(ConfigurationError, match="no option 'acces_key'"):
         parse_options({"path": "s3://b/c", "acces_key": "x"})
@@ -303,14 +303,14 @@ def test_patterns_match_level_by_level(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(parents=True)
 
     def matched(pattern: str) -> list[str]:
-        return [path.removeprefix(f"{tmp_path}/") for path in places.matches(f"{tmp_path}/{pattern}", {})]
+        return [path.removeprefix(f"{tmp_path}/") for path in archives.matches(f"{tmp_path}/{pattern}", {})]
 
     assert matched("*/x") == ["a/x", "b/x", "c1/x"]
     assert matched("[ab]/?/rec") == ["a/x/rec", "a/y/rec", "b/x/rec", "b/z/rec"]
     assert matched("c?/*") == ["c1/x"]
     assert matched("none*/x") == []
     with pytest.raises(ConfigurationError, match="below one bucket"):
-        list(places.matches("s3://*/rec", {}))
+        list(archives.matches("s3://*/rec", {}))
 
 
 def test_starting_positions_may_name_the_archive(tmp_path: Path, stream: Any) -> None:

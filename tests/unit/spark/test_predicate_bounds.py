@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mainstem.errors import ConfigurationError
 from mainstem.recording.rows.bounds import EVERYTHING, PredicateBounds, Range, among, compared
-from mainstem.spark.sources.narrowing import narrowed_options
 from mainstem.spark.sources.options import parse_options
+from mainstem.spark.sources.pushdown import pruned_options
 
 COLUMNS = ("recording_id", "stream_id", "session_id", "position", "recorded_at")
 TESTS = {
@@ -76,19 +76,19 @@ def is_read(options: dict[str, str], row: dict[str, int]) -> bool:
 @given(conditions, rows)
 def test_no_row_of_which_a_condition_is_true_is_left_out(condition: Any, row: dict[str, int]) -> None:
     if holds(condition, row):
-        assert is_read(narrowed_options(bounds(condition), {}), row)
+        assert is_read(pruned_options(bounds(condition), {}), row)
 
 
 @given(leaves.filter(lambda leaf: leaf[0] == "compare"), leaves.filter(lambda leaf: leaf[0] == "compare"), rows)
 def test_comparisons_that_a_source_knows_leave_out_all_else(one: Any, other: Any, row: dict[str, int]) -> None:
     known = [c for c in (one, other) if c[1] in ("position", "recorded_at") or c[2] == "="]
     if not all(holds(c, row) for c in known):
-        assert not is_read(narrowed_options(bounds(one) & bounds(other), {}), row)
+        assert not is_read(pruned_options(bounds(one) & bounds(other), {}), row)
 
 
 @given(conditions, rows, st.fixed_dictionaries({}, optional={"STREAMID": st.just("1,2"), "toPosition": st.just("3")}))
 def test_options_of_the_user_narrow_further(condition: Any, row: dict[str, int], options: dict[str, str]) -> None:
-    made = narrowed_options(bounds(condition), options)
+    made = pruned_options(bounds(condition), options)
     kept = {k: v for k, v in options.items() if k.lower() not in {name.lower() for name in made}}
     if is_read({**kept, **made}, row):
         assert is_read(options, row)
@@ -97,7 +97,7 @@ def test_options_of_the_user_narrow_further(condition: Any, row: dict[str, int],
 
 
 def test_a_time_beyond_what_can_be_written_is_the_last_that_can() -> None:
-    far = narrowed_options(PredicateBounds(recorded_at=Range(-(1 << 62), 1 << 62)), {})
+    far = pruned_options(PredicateBounds(recorded_at=Range(-(1 << 62), 1 << 62)), {})
     assert [datetime.fromisoformat(text).year for text in far.values()] == [1, 9999]
     assert datetime.fromisoformat(far["fromTime"]).tzinfo == UTC
 

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.support.recording_server import RunningServer
-from tests.support.two_places import Places
+from tests.support.tiered_archive import Tiers
 from tests.unit.serve.conftest import Live
 
 from mainstem.serve.access import Access
@@ -60,18 +60,18 @@ def test_a_live_query_goes_on_over_restarts_of_the_server(tmp_path: Path) -> Non
     live.close()
 
 
-def test_a_live_query_reads_what_is_closed_from_one_place_and_the_rest_from_a_server(tmp_path: Path) -> None:
-    places = Places(tmp_path)
-    places.add(1000)
-    places.ship(purge=True)
-    with RunningServer(places.tail_path, access=Access((TOKEN,))) as server:
-        query = Query(str(places.closed_path), **{"tail": server.url, "tail.token": TOKEN})
+def test_a_live_query_reads_what_was_shipped_from_a_store_and_the_rest_from_a_server(tmp_path: Path) -> None:
+    tiers = Tiers(tmp_path)
+    tiers.add(1000)
+    tiers.ship(purge=True)
+    with RunningServer(tiers.tail_path, access=Access((TOKEN,))) as server:
+        query = Query(str(tiers.shipped_path), **{"tail": server.url, "tail.token": TOKEN})
         for round_number in range(6):
             query.trigger()
-            assert [int(payload[:6]) for payload in query.payloads] == list(range(places.count))
-            places.add(700)
-            places.ship(purge=round_number % 2 == 0)
+            assert [int(payload[:6]) for payload in query.payloads] == list(range(tiers.count))
+            tiers.add(700)
+            tiers.ship(purge=round_number % 2 == 0)
         query.trigger()
-        assert [int(payload[:6]) for payload in query.payloads] == list(range(places.count))
+        assert [int(payload[:6]) for payload in query.payloads] == list(range(tiers.count))
         query.reader.stop()
-    places.close()
+    tiers.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import ClosedError, ConfigurationError, RecordingError
-from mainstem.recording.opening import open_archive
+from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.persistent.session import SessionStream
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.rows.search import first_reaching
@@ -61,7 +61,7 @@ class PersistentStream:
         self._client, self._clock = client, clock
         self._start, self._recorded_channel, self._strict = checked_start(start), recorded_channel, strict
         self._archive = (
-            open_archive(os.fspath(recordings), options) if isinstance(recordings, (str, os.PathLike)) else recordings
+            _only_archive(os.fspath(recordings), options) if isinstance(recordings, (str, os.PathLike)) else recordings
         )
         self.live: Subscription | None = None
         self._sessions: dict[tuple[int, int, int], SessionStream] = {}
@@ -272,6 +272,17 @@ class PersistentStream:
                     "recording of it: does a recorder run?"
                 )
             session.position = image.join_position
+
+
+def _only_archive(location: str, options: Mapping[str, str] | None) -> Archive:
+    """The archive at a location. Raises ConfigurationError if there are several."""
+    archives = open_archives(location, ReadOptions.parse(options))
+    if len(archives) == 1:
+        return archives[0]
+    for archive in archives:
+        archive.close()
+    urls = ", ".join(archive.url for archive in archives)
+    raise ConfigurationError(f"{location} has several archives; choose one of {urls}")
 
 
 def checked_start(start: Any) -> Start:

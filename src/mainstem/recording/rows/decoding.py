@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 # What is known of a message, where no columns are named: as in the table of ``mainstem ingest``.
 KNOWN = ("recording_id", "session_id", "stream_id", "position", "recorded_at")
-# Messages that a schema is inferred from where none is given: from all recordings, at these places of each.
+# Messages that a schema is inferred from where none is given: from all recordings, at several points of each.
 SAMPLE = 4000
-SAMPLE_PLACES = 4
+SAMPLE_POINTS = 4
 LEAST_SAMPLE = 64
 
 
@@ -71,18 +71,18 @@ class Decoding:
 
 
 def sample(readers: Sequence[RecordingReader]) -> list[bytes]:
-    """Messages of every recording, from several places of each; none where there are none."""
+    """Messages of every recording, from several points of each; none where there are none."""
     return [payload for reader in readers for payload in sampled(reader, len(readers))]
 
 
 def sampled(reader: RecordingReader, recordings: int) -> list[bytes]:
     """One recording's part of a sample of so many recordings."""
-    count = max(SAMPLE // max(recordings, 1), LEAST_SAMPLE) // SAMPLE_PLACES
+    count = max(SAMPLE // max(recordings, 1), LEAST_SAMPLE) // SAMPLE_POINTS
     payloads: list[bytes] = []
     # A fault is met again when the messages are read.
     with suppress(RecordingError):
-        begin, end = reader.start_position, reader.end_position()
-        places = [reader.advance(begin, begin + (end - begin) * i // SAMPLE_PLACES) for i in range(SAMPLE_PLACES)]
-        for place, until in pairwise([*places, end]):
-            payloads += (payload for _, payload in islice(messages(reader, place, until), count))
+        start, end = reader.start_position, reader.end_position()
+        starts = [reader.advance(start, start + (end - start) * i // SAMPLE_POINTS) for i in range(SAMPLE_POINTS)]
+        for first, last in pairwise([*starts, end]):
+            payloads += (payload for _, payload in islice(messages(reader, first, last), count))
     return payloads

@@ -10,45 +10,45 @@ if TYPE_CHECKING:
     from mainstem.recording.reader import RecordingReader
 
 
-def _near(reader: RecordingReader, position: int, begin: int) -> int:
+def _near(reader: RecordingReader, position: int, start: int) -> int:
     """A start of a message from which ``position`` is not far: an entry of the index, else the start of its term."""
     if reader.positions is not None:
         entry = reader.positions.at_or_before(position)
-        return begin if entry is None else max(entry.position, begin)
+        return start if entry is None else max(entry.position, start)
     # A message never reaches over the end of a term.
-    return max(position - position % reader.descriptor.term_buffer_length, begin)
+    return max(position - position % reader.descriptor.term_buffer_length, start)
 
 
-def first_reaching(reader: RecordingReader, position: int, begin: int, stop: int) -> int:
-    """Where in ``[begin, stop)`` the first message begins whose end is at ``position`` or later.
+def first_reaching(reader: RecordingReader, position: int, start: int, end: int) -> int:
+    """Where in ``[start, end)`` the first message begins whose end is at ``position`` or later.
 
     Earlier than that, where a fault lies between: the reader meets it.
     """
     # A position of a message is its end: what ends before this is left out.
-    last = min(position - 1, stop)
-    if last <= begin:
-        return begin
-    near = _near(reader, last, max(begin, reader.start_position))
+    last = min(position - 1, end)
+    if last <= start:
+        return start
+    near = _near(reader, last, max(start, reader.start_position))
     try:
         return reader.walk(near, last).position if near < last else near
     except RecordingError:
-        return begin
+        return start
 
 
-def last_before(reader: RecordingReader, position: int, begin: int, stop: int, *, frames: bool) -> int:
-    """Where in ``[begin, stop)`` the last message ends whose end is before ``position``; ``stop`` where a fault follows.
+def last_before(reader: RecordingReader, position: int, start: int, end: int, *, frames: bool) -> int:
+    """Where in ``[start, end)`` the last message ends whose end is before ``position``; ``end`` where a fault follows.
 
     With ``frames`` the message around ``position`` belongs to it: some of its frames end before.
     """
-    last = max(position - 1, begin)
-    if last >= stop:
-        return stop
-    near = _near(reader, last, max(begin, reader.start_position))
+    last = max(position - 1, start)
+    if last >= end:
+        return end
+    near = _near(reader, last, max(start, reader.start_position))
     try:
-        end = reader.walk(near, last).position if near < last else near
-        following = reader.walk(end, stop, max_messages=1)
+        boundary = reader.walk(near, last).position if near < last else near
+        following = reader.walk(boundary, end, max_messages=1)
     except RecordingError:
-        return stop
+        return end
     if not following.messages:
-        return stop
-    return following.position if frames else end
+        return end
+    return following.position if frames else boundary

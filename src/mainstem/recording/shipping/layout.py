@@ -1,6 +1,6 @@
 """Names of objects in a store of shipped recordings (docs/protocols/recordings.md, 8.1).
 
-Each name begins with the archive id, so that any number of recorders ship to one place. Each object but a manifest has a nonce
+Each name begins with the archive id, so that any number of recorders ship to one store. Each object but a manifest has a nonce
 in its name: no object is ever written twice with different bytes, whatever two programs do at once.
 """
 
@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import re
 import uuid
+from typing import TYPE_CHECKING
 
 from mainstem.errors import RecordingError
+
+if TYPE_CHECKING:
+    from mainstem.store import Store
 
 MANIFESTS = "manifests"
 DIGITS = 20
@@ -27,6 +31,11 @@ def nonce() -> str:
 def is_archive_id(text: str) -> bool:
     """Whether a text can be an archive id: 32 hexadecimal digits."""
     return _ARCHIVE_ID.fullmatch(text) is not None
+
+
+def archive_ids(store: Store) -> list[str]:
+    """The archives that a store has, in order. Reads no more than the names of its directories."""
+    return sorted(name for name in store.directories() if is_archive_id(name))
 
 
 def manifest_prefix(archive_id: str) -> str:

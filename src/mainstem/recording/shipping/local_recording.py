@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.log.columns import FrameWalk
 from mainstem.clock import NS_PER_SECOND
 from mainstem.errors import RecordingError
+from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import CATALOG_FILE, NULL, read_catalog
 from mainstem.recording.ends import find_end
 from mainstem.recording.positions import ENTRY_LENGTH, PositionsReader, open_positions, recorded_position
@@ -57,7 +58,7 @@ def local_end(directory: Path, descriptor: RecordingDescriptor, known: int) -> i
     if descriptor.stop_position != NULL:
         return descriptor.stop_position
     recorded = recorded_position(directory, descriptor.recording_id, origin=descriptor.origin)
-    return find_end(directory, descriptor, known=known).suspect if recorded is None else recorded
+    return find_end(local_archive(directory), descriptor, known=known).suspect if recorded is None else recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def cut(directory: Path, descriptor: RecordingDescriptor, start: int, end: int, 
     Raises RecordingError where a file of the recording is missing or damaged.
     """
     limit = min(end, segment_base(descriptor, start) + descriptor.segment_file_length)
-    with RecordingReader(directory, descriptor) as reader:
+    with RecordingReader(local_archive(directory), descriptor) as reader:
         positions = reader.positions
         if positions is None:
             stop, is_boundary = _last_frame(directory, descriptor, start, limit, length)

@@ -37,7 +37,6 @@ from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION, NULL, RecordingDescriptor
 from mainstem.recording.shipping.layout import (
     checked_name,
-    is_archive_id,
     manifest_name,
     manifest_number,
     manifest_prefix,
@@ -274,11 +273,6 @@ class Manifest:
         if manifest_number(name) != (manifest.archive_id, manifest.number):
             raise RecordingError(f"{name} is the manifest {manifest.number} of archive {manifest.archive_id!r}")
         return manifest
-
-
-def archive_ids(store: Store) -> list[str]:
-    """The archives that a store has, in order. Reads no more than the names of its directories."""
-    return sorted(name for name in store.directories() if is_archive_id(name))
 
 
 class ManifestChain:

@@ -24,7 +24,7 @@ from mainstem.recording.catalog import NULL
 from mainstem.recording.fetching import DamagedRangeError, FetchedSegment
 from mainstem.recording.positions import ENTRY_LENGTH, IndexEntry, Positions
 from mainstem.recording.segments import segment_base
-from mainstem.recording.shipping.manifest import Manifest, ManifestChain, RecordingPages, archive_ids
+from mainstem.recording.shipping.manifest import Manifest, ManifestChain, RecordingPages
 from mainstem.recording.shipping.page_tree import PageRef, Pages, between, last_where
 from mainstem.recording.shipping.piece_reader import MappedPiece, PieceReader
 
@@ -313,19 +313,3 @@ class ShippedPositions(Positions):
 def _begin(item: Item) -> IndexEntry:
     """A piece or a page as an entry at its beginning."""
     return IndexEntry(item.start, item.first_ns, item.before)
-
-
-def shipped_archives(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> list[ShippedArchive]:
-    """The archives that were shipped to a store.
-
-    Args:
-        store: The store.
-        clock: The time by which they are refreshed.
-
-    Returns:
-        An archive for each, by id; none where nothing was shipped there.
-
-    Example:
-        ``[archive.host for archive in shipped_archives(open_store("s3://bucket/tides"))]``
-    """
-    return [ShippedArchive(store, archive_id, clock=clock) for archive_id in archive_ids(store)]

@@ -36,9 +36,6 @@ def archive_faults(
     Raises:
         RecordingError: There is no manifest, or it cannot be read.
         StoreError: The store cannot be read.
-
-    Example:
-        ``list(archive_faults(shipped_archives(store)[0]))``
     """
     for descriptor in archive.recordings():
         key = descriptor.recording_id

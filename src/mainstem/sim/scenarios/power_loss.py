@@ -21,7 +21,8 @@ from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor, catal
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.recorder import Recorder
 from mainstem.recording.replay import messages
-from mainstem.recording.shipping.shipped_archive import shipped_archives
+from mainstem.recording.shipping.layout import archive_ids
+from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.shipper import ArchiveShipper, ShippingOptions
 from mainstem.recording.shipping.verification import archive_faults
 from mainstem.recording.verify import faults
@@ -342,7 +343,8 @@ class PowerLossRun:
         for name, data in self.put.items():
             if store.read(name, 0, 1 << 20) != data:
                 raise Violation(f"{name} is not what was put")
-        archives = shipped_archives(LocalStore(self.lake / "shipped"))
+        shipped = LocalStore(self.lake / "shipped")
+        archives = [ShippedArchive(shipped, each) for each in archive_ids(shipped)]
         if self.shipped and len(archives) != 1:
             raise Violation(f"{len(archives)} archives were shipped, not one")
         for archive in archives:

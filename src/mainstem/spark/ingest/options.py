@@ -28,7 +28,7 @@ NO_COMPACTION = (
 
 @dataclass(frozen=True, kw_only=True)
 class IngestOptions:
-    """What goes where. ``source`` is a place of recordings, as the source takes it, or an Aeron channel (with ``streams``)."""
+    """What goes where. ``source`` is a location of recordings, as the source takes it, or an Aeron channel (with ``streams``)."""
 
     source: str
     out: Path | str = ""

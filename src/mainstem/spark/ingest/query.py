@@ -13,7 +13,7 @@ from mainstem.recording import RecordingReader
 from mainstem.spark.ingest.layout import META, META_DDL, OBSERVED, REST_DDL
 from mainstem.spark.ingest.schema import arrow_schema
 from mainstem.spark.ingest.target import open_target
-from mainstem.spark.sources.places import recordings_at
+from mainstem.spark.sources.archives import recordings_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,7 +100,7 @@ def _check_times(options: IngestOptions) -> None:
     """Raises ConfigurationError where the table's dates would not be known."""
     if options.keeps_null_dates or options.is_live:
         return
-    with recordings_at(options.reading.paths, options.reading.store_options) as recordings:
+    with recordings_at(options.reading) as recordings:
         for archive, descriptor in recordings:
             if options.streams and descriptor.stream_id not in options.streams:
                 continue

@@ -12,7 +12,7 @@ from mainstem.spark.codec_columns import check_distinct, inferred_columns, with_
 from mainstem.spark.formats.columns import difference, united
 from mainstem.spark.formats.names import split_by_name
 from mainstem.spark.ingest.layout import META, REST
-from mainstem.spark.sources.places import recordings_at
+from mainstem.spark.sources.archives import recordings_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,7 @@ def sample(options: IngestOptions) -> list[bytes]:
     payloads: list[bytes] = []
     if not options.recordings:
         return payloads
-    with recordings_at(options.reading.paths, options.reading.store_options) as recordings:
+    with recordings_at(options.reading) as recordings:
         chosen = [each for each in recordings if not options.streams or each[1].stream_id in options.streams]
         for archive, descriptor in chosen:
             # A fault is met again when the messages are read.

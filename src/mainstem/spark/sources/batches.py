@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gc
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
 
 from mainstem.errors import RecordingError
 from mainstem.recording import RecordingDescriptor, RecordingReader, SkippedRange, faults
-from mainstem.recording.opening import archives_at, open_archive
+from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.replay import BYTES_PER_BATCH
 from mainstem.recording.rows.reading import read_rows, schema_of
 from mainstem.recording.verify import end_fault
@@ -51,7 +51,7 @@ def settle() -> None:
 class RecordingRange(InputPartition):
     """``[start, end)`` of one recording, with all that a task on another machine needs to read it."""
 
-    directory: str
+    location: str
     descriptor: RecordingDescriptor
     start: int
     end: int
@@ -64,7 +64,7 @@ class RecordingRange(InputPartition):
     archive_id: str = ""
     host: str = ""
     skip_report: str = ""
-    store_options: dict[str, str] = field(default_factory=dict, repr=False)
+    read: ReadOptions = field(default_factory=ReadOptions)
 
     def ranges(self) -> list[RecordingRange]:
         """What a task reads, one after another."""
@@ -118,22 +118,17 @@ class TaskArchives:
 
     def __init__(self) -> None:
         self._opened: dict[tuple[str, str], Archive] = {}
-        self._others: list[Archive] = []
 
     def reader(self, part: RecordingRange) -> RecordingReader:
         """A reader of the range's recording, of its own."""
-        key = (part.directory, part.archive_id)
+        key = (part.location, part.archive_id)
         if key not in self._opened:
-            archives = archives_at(part.directory, part.store_options)
-            named = (each for each in archives if len(archives) == 1 or each.archive_id == part.archive_id)
-            # Without a catalog the segments are read all the same.
-            self._opened[key] = next(named, None) or open_archive(part.directory, part.store_options)
-            self._others += (each for each in archives if each is not self._opened[key])
+            (self._opened[key],) = open_archives(part.location, replace(part.read, archive_id=part.archive_id))
         return RecordingReader(self._opened[key], part.descriptor)
 
     def close(self) -> None:
         """Closes them."""
-        for archive in (*self._opened.values(), *self._others):
+        for archive in self._opened.values():
             archive.close()
 
 

@@ -186,13 +186,13 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._frozen = self._latest()
 
-    def _within(self, file: str, begin: int, target: int, room: int) -> int:
+    def _within(self, file: str, start: int, target: int, room: int) -> int:
         """The last end of a stretch within so many bytes; at least one stretch."""
-        end = begin
+        end = start
         for chunk in self._index(file).chunks:
-            if chunk.end <= begin or chunk.offset >= target:
+            if chunk.end <= start or chunk.offset >= target:
                 continue
-            if end > begin and chunk.end - begin > room:
+            if end > start and chunk.end - start > room:
                 break
             end = min(chunk.end, target)
         return end

@@ -71,7 +71,7 @@ def _numbers(checkpoint: Store, folder: str) -> set[int]:
 def _committed(value: dict[str, Any], name: str) -> list[Committed]:
     result = []
     for key, archive in parse_offset(value).archives.items():
-        # An archive without an identity of its own is named by its place, which is not where it is shipped to.
+        # An archive without an identity of its own is named by its location, which is not where it is shipped to.
         archive_id = key if is_archive_id(key) else None
         for recording_id, position in archive.positions.items():
             if recording_id not in archive.identities:

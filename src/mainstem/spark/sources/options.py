@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from mainstem.errors import ConfigurationError
-from mainstem.recording.rows.span import Span
+from mainstem.recording.open_archives import ReadOptions
+from mainstem.recording.rows.scan_range import ScanRange
+from mainstem.spark.sources.archives import is_pattern
 from mainstem.spark.sources.option_values import MAX_TRIGGER_DELAY_NS, flag, positive, trigger_options
-from mainstem.spark.sources.places import is_pattern
 from mainstem.store.options import is_store_option
 from mainstem.units import parse_time
 
@@ -43,7 +44,7 @@ class RecordingOptions:
     """The options of ``mainstem.recording``. Names are compared without regard to case, as Spark does."""
 
     paths: tuple[str, ...]
-    store_options: dict[str, str] = field(default_factory=dict, repr=False)
+    read: ReadOptions = field(default_factory=ReadOptions)
     archive_columns: bool = False
     parallelism: int | None = None
     recording_ids: frozenset[int] = frozenset()
@@ -52,7 +53,7 @@ class RecordingOptions:
     rows: str = "messages"
     timestamp_from: str = ""
     skips_unknown_times: bool = False
-    span: Span = field(default_factory=Span)
+    span: ScanRange = field(default_factory=ScanRange)
     starting: Where | dict[str, Where] = "earliest"
     ending: Where | dict[str, Where] = "latest"
     max_bytes: int | None = None
@@ -108,7 +109,7 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     min_bytes, max_trigger_delay_ns = trigger_options(texts)
     return RecordingOptions(
         paths=paths,
-        store_options=store_options,
+        read=ReadOptions.parse(store_options),
         archive_columns=flag(texts, "archiveColumns", has_many) and rows != "problems",
         parallelism=positive(texts, "parallelism", None),
         recording_ids=_ids(texts, "recordingId"),
@@ -117,7 +118,7 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
         rows=rows,
         timestamp_from=timestamp_from,
         skips_unknown_times=unknown_times == "skip",
-        span=Span(
+        span=ScanRange(
             from_time_ns=_time(texts, "fromTime"),
             to_time_ns=_time(texts, "toTime"),
             from_position=_position(texts, "fromPosition"),
@@ -189,12 +190,12 @@ def _ids(texts: Mapping[str, str], name: str) -> frozenset[int]:
 def _where(text: str, name: str) -> Where | dict[str, Where]:
     if text.lstrip().startswith("{"):
         try:
-            return {_recording(key): _place(value, name) for key, value in json.loads(text).items()}
+            return {_recording(key): _bound(value, name) for key, value in json.loads(text).items()}
         except (ValueError, AttributeError) as error:
             raise ConfigurationError(
-                f"{name}: {text!r} is not a JSON object of recording ids and places: {error}"
+                f"{name}: {text!r} is not a JSON object of recording ids and positions: {error}"
             ) from None
-    return _place(text, name)
+    return _bound(text, name)
 
 
 def _recording(key: str) -> str:
@@ -203,7 +204,7 @@ def _recording(key: str) -> str:
     return f"{archive}{slash}{int(recording)}"
 
 
-def _place(value: object, name: str) -> Where:
+def _bound(value: object, name: str) -> Where:
     if isinstance(value, int) and not isinstance(value, bool):
         if value < 0 or value % 32:
             raise ConfigurationError(f"{name}: {value} is no frame boundary (a multiple of 32, not below 0)")
@@ -212,7 +213,7 @@ def _place(value: object, name: str) -> Where:
     if text in ("earliest", "latest"):
         return text
     try:
-        return _place(int(text), name)
+        return _bound(int(text), name)
     except ConfigurationError:
         raise
     except ValueError:
@@ -221,13 +222,13 @@ def _place(value: object, name: str) -> Where:
     return text
 
 
-_PLACES = (
+_BOUNDS = (
     "none of 'earliest', 'latest', a position, a time as in 2026-01-31T12:00:00, "
     'or JSON as in {"0": 4096, "1": "latest"}'
 )
 
 
-def time_ns_of(text: str, name: str, expected: str = _PLACES) -> int:
+def time_ns_of(text: str, name: str, expected: str = _BOUNDS) -> int:
     """Epoch nanoseconds of an ISO 8601 time, UTC unless it has an offset."""
     return round(parse_time(text, name=name, expected=expected).timestamp() * 1_000_000) * 1000
 
@@ -242,7 +243,7 @@ def require_times(reader: RecordingReader, name: str) -> None:
 
 
 class Resolvable(Protocol):
-    """A recording as a plan has it: its reader is opened only where a place cannot be known without."""
+    """A recording as a plan has it: its reader is opened only where a position cannot be known without."""
 
     @property
     def key(self) -> tuple[str, int]: ...
@@ -258,17 +259,17 @@ def resolve(where: Where | dict[str, Where], recording: Resolvable, default: str
     """The position that ``where`` means for one recording: within what can be read of it, and between two messages."""
     archive, recording_id = recording.key
     if isinstance(where, dict):
-        place = where.get(f"{archive}/{recording_id}", where.get(str(recording_id), default))
+        bound = where.get(f"{archive}/{recording_id}", where.get(str(recording_id), default))
     else:
-        place = where
-    if place == "earliest":
+        bound = where
+    if bound == "earliest":
         return recording.start_position
     last = recording.end_position
-    if place == "latest":
+    if bound == "latest":
         return last
     reader = recording.reader
-    if isinstance(place, str):
+    if isinstance(bound, str):
         require_times(reader, name)
-        return min(reader.position_at_time(time_ns_of(place, name)), last)
+        return min(reader.position_at_time(time_ns_of(bound, name)), last)
     first = recording.start_position
-    return reader.advance(first, min(max(place, first), last))
+    return reader.advance(first, min(max(bound, first), last))

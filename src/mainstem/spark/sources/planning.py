@@ -1,7 +1,7 @@
 """What the driver of a Spark query plans: which recordings there are, how far each can be read, and into what ranges it is cut.
 
 Theory of operation. A position in a stream is an offset in Spark, so planning is arithmetic on positions: for each recording
-a begin and a stop, both at boundaries between messages. Three places do it:
+a start and an end, both at boundaries between messages. Three parts do it:
 
 - ``starting``, ``ending`` and ``latest`` resolve the options (earliest, latest, a position, a time) against the recordings as
   they are now. They run on the driver, once for a batch, and for a stream when it begins or polls.
@@ -26,7 +26,7 @@ otherwise passed over.
 Invariants:
 
 - A range begins and ends between two messages; a message is never split between micro-batches or tasks.
-- ``within`` narrows a range and never widens it, and an empty range stays empty (begin = stop). The offset nevertheless moves
+- ``within`` narrows a range and never widens it, and an empty range stays empty (start = end). The offset nevertheless moves
   past what the options leave out, or the next micro-batch would begin there again.
 - An offset is of recordings, not of ids: ``resumed`` compares identity and end before anything is planned from one.
 - The end offset is never before the start offset, and contains every recording that the start contained.
@@ -48,11 +48,11 @@ from typing import TYPE_CHECKING
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader, faults
 from mainstem.recording.catalog import NULL
+from mainstem.spark.sources.archives import ArchiveSet, OpenArchive
 from mainstem.spark.sources.batches import RecordingGroup, RecordingRange
 from mainstem.spark.sources.launch import launched_parallelism
 from mainstem.spark.sources.offsets import ArchiveOffset, Finished, Offset, identity_sum, present_keys
 from mainstem.spark.sources.options import RECORDING_BYTES, SHARED_BYTES, require_times, resolve
-from mainstem.spark.sources.places import Place, Places
 from mainstem.spark.sources.skip_report import note
 
 if TYPE_CHECKING:
@@ -119,19 +119,19 @@ def most_readers() -> int:
 class PlannedRecording:
     """One recording in a plan. Nothing of it is opened before ``reader`` is asked for."""
 
-    def __init__(self, planner: Planner, key: Key, place: Place) -> None:
-        self._planner, self.key, self.place = planner, key, place
+    def __init__(self, planner: Planner, key: Key, opened: OpenArchive) -> None:
+        self._planner, self.key, self.opened = planner, key, opened
 
     @property
     def descriptor(self) -> RecordingDescriptor:
         """The catalog's present entry."""
-        return self.place.by_id[self.key[1]]
+        return self.opened.by_id[self.key[1]]
 
     @property
     def start_position(self) -> int:
         """As ``RecordingReader.start_position``, from the listing of the trigger."""
         descriptor = self.descriptor
-        first = next(iter(self.place.archive.segments(descriptor)), descriptor.start_position)
+        first = next(iter(self.opened.archive.segments(descriptor)), descriptor.start_position)
         return max(descriptor.start_position, first)
 
     @property
@@ -151,8 +151,8 @@ class Planner:
     def __init__(self, options: RecordingOptions, names: Names) -> None:
         self._options = options
         self._names = names
-        self._archives = Places(options.paths, options.store_options)
-        self._places: dict[str, Place] = {}
+        self._set = ArchiveSet(options)
+        self._archives: dict[str, OpenArchive] = {}
         self._recordings: dict[Key, PlannedRecording] = {}
         self._catalogs: dict[str, list[RecordingDescriptor]] = {}
         self._ends: Positions | None = None
@@ -163,17 +163,17 @@ class Planner:
 
     def refresh(self) -> None:
         """Lists what there is now."""
-        self._places = self._archives.refresh()
-        catalogs = {key: place.descriptors for key, place in self._places.items()}
+        self._archives = self._set.refresh()
+        catalogs = {key: opened.descriptors for key, opened in self._archives.items()}
         if catalogs.keys() != self._catalogs.keys() or any(
             catalogs[key] is not descriptors for key, descriptors in self._catalogs.items()
         ):
             recordings: dict[Key, PlannedRecording] = {}
-            for key, place in self._places.items():
-                for descriptor in place.descriptors:
+            for key, opened in self._archives.items():
+                for descriptor in opened.descriptors:
                     if self._options.takes(descriptor):
                         each = (key, descriptor.recording_id)
-                        recordings[each] = PlannedRecording(self, each, place)
+                        recordings[each] = PlannedRecording(self, each, opened)
             self._recordings, self._catalogs = recordings, catalogs
         self._ends = None
         for each, reader in list(self._readers.items()):
@@ -190,8 +190,8 @@ class Planner:
 
     def end_of(self, key: Key) -> int:
         """How far a recording can be read now, as of the trigger's first use."""
-        stop = self._recordings[key].descriptor.stop_position
-        return stop if stop != NULL else self._recorded()[key]
+        end = self._recordings[key].descriptor.stop_position
+        return end if end != NULL else self._recorded()[key]
 
     def _recorded(self) -> Positions:
         """The ends of the recordings that have no end in the catalog."""
@@ -202,7 +202,7 @@ class Planner:
                     active.setdefault(archive, []).append(recording.descriptor)
             self._ends = {}
             for archive, descriptors in active.items():
-                positions = self._places[archive].archive.recorded_positions(descriptors)
+                positions = self._archives[archive].archive.recorded_positions(descriptors)
                 for descriptor, position in zip(descriptors, positions, strict=True):
                     key = (archive, descriptor.recording_id)
                     self._ends[key] = self.reader(key).end_position() if position is None else position
@@ -215,7 +215,7 @@ class Planner:
             recording = self._recordings[key]
             while len(self._readers) >= self._most_readers:
                 self._readers.popitem(last=False)[1].close()
-            reader = self._readers[key] = RecordingReader(recording.place.archive, recording.descriptor)
+            reader = self._readers[key] = RecordingReader(recording.opened.archive, recording.descriptor)
         else:
             self._readers.move_to_end(key)
         return reader
@@ -224,7 +224,7 @@ class Planner:
         """Closes every reader and archive."""
         while self._readers:
             self._readers.popitem()[1].close()
-        self._archives.close()
+        self._set.close()
         self._recordings.clear()
 
     # -- offsets -----------------------------------------------------------------------------------------------------
@@ -237,19 +237,19 @@ class Planner:
             mapped = mapping.get(key, key)
             # What is of no archive that is there now is carried on; what is there is made anew, but for what is gone of it.
             archives[mapped] = (
-                ArchiveOffset(self._places[mapped].url, {}, dict(earlier.identities))
-                if mapped in self._places
+                ArchiveOffset(self._archives[mapped].url, {}, dict(earlier.identities))
+                if mapped in self._archives
                 else earlier
             )
         for key, finished in reached.finished.items():
-            archives.setdefault(key, ArchiveOffset(self._places[key].url)).finished = finished
+            archives.setdefault(key, ArchiveOffset(self._archives[key].url)).finished = finished
         newly: dict[str, dict[int, tuple[int, int]]] = {}
         for (archive, recording_id), position in reached.positions.items():
-            place = self._places.get(archive)
-            if place is None:
+            opened = self._archives.get(archive)
+            if opened is None:
                 continue
-            entry = archives.setdefault(archive, ArchiveOffset(place.url))
-            descriptor = place.by_id.get(recording_id)
+            entry = archives.setdefault(archive, ArchiveOffset(opened.url))
+            descriptor = opened.by_id.get(recording_id)
             if descriptor is not None and descriptor.stop_position == position:
                 newly.setdefault(archive, {})[recording_id] = (position, identity_sum(descriptor.identity))
                 continue
@@ -269,17 +269,19 @@ class Planner:
         if self._options.ending != "latest":
             return self.offset(Reached(self.ending()))
         reached = Reached(dict(self._recorded()))
-        for key, place in self._places.items():
+        for key, opened in self._archives.items():
             known = self._ended.get(key)
-            if known is None or known[0] is not place.descriptors:
-                ended = (each for each in place.descriptors if each.stop_position != NULL and self._options.takes(each))
+            if known is None or known[0] is not opened.descriptors:
+                ended = (
+                    each for each in opened.descriptors if each.stop_position != NULL and self._options.takes(each)
+                )
                 sums = {each.recording_id: (each.stop_position, identity_sum(each.identity)) for each in ended}
-                known = self._ended[key] = (place.descriptors, Finished(sums))
+                known = self._ended[key] = (opened.descriptors, Finished(sums))
             reached.finished[key] = known[1]
         return self.offset(reached)
 
     def _mapping(self, offset: Offset) -> dict[str, str]:
-        return present_keys(offset, {key: place.url for key, place in self._places.items()})
+        return present_keys(offset, {key: opened.url for key, opened in self._archives.items()})
 
     def resumed(self, offset: Offset) -> Reached:
         """What of an offset can be gone on from.
@@ -296,43 +298,43 @@ class Planner:
                 if at in self._recordings and (
                     change := self._change(at, position, archive.identities.get(recording_id))
                 ):
-                    self._lost(f"recording {recording_id} of {self._places[mapped].url} {change}")
+                    self._lost(f"recording {recording_id} of {self._archives[mapped].url} {change}")
                     continue
                 reached.positions[at] = position
-            if archive.finished and mapped in self._places:
-                self._resume_finished(self._places[mapped], archive.finished, reached)
+            if archive.finished and mapped in self._archives:
+                self._resume_finished(self._archives[mapped], archive.finished, reached)
         return reached
 
-    def _resume_finished(self, place: Place, finished: Finished, reached: Reached) -> None:
-        known = self._checked.get(place.key)
-        if known is not None and known[0] is finished and known[1] is place.descriptors:
-            reached.finished[place.key] = known[2]
+    def _resume_finished(self, opened: OpenArchive, finished: Finished, reached: Reached) -> None:
+        known = self._checked.get(opened.key)
+        if known is not None and known[0] is finished and known[1] is opened.descriptors:
+            reached.finished[opened.key] = known[2]
             reached.deleted |= known[3]
             return
         remaining, deleted = Finished(), {}
         for recording_id, (position, total) in finished.items():
-            descriptor = place.by_id.get(recording_id)
+            descriptor = opened.by_id.get(recording_id)
             if descriptor is None:
-                deleted[place.key, recording_id] = position
+                deleted[opened.key, recording_id] = position
             elif identity_sum(descriptor.identity) != total:
                 now = descriptor.identity
                 is_another = f"is not the one of the checkpoint: start, session and channel are {now} now"
-                self._lost(f"recording {recording_id} of {place.url} {is_another}")
+                self._lost(f"recording {recording_id} of {opened.url} {is_another}")
             elif descriptor.stop_position == position:
                 remaining[recording_id] = (position, total)
             elif descriptor.stop_position != NULL and descriptor.stop_position < position:
-                self._lost(_truncated(recording_id, place.url, descriptor.stop_position, position))
+                self._lost(_truncated(recording_id, opened.url, descriptor.stop_position, position))
             else:
                 # It is extended, perhaps in the middle of a message, which has its row only now.
-                key = (place.key, recording_id)
+                key = (opened.key, recording_id)
                 if key in self._recordings:
                     reader = self.reader(key)
                     reached.positions[key] = max(reader.count_before(position).position, reader.start_position)
         if len(remaining) == len(finished):
             remaining = finished
         if len(remaining) + len(deleted) == len(finished):
-            self._checked[place.key] = (finished, place.descriptors, remaining, deleted)
-        reached.finished[place.key] = remaining
+            self._checked[opened.key] = (finished, opened.descriptors, remaining, deleted)
+        reached.finished[opened.key] = remaining
         reached.deleted |= deleted
 
     def _change(self, key: Key, position: int, identity: str | None) -> str:
@@ -363,29 +365,29 @@ class Planner:
         finished = reached.finished if reached is not None else {}
         return {key: self.end_of(key) for key in self._recordings if key[1] not in finished.get(key[0], ())}
 
-    def begin_of(self, key: Key, start: Reached) -> int:
+    def start_of(self, key: Key, reached: Reached) -> int:
         """Where a range starts: a recording that was not there before is read from its beginning."""
-        position = start.positions.get(key)
-        if position is None and start.has_finished(key):
-            position = start.finished[key[0]][key[1]][0]
+        position = reached.positions.get(key)
+        if position is None and reached.has_finished(key):
+            position = reached.finished[key[0]][key[1]][0]
         return self._recordings[key].descriptor.start_position if position is None else position
 
-    def within(self, key: Key, begin: int, stop: int) -> tuple[int, int]:
-        """``[begin, stop)`` without what the options on times and positions leave out; empty when nothing is left."""
-        if stop <= begin:
-            return begin, begin
+    def within(self, key: Key, start: int, end: int) -> tuple[int, int]:
+        """``[start, end)`` without what the options on times and positions leave out; empty when nothing is left."""
+        if end <= start:
+            return start, start
         span, rows = self._options.span, self._options.rows
         if span.is_unbounded:
-            return begin, stop
+            return start, end
         reader = self.reader(key)
         if span.has_times:
             if self._options.skips_unknown_times and not reader.has_times:
-                return begin, begin
+                return start, start
             require_times(reader, "toTime" if span.from_time_ns is None else "fromTime")
-            begin, stop = span.of_times(reader, begin, stop)
+            start, end = span.of_times(reader, start, end)
         if rows == "problems":
-            return begin, stop
-        return span.of_positions(reader, begin, stop, frames=rows == "frames")
+            return start, end
+        return span.of_positions(reader, start, end, frames=rows == "frames")
 
     # -- micro-batches -----------------------------------------------------------------------------------------------
 
@@ -395,23 +397,23 @@ class Planner:
         A limit is shared by what each recording has waiting.
         """
         spans = self._unread(start, targets)
-        total = sum(max(stop - begin, 0) for begin, stop in spans.values())
+        total = sum(max(last - first, 0) for first, last in spans.values())
         end: Positions = dict(start.positions)
-        for key, (begin, stop) in spans.items():
-            if stop <= begin:
-                end[key] = begin
+        for key, (first, last) in spans.items():
+            if last <= first:
+                end[key] = first
                 continue
-            if not limited and stop == self._recordings[key].descriptor.stop_position:
+            if not limited and last == self._recordings[key].descriptor.stop_position:
                 # All of it, without opening it. A message that has no end yet has no row; ``resumed`` goes back to its start.
-                end[key] = stop
+                end[key] = last
                 continue
-            share = (stop - begin) / total
+            share = (last - first) / total
             max_bytes = self._options.max_bytes if limited else None
             max_rows = self._options.max_rows if limited else None
             end[key] = self._advance_one(
                 key,
-                begin,
-                stop,
+                first,
+                last,
                 None if max_bytes is None else max(int(max_bytes * share), 1),
                 None if max_rows is None else max(int(max_rows * share), 1),
             )
@@ -419,12 +421,12 @@ class Planner:
 
     def waiting(self, start: Reached, targets: Positions) -> int:
         """The bytes between ``start`` and the targets."""
-        return sum(max(stop - begin, 0) for begin, stop in self._unread(start, targets).values())
+        return sum(max(last - first, 0) for first, last in self._unread(start, targets).values())
 
     def _unread(self, start: Reached, targets: Positions) -> dict[Key, tuple[int, int]]:
         return {
-            key: self.within(key, self.begin_of(key, start), stop)
-            for key, stop in targets.items()
+            key: self.within(key, self.start_of(key, start), target)
+            for key, target in targets.items()
             if key in self._recordings and not start.has_finished(key)
         }
 
@@ -435,29 +437,29 @@ class Planner:
             return False
         positions = start.positions
         return all(
-            position == (positions[key] if key in positions else self.begin_of(key, start))
+            position == (positions[key] if key in positions else self.start_of(key, start))
             for key, position in end.positions.items()
         )
 
-    def _advance_one(self, key: Key, begin: int, target: int, max_bytes: int | None, max_rows: int | None) -> int:
+    def _advance_one(self, key: Key, start: int, end: int, max_bytes: int | None, max_rows: int | None) -> int:
         first = self._recordings[key].start_position
-        if begin < first:
-            self._lost(f"recording {key[1]}: positions {begin} to {first} were purged", key, begin, first)
-            begin = first
+        if start < first:
+            self._lost(f"recording {key[1]}: positions {start} to {first} were purged", key, start, first)
+            start = first
         reader = self.reader(key)
         try:
-            end = reader.advance(begin, target, max_bytes=max_bytes, max_messages=max_rows)
+            reached = reader.advance(start, end, max_bytes=max_bytes, max_messages=max_rows)
         except RecordingError:
-            end = begin
-        if end > begin or not reader.is_sure_of_its_end:
-            return end
-        fault = next(faults(reader, begin, target, checksums=False), None)
+            reached = start
+        if reached > start or not reader.is_sure_of_its_end:
+            return reached
+        fault = next(faults(reader, start, end, checksums=False), None)
         if fault is None:
-            return end
+            return reached
         # Without this the query would stay here for ever, without an error.
-        end = reader.boundary_after(fault.position, target)
-        self._lost(fault.text, key, fault.position, end)
-        return end
+        reached = reader.boundary_after(fault.position, end)
+        self._lost(fault.text, key, fault.position, reached)
+        return reached
 
     def _lost(self, what: str, key: Key = ("", 0), start: int = 0, end: int = 0) -> None:
         """Data of a recording is lost: positions from ``start`` to ``end``, where they are known."""
@@ -470,16 +472,16 @@ class Planner:
 
     def ranges(self, start: Reached, end: Reached) -> list[RecordingRange | RecordingGroup]:
         """``[start, end)`` of every recording, cut into tasks; small ones share a task."""
-        spans = [(key, begin, stop) for key, begin, stop in self._spans(start, end) if begin < stop]
-        total = sum(max(stop - begin, RECORDING_BYTES) for _, begin, stop in spans)
-        read = sum(stop - begin for _, begin, stop in spans)
+        spans = [(key, first, last) for key, first, last in self._spans(start, end) if first < last]
+        total = sum(max(last - first, RECORDING_BYTES) for _, first, last in spans)
+        read = sum(last - first for _, first, last in spans)
         parallelism = self._options.parallelism or launched_parallelism()
         by_size = tasks_for(total if len(spans) > parallelism else read, self._options.partition_bytes, parallelism)
         tasks = max(self._options.min_partitions, by_size)
         pieces: list[RecordingRange] = []
-        for key, begin, stop in spans:
-            share = -(-tasks * (stop - begin) // read)
-            cuts = self.reader(key).cuts(begin, stop, share) if share > 1 else [(begin, stop)]
+        for key, first, last in spans:
+            share = -(-tasks * (last - first) // read)
+            cuts = self.reader(key).cuts(first, last, share) if share > 1 else [(first, last)]
             pieces += (self._range(key, a, b) for whole in cuts for a, b in self._by_rows(key, *whole))
             if len(pieces) > MAX_TASKS:
                 raise ConfigurationError(
@@ -491,47 +493,47 @@ class Planner:
         """The range in pieces of so many messages as a task reads at most; behind a fault nothing is counted."""
         most = self._options.max_rows_per_partition
         while most is not None and (end - start) // FRAME_BYTES > most:
-            stop = self.reader(key).advance(start, end, max_messages=most)
-            if not start < stop < end:
+            boundary = self.reader(key).advance(start, end, max_messages=most)
+            if not start < boundary < end:
                 break
-            yield start, stop
-            start = stop
+            yield start, boundary
+            start = boundary
         yield start, end
 
     def _spans(self, start: Reached, end: Reached) -> list[tuple[Key, int, int]]:
-        stops = end.positions | end.deleted
+        lasts = end.positions | end.deleted
         for archive, finished in end.finished.items():
             before = start.finished.get(archive, Finished())
             if before is not finished:
-                stops |= {(archive, each): at for each, (at, _) in finished.items() if each not in before}
+                lasts |= {(archive, each): at for each, (at, _) in finished.items() if each not in before}
         spans = []
-        for key, stop in stops.items():
+        for key, last in lasts.items():
             if key not in self._recordings:
-                self._check_gone(key, start, stop)
+                self._check_gone(key, start, last)
                 continue
-            begin, stop = self.within(key, self.begin_of(key, start), stop)
-            if begin < stop and begin < (first := self._recordings[key].start_position):
-                self._lost(f"recording {key[1]}: positions {begin} to {first} were purged", key, begin, first)
-                begin = first
-            spans.append((key, begin, stop))
+            first, last = self.within(key, self.start_of(key, start), last)
+            if first < last and first < (available := self._recordings[key].start_position):
+                self._lost(f"recording {key[1]}: positions {first} to {available} were purged", key, first, available)
+                first = available
+            spans.append((key, first, last))
         return spans
 
-    def _check_gone(self, key: Key, start: Reached, stop: int) -> None:
+    def _check_gone(self, key: Key, start: Reached, end: int) -> None:
         """Fails where something of a recording was to be read that is not there; one that is read may be deleted."""
-        place = self._places.get(key[0])
-        if place is not None and key[1] in place.by_id:
+        opened = self._archives.get(key[0])
+        if opened is not None and key[1] in opened.by_id:
             # The options leave it out.
             return
         reached = max(start.positions.get(key, NULL), start.deleted.get(key, NULL))
-        if reached < stop:
-            place_name = place.url if place is not None else key[0]
-            self._lost(f"recording {key[1]} is gone from {place_name}", key, max(reached, 0), stop)
+        if reached < end:
+            url = opened.url if opened is not None else key[0]
+            self._lost(f"recording {key[1]} is gone from {url}", key, max(reached, 0), end)
 
     def _range(self, key: Key, start: int, end: int) -> RecordingRange:
         recording = self._recordings[key]
-        archive = recording.place.archive
+        archive = recording.opened.archive
         return RecordingRange(
-            recording.place.url,
+            recording.opened.url,
             recording.descriptor,
             start,
             end,
@@ -544,7 +546,7 @@ class Planner:
             key[0],
             archive.host if "host" in self._names else "",
             self._options.skip_report,
-            self._options.store_options,
+            self._options.read,
         )
 
 

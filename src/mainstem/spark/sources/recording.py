@@ -100,17 +100,17 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         planner, before = self._planned(), parse_offset(start)
-        begin = planner.resumed(before)
-        targets = planner.targets(begin) if self._frozen is None else self._frozen
+        resumed = planner.resumed(before)
+        targets = planner.targets(resumed) if self._frozen is None else self._frozen
         # With Trigger.AvailableNow there is nothing to wait for.
         if (
             self._frozen is None
             and self._options.min_bytes is not None
-            and self._delay.holds(planner.waiting(begin, targets))
+            and self._delay.holds(planner.waiting(resumed, targets))
         ):
             return start
-        end = planner.advance(begin, targets, limited=not isinstance(limit, ReadAllAvailable))
-        if planner.is_at(before, begin, end):
+        end = planner.advance(resumed, targets, limited=not isinstance(limit, ReadAllAvailable))
+        if planner.is_at(before, resumed, end):
             # The same text, so that Spark sees that nothing came: not one with what has only ended.
             return start
         return planner.offset(end, before).as_json()
@@ -145,8 +145,8 @@ class RecordingSource(DataSource):
       ``hdfs``, ``http``, ``https``, or a scheme of fsspec. Wildcards (``*``, ``?``, ``[...]``) match directories, new ones too
       while a query runs. ``load([a, b])``, or ``paths`` with a JSON list, reads several. Required.
     - ``access_key``, ``endpoint_override``, ... or ``fs.s3a.endpoint``, ...: options of the store, by pyarrow's names or Hadoop's.
-    - ``tail``, ``tail.token_file``, ...: the place where the archive grows, and options of that place.
-    - ``archiveColumns``: adds the columns ``archive`` and ``host``. Default: true where several places are read.
+    - ``tail``, ``tail.token_file``, ...: the location where the archive grows, and options of its store.
+    - ``archiveColumns``: adds the columns ``archive`` and ``host``. Default: true if several locations are read.
     - ``parallelism``: how many tasks Spark runs at once. Default: that of the session.
     - ``recordingId``, ``streamId``, ``sessionId``: only these; whole numbers with commas between them. Default: all.
     - ``rows``: ``messages`` (default), ``frames``, or ``problems`` (a row for each fault).

@@ -63,9 +63,9 @@ def user_options(source: str, options: Mapping[str, str]) -> tuple[dict[str, str
     if lowered.get(PROVIDER, "").lower() != source:
         return dict(options), False
     texts = {name[len(PREFIX) :]: value for name, value in options.items() if name.lower().startswith(PREFIX)}
-    place = lowered.get(LOCATION) or lowered.get("path")
-    if place and not {"path", "paths"} & {name.lower() for name in texts}:
-        texts["path"] = place
+    location = lowered.get(LOCATION) or lowered.get("path")
+    if location and not {"path", "paths"} & {name.lower() for name in texts}:
+        texts["path"] = location
     for name in texts:
         if is_secret(name):
             raise ConfigurationError(
@@ -92,7 +92,7 @@ def struct(columns: Iterable[tuple[str, str, bool]], options: Mapping[str, str])
 def read_options(source: str, options: Mapping[str, str], schema: StructType) -> dict[str, str]:
     """The options with which a table is read: those that it was created with, and over them those of ``WITH (...)``.
 
-    Raises ConfigurationError for an option that only the table may have. That a place is given is also the sign of a ``load``
+    Raises ConfigurationError for an option that only the table may have. A path is also the sign of a ``load``
     with columns that were copied from a table, which is no different from here.
     """
     texts, _ = user_options(source, options)

@@ -20,7 +20,7 @@ from mainstem.recording.shipping.piece_reader import MappedPiece, PieceReader
 from mainstem.recording.shipping.pieces import UNKNOWN, Piece
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.verification import archive_faults
-from mainstem.recording.tailed import TailedArchive
+from mainstem.recording.tiered_archive import TieredArchive
 from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def test_a_damaged_range_is_read_from_where_it_was_recorded(tmp_path: Path) -> N
     some = Shipped(tmp_path, MemoryStore())
     for piece in some.pieces():
         changed(some.store, some.name(piece), 100)
-    archive = TailedArchive(some.archive, DirectoryArchive(LocalStore(some.directory)))
+    archive = TieredArchive(some.archive, DirectoryArchive(LocalStore(some.directory)))
     (descriptor,) = archive.recordings()
     with RecordingReader(archive, descriptor) as reader:
         assert [payload for _, payload in messages(reader, 0, reader.end_position())] == some.sent

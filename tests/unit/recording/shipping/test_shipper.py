@@ -29,11 +29,12 @@ from tests.support.shipping import (
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import RecordingError, StoreError
 from mainstem.recording import Recorder, RecordingReader, open_recording, open_recordings, read_catalog
-from mainstem.recording.archive import IDENTITY_FILE
+from mainstem.recording.archive import IDENTITY_FILE, local_archive
 from mainstem.recording.positions import positions_file
 from mainstem.recording.segments import segment_name, segments_of
+from mainstem.recording.shipping.layout import archive_ids
 from mainstem.recording.shipping.local_retention import Keep
-from mainstem.recording.shipping.manifest import LostRaceError, ManifestChain, archive_ids
+from mainstem.recording.shipping.manifest import LostRaceError, ManifestChain
 from mainstem.recording.shipping.page_tree import Pages, between
 from mainstem.recording.shipping.patient_store import PatientStore, ShippingEnded
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
@@ -73,7 +74,7 @@ def test_a_local_store_is_read_by_url_and_mapped(tmp_path: Path) -> None:
     ship.drain()
     for url in (str(place), place.as_uri(), str(place / ship.identity.id)):
         (reader,) = open_recordings(url)
-        with reader, RecordingReader(station.directory, reader.descriptor) as local:
+        with reader, RecordingReader(local_archive(station.directory), reader.descriptor) as local:
             assert reader.messages_before(reader.end_position()) == 300
             for start, end in local.cuts(0, local.end_position(), 7):
                 assert reader.checksum(start, end) == local.checksum(start, end)

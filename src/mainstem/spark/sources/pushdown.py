@@ -1,14 +1,23 @@
-"""The bounds within which a condition can be true, from what Spark's own optimiser makes of it."""
+"""Pushdown: the bounds within which a condition can be true, and the options of ``mainstem.recording`` that read no more.
+
+The bounds come from Spark's own optimized plan of the condition.
+"""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from mainstem.recording.rows.bounds import EVERYTHING, IDS, RANGES, PredicateBounds, among, compared
+from mainstem.recording.rows.bounds import EVERYTHING, IDS, RANGES, PredicateBounds, Range, among, compared
+from mainstem.spark.sources.options import time_ns_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
+
+    from mainstem.recording.rows.bounds import Ids
 
 OPERATORS = {
     "EqualTo": "=",
@@ -21,6 +30,11 @@ OPERATORS = {
 TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 # Texts that Spark takes for times when a query runs.
 MOVING_TEXTS = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+ID_OPTIONS = {"recording_id": "recordingId", "stream_id": "streamId", "session_id": "sessionId"}
+RANGE_OPTIONS = {"position": ("fromPosition", "toPosition"), "recorded_at": ("fromTime", "toTime")}
+# What no recording has as its id.
+NO_RECORDING = "-1"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def bounds_of(filtered: DataFrame) -> PredicateBounds:
@@ -101,3 +115,47 @@ def _value(expression: Any) -> int | None:
         return None
     value = expression.value()
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def pruned_options(bounds: PredicateBounds, options: Mapping[str, str]) -> dict[str, str]:
+    """The options that read no more than these bounds and ``options`` allow."""
+    lowered = {key.lower(): value for key, value in options.items()}
+    pruned: dict[str, str] = {}
+    for name, option in ID_OPTIONS.items():
+        chosen: Ids = getattr(bounds, name)
+        if chosen is None:
+            continue
+        if before := lowered.get(option.lower()):
+            chosen = chosen & {int(part) for part in before.split(",") if part.strip()}
+        if not chosen:
+            return {"recordingId": NO_RECORDING}
+        pruned[option] = ",".join(map(str, sorted(chosen)))
+    for name, (start, end) in RANGE_OPTIONS.items():
+        both: Range = getattr(bounds, name) & _range_of(name, lowered.get(start.lower()), lowered.get(end.lower()))
+        if both.low is not None:
+            pruned[start] = _text(name, both.low)
+        if both.high is not None:
+            # Ranges of options end before their end.
+            pruned[end] = _text(name, both.high + 1)
+    return pruned
+
+
+def _range_of(name: str, start: str | None, end: str | None) -> Range:
+    """The range of two options."""
+
+    def number(text: str | None) -> int | None:
+        if text is None:
+            return None
+        return int(text) if name == "position" else time_ns_of(text, name) // 1000
+
+    high = number(end)
+    return Range(number(start), None if high is None else high - 1)
+
+
+def _text(name: str, value: int) -> str:
+    if name == "position":
+        return str(max(value, 0))
+    try:
+        return (EPOCH + timedelta(microseconds=value)).isoformat()
+    except OverflowError:
+        return (datetime.min if value < 0 else datetime.max).replace(tzinfo=UTC).isoformat()

@@ -1,18 +1,16 @@
-"""One archive in two places: its closed part, in an object store say, and its tail, where it is recorded.
+"""One archive in two tiers: the shipped part, in an object store for example, and the tail, where it is being recorded.
 
-Theory of operation. Both places hold ranges of the same recordings, by the same positions, and a position is in one of them, in
-both for a while, or in the closed part alone. ``shipped_end`` of a recording is the position before which the closed part has
-everything. Each range of bytes that a reader fetches comes from one place: the closed part when it ends at or before the shipped
-end, else the tail; when that place does not have it (any more) or is away, from the other one, if that has it. Rows are cut from
-positions and not from places, so none comes twice, and a range that neither place has is an error and never left out.
+Theory of operation. Both tiers hold ranges of the same recordings, by the same positions. A position is in the tail, in both for a
+while, or in the shipped part alone. ``shipped_end`` of a recording is the position before which the shipped part has everything.
+Each range that a reader fetches comes from one tier: from the shipped part if it ends at or before the shipped end, else from the
+tail. If that tier doesn't have it (any more) or is unreachable, it comes from the other one. Rows are cut by positions and not by
+tiers, so none is read twice, and a range that neither tier has is an error, never a gap.
 
-A place that is away: what it held last still holds, because positions do not go back and closed bytes do not change. So a
-process that has seen both goes on with what there is, and its end moves as far as the other place moves it. A process that has
-never seen the tail cannot know how far the recordings reach, nor one that has not seen the closed part where they begin: those
-raise StoreError.
+If one tier becomes unreachable, its last known state is still valid: positions never move backwards and shipped bytes never change.
+A reader that has seen both tiers keeps going with the one that remains. A reader that has never seen the tail doesn't know where
+the recordings end, and one that has never seen the shipped part doesn't know where they begin, so both raise ``StoreError``.
 
-Whether both places hold the same archive is decided by the archive id where both have one, and by the identity of each
-recording in any case.
+The archive ids, if both tiers have one, and the identity of each recording tell whether both tiers hold the same archive.
 """
 
 from __future__ import annotations
@@ -40,19 +38,16 @@ if TYPE_CHECKING:
 log = LogLimit(logging.getLogger(__name__))
 
 
-class TailedArchive:
-    """The closed part of an archive from one place and its tail from another. Use it as any archive.
+class TieredArchive:
+    """The shipped part of an archive and its tail, as one archive.
 
     Args:
-        closed: What is complete, or complete up to a position: an object store, another directory.
+        shipped: What is complete, or complete up to a position: in an object store, or another directory.
         tail: Where the recordings grow: ``mainstem serve``, or the recorder's directory.
-
-    Example:
-        ``TailedArchive(directory_archive("s3://bucket/tides"), directory_archive("https://recorder-1:8480"))``
     """
 
-    def __init__(self, closed: Archive, tail: Archive) -> None:
-        self.closed, self.tail = closed, tail
+    def __init__(self, shipped: Archive, tail: Archive) -> None:
+        self.shipped, self.tail = shipped, tail
         # Segments are fetched by threads of their own; an archive is used by one at a time.
         self.lock = threading.RLock()
         self._seen: dict[str, list[RecordingDescriptor]] = {}
@@ -65,49 +60,49 @@ class TailedArchive:
 
     @property
     def url(self) -> str:
-        """The URL of the closed part."""
-        return self.closed.url
+        """The URL of the shipped part."""
+        return self.shipped.url
 
     @property
     def archive_id(self) -> str:
-        """As ``Archive.archive_id``: that of the closed part."""
-        return self.closed.archive_id
+        """As ``Archive.archive_id``: that of the shipped part."""
+        return self.shipped.archive_id
 
     @property
     def host(self) -> str:
         """As ``Archive.host``."""
-        return self.closed.host or self.tail.host
+        return self.shipped.host or self.tail.host
 
     def refresh(self) -> None:
-        """As ``Archive.refresh``; of a place that is away the next calls use what was seen last."""
+        """As ``Archive.refresh``; the next calls use the last known state of a tier that is unreachable."""
         with self.lock:
             self._shipped_ends.clear()
-            for archive in (self.closed, self.tail):
+            for archive in (self.shipped, self.tail):
                 try:
                     archive.refresh()
                 except StoreError as error:
-                    _log_away(archive, error)
+                    _log_unreachable(archive, error)
 
     def close(self) -> None:
         """As ``Archive.close``."""
-        self.closed.close()
+        self.shipped.close()
         self.tail.close()
 
     # -- recordings --------------------------------------------------------------------------------------------------
 
     def recordings(self) -> list[RecordingDescriptor]:
-        """As ``Archive.recordings``: those of both places, by id. Raises RecordingError when they are not one archive."""
+        """As ``Archive.recordings``: those of both tiers, by id. Raises RecordingError when they are not one archive."""
         with self.lock:
-            closed, _ = self._descriptors("closed", self.closed)
+            in_store, _ = self._descriptors("shipped", self.shipped)
             tails, is_current = self._descriptors("tail", self.tail)
             if self._is_same is None and is_current:
                 self._check_same()
-        merged = {each.recording_id: each for each in closed}
+        merged = {each.recording_id: each for each in in_store}
         for descriptor in tails:
             shipped = merged.get(descriptor.recording_id)
             if shipped is not None and shipped.identity != descriptor.identity:
                 raise RecordingError(
-                    f"recording {descriptor.recording_id} of {self.closed.url} and of {self.tail.url} are not the same:"
+                    f"recording {descriptor.recording_id} of {self.shipped.url} and of {self.tail.url} are not the same:"
                     " the tail is of another archive"
                 )
             has_ended = shipped is not None and shipped.stop_position != NULL and descriptor.stop_position == NULL
@@ -119,30 +114,30 @@ class TailedArchive:
         return self._merged
 
     def _descriptors(self, name: str, archive: Archive) -> tuple[list[RecordingDescriptor], bool]:
-        """What a place holds, and whether it said so now."""
+        """What a tier holds, and whether it could be read now."""
         try:
             descriptors = self._seen[name] = archive.recordings()
         except StoreError as error:
             if name not in self._seen:
                 raise
-            _log_away(archive, error)
+            _log_unreachable(archive, error)
             return self._seen[name], False
         return descriptors, True
 
     def _check_same(self) -> None:
         try:
-            ids = self.closed.archive_id, self.tail.archive_id
+            ids = self.shipped.archive_id, self.tail.archive_id
         except StoreError:
             return  # the next time
         # An archive without an identity has its URL as its id.
-        if ids[0] != ids[1] and ids[0] != self.closed.url and ids[1] != self.tail.url:
+        if ids[0] != ids[1] and ids[0] != self.shipped.url and ids[1] != self.tail.url:
             raise RecordingError(
-                f"{self.closed.url} is archive {ids[0]} and {self.tail.url} is archive {ids[1]}: a tail is of the same archive"
+                f"{self.shipped.url} is archive {ids[0]} and {self.tail.url} is archive {ids[1]}: a tail is of the same archive"
             )
         self._is_same = True
 
     def shipped_end(self, descriptor: RecordingDescriptor) -> int:
-        """Before which position the closed part has everything of a recording that was not removed from it; -1 for nothing."""
+        """The position before which the shipped part has everything of a recording, less what retention removed; -1 for nothing."""
         with self.lock:
             end = self._shipped_ends.get(descriptor.recording_id)
             if end is None:
@@ -155,19 +150,19 @@ class TailedArchive:
         except StoreError as error:
             if descriptor.recording_id not in self._seen_ends:
                 raise
-            _log_away(self.closed, error)
+            _log_unreachable(self.shipped, error)
             return self._seen_ends[descriptor.recording_id]
         return end
 
     def shipped_end_now(self, descriptor: RecordingDescriptor) -> int:
-        """As ``shipped_end``, asked of the closed part. Raises StoreError while it is away."""
-        closed = self._seen["closed"] = self.closed.recordings()
-        shipped = next((each for each in closed if each.recording_id == descriptor.recording_id), None)
+        """Like ``shipped_end``, but read now. Raises StoreError while the shipped part is unreachable."""
+        in_store = self._seen["shipped"] = self.shipped.recordings()
+        shipped = next((each for each in in_store if each.recording_id == descriptor.recording_id), None)
         if shipped is None or shipped.identity != descriptor.identity:
             return NULL
         if shipped.stop_position != NULL:
             return shipped.stop_position
-        positions = self.closed.positions(shipped)
+        positions = self.shipped.positions(shipped)
         if positions is None:
             return NULL
         try:
@@ -185,43 +180,43 @@ class TailedArchive:
     # -- segments ----------------------------------------------------------------------------------------------------
 
     def segments(self, descriptor: RecordingDescriptor) -> Mapping[int, int]:
-        """As ``Archive.segments``: those of both places."""
+        """As ``Archive.segments``: those of both tiers."""
         with self.lock:
-            has_closed = self.shipped_end(descriptor) != NULL
-            closed = self._segments("closed", self.closed, descriptor) if has_closed else {}
-            return _Union(closed, self._segments("tail", self.tail, descriptor))
+            is_shipped = self.shipped_end(descriptor) != NULL
+            shipped = self._segments("shipped", self.shipped, descriptor) if is_shipped else {}
+            return _Union(shipped, self._segments("tail", self.tail, descriptor))
 
     def _segments(self, name: str, archive: Archive, descriptor: RecordingDescriptor) -> Mapping[int, int]:
         key = (name, descriptor.recording_id)
         try:
             segments = self._seen_segments[key] = archive.segments(descriptor)
         except StoreError as error:
-            # Where the recording begins is in the closed part, so that must have been seen.
-            if key not in self._seen_segments and (name == "closed" or name not in self._seen):
+            # The shipped part says where the recording begins, so it must have been seen.
+            if key not in self._seen_segments and (name == "shipped" or name not in self._seen):
                 raise
-            _log_away(archive, error)
+            _log_unreachable(archive, error)
             return self._seen_segments.get(key, {})
         return segments
 
     def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
-        """As ``Archive.segment``; each range that is fetched chooses its place."""
-        places = _SegmentPlaces(self, descriptor, base)
+        """As ``Archive.segment``; each range that is fetched chooses its tier."""
+        tiers = _SegmentTiers(self, descriptor, base)
         return FetchedSegment(
             f"{self.url}/{segment_name(descriptor.recording_id, base)}",
             descriptor.segment_file_length,
-            places.fetch,
+            tiers.fetch,
             term_mask=descriptor.term_buffer_length - 1,
         )
 
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
-        """As ``Archive.recorded_positions``: the furthest of both places."""
+        """As ``Archive.recorded_positions``: the furthest of both tiers."""
         with self.lock:
             try:
                 tails = self.tail.recorded_positions(descriptors)
             except StoreError as error:
                 if any(self._recorded.get(each.recording_id) is None for each in descriptors):
                     raise
-                _log_away(self.tail, error)
+                _log_unreachable(self.tail, error)
                 tails = [None] * len(descriptors)
             return [
                 None
@@ -237,30 +232,30 @@ class TailedArchive:
             shipped = None
             if self.shipped_end(descriptor) != NULL:
                 try:
-                    shipped = self.closed.positions(descriptor)
+                    shipped = self.shipped.positions(descriptor)
                 except StoreError as error:
-                    _log_away(self.closed, error)
+                    _log_unreachable(self.shipped, error)
             tail = self.tail.positions(descriptor) if shipped is None else None
             if shipped is None and tail is None:
                 return None
-            return TailedPositions(self, descriptor, shipped, tail)
+            return TieredPositions(self, descriptor, shipped, tail)
 
 
 class _Union(Mapping[int, int]):
-    """The segments of two places, in ascending order, without reading all of either list."""
+    """The segments of two tiers, in ascending order, without reading all of either list."""
 
-    def __init__(self, closed: Mapping[int, int], tail: Mapping[int, int]) -> None:
-        self._closed, self._tail = closed, tail
+    def __init__(self, shipped: Mapping[int, int], tail: Mapping[int, int]) -> None:
+        self._shipped, self._tail = shipped, tail
 
     def __iter__(self) -> Iterator[int]:
         last = None
-        for base in heapq.merge(self._closed, self._tail):
+        for base in heapq.merge(self._shipped, self._tail):
             if base != last:
                 yield base
             last = base
 
     def __getitem__(self, base: int) -> int:
-        lengths = [each[base] for each in (self._closed, self._tail) if base in each]
+        lengths = [each[base] for each in (self._shipped, self._tail) if base in each]
         if not lengths:
             raise KeyError(base)
         return max(lengths)
@@ -269,46 +264,46 @@ class _Union(Mapping[int, int]):
         return sum(1 for _ in self)
 
 
-class _SegmentPlaces:
+class _SegmentTiers:
     """Where the ranges of one segment come from."""
 
-    def __init__(self, archive: TailedArchive, descriptor: RecordingDescriptor, base: int) -> None:
+    def __init__(self, archive: TieredArchive, descriptor: RecordingDescriptor, base: int) -> None:
         self._archive, self._descriptor, self._base = archive, descriptor, base
         self._segments: dict[int, ArchiveSegment] = {}
 
     def fetch(self, start: int, end: int) -> bytes:
-        """The bytes of a range. Raises RecordingError when neither place has them, StoreError when the one that may is away."""
+        """The bytes of a range. Raises RecordingError if neither tier has them, StoreError if the one that may is unreachable."""
         archive, errors = self._archive, []
         is_shipped = self._base + end <= archive.shipped_end(self._descriptor)
-        for place in (archive.closed, archive.tail) if is_shipped else (archive.tail,):
+        for tier in (archive.shipped, archive.tail) if is_shipped else (archive.tail,):
             try:
-                return self._read(place, start, end)
+                return self._read(tier, start, end)
             except (RecordingError, StoreError) as error:
                 errors.append(error)
         if not is_shipped:
-            # It may have moved since the closed part was listed: without the closed part it is not known to be lost.
+            # It may have been shipped since the listing: only the shipped part can say that it is lost.
             with archive.lock:
                 archive.refresh()
-                self._segments.pop(id(archive.closed), None)
+                self._segments.pop(id(archive.shipped), None)
                 shipped_end = archive.shipped_end_now(self._descriptor)
             if self._base + end <= shipped_end:
-                return self._read(archive.closed, start, end)
+                return self._read(archive.shipped, start, end)
         raise next((error for error in errors if isinstance(error, StoreError)), errors[0])
 
-    def _read(self, place: Archive, start: int, end: int) -> bytes:
+    def _read(self, tier: Archive, start: int, end: int) -> bytes:
         with self._archive.lock:
-            segment = self._segments.get(id(place))
+            segment = self._segments.get(id(tier))
             if segment is None:
-                segment = self._segments[id(place)] = place.segment(self._descriptor, self._base)
+                segment = self._segments[id(tier)] = tier.segment(self._descriptor, self._base)
         return segment.read(start, end)
 
 
-class TailedPositions(Positions):
-    """The index of a recording: from the closed part as far as that reaches, which does not need the tail, else from the tail."""
+class TieredPositions(Positions):
+    """The index of a recording: from the shipped part as far as that reaches, which does not need the tail, else from the tail."""
 
     def __init__(
         self,
-        archive: TailedArchive,
+        archive: TieredArchive,
         descriptor: RecordingDescriptor,
         shipped: Positions | None,
         tail: Positions | None,
@@ -319,7 +314,7 @@ class TailedPositions(Positions):
         self._has_tail = None if tail is None else True
 
     def _tail_positions(self) -> Positions:
-        """Those of the tail; of the closed part where the tail has none. Raises StoreError while the tail is away."""
+        """Those of the tail, or of the shipped part if the tail has none. Raises StoreError while the tail is unreachable."""
         if self._has_tail is None:
             with self._archive.lock:
                 self._tail = self._archive.tail.positions(self._descriptor)
@@ -334,7 +329,7 @@ class TailedPositions(Positions):
         return self._tail_positions()
 
     def refresh(self) -> None:
-        """As ``Positions.refresh``; goes on with what was seen while the tail is away."""
+        """As ``Positions.refresh``; keeps the last known state while the tail is unreachable."""
         if self._shipped is not None:
             self._shipped.refresh()
         try:
@@ -342,7 +337,7 @@ class TailedPositions(Positions):
         except StoreError as error:
             if self._archive.recorded(self._descriptor, 0) == 0:
                 raise
-            _log_away(self._archive.tail, error)
+            _log_unreachable(self._archive.tail, error)
 
     @property
     def recorded_position(self) -> int:
@@ -397,6 +392,6 @@ class TailedPositions(Positions):
                 positions.close()
 
 
-def _log_away(archive: Archive, error: Exception) -> None:
-    text = f"{archive.url} is away, what it held is read from elsewhere: {error}"
+def _log_unreachable(archive: Archive, error: Exception) -> None:
+    text = f"{archive.url} is unreachable, reading from the other tier: {error}"
     log.log(logging.WARNING, archive.url, text, SYSTEM_CLOCK.monotonic_ns())

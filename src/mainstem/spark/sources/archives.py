@@ -1,15 +1,15 @@
-"""Where a query reads: paths, URLs and patterns of them, and the archives that are there now."""
+"""The archives that a query reads: at paths, URLs and patterns of them."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem.errors import ConfigurationError
-from mainstem.recording.opening import archives_at, open_archive
+from mainstem.recording.open_archives import open_archives
 from mainstem.store import is_url, open_store
 from mainstem.store.threads import in_threads
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from mainstem.recording import RecordingDescriptor
     from mainstem.recording.archive import Archive
+    from mainstem.spark.sources.options import RecordingOptions
 
 WILD = frozenset("*?[")
 # A pattern that meets more directories than this at one level is a mistake, and each costs a request.
@@ -25,8 +26,8 @@ MAX_DIRECTORIES = 100_000
 
 
 @dataclass
-class Place:
-    """An archive that a query reads, and what it held when it was last listed."""
+class OpenArchive:
+    """An archive that a query reads, and its recordings when it was last listed."""
 
     key: str
     archive: Archive
@@ -35,50 +36,45 @@ class Place:
     by_id: dict[int, RecordingDescriptor] = field(default_factory=dict)
 
 
-class Places:
-    """The archives of some paths, listed anew by ``refresh``; those that come are opened, those that went are closed."""
+class ArchiveSet:
+    """The archives of some locations. ``refresh`` lists them again, opens new ones and closes those that are gone."""
 
-    def __init__(self, paths: tuple[str, ...], options: Mapping[str, str]) -> None:
-        self._paths, self._options = paths, options
+    def __init__(self, options: RecordingOptions) -> None:
+        self._locations, self._options = options.paths, replace(options.read, keep_listing=True)
         self._opened: dict[str, list[Archive]] = {}
-        self._places: dict[str, Place] = {}
+        self._archives: dict[str, OpenArchive] = {}
 
-    def refresh(self) -> dict[str, Place]:
-        """The places by their archive's key. Those whose recordings changed have another list of descriptors than before."""
+    def refresh(self) -> dict[str, OpenArchive]:
+        """The archives by their key. Those whose recordings changed have another list of descriptors than before."""
         urls: dict[str, bool] = {}
-        for path in self._paths:
-            if is_pattern(path):
-                urls |= dict.fromkeys(matches(path, self._options), False)
+        for location in self._locations:
+            if is_pattern(location):
+                urls |= dict.fromkeys(matches(location, self._options.store), True)
             else:
-                urls[path] = True
+                urls[location] = False
         for url in set(self._opened) - set(urls):
             for archive in self._opened.pop(url):
                 archive.close()
-        # What a pattern meets may be no archive, or none yet.
-        unknown = [url for url in urls if not self._opened.get(url)]
-        in_threads(self._open, unknown)
-        for url in unknown:
-            if urls[url] and not self._opened.get(url):
-                # Of a path that is named and has nothing the error comes with the first use.
-                self._opened[url] = [open_archive(url, self._options, keeps_listing=True)]
-        places: dict[str, Place] = {}
-        for url in urls:
-            for archive in self._opened.get(url, []):
-                key = archive.archive_id
-                if key not in places:
-                    known = self._places.get(key)
-                    places[key] = known if known is not None and known.archive is archive else Place(key, archive, url)
-        self._places = places
-        for place, descriptors in zip(places.values(), in_threads(_listed, list(places.values())), strict=True):
-            if descriptors is not place.descriptors:
-                place.descriptors = descriptors
-                place.by_id = {each.recording_id: each for each in descriptors}
-        return places
 
-    def _open(self, url: str) -> None:
-        # Kept at once, so that those of the other paths are closed where one raises.
-        if archives := archives_at(url, self._options, keeps_listing=True):
-            self._opened[url] = archives
+        def open_url(url: str) -> None:
+            # Kept at once, so that those of the other locations are closed if one raises. A pattern may match no archive yet.
+            self._opened[url] = open_archives(url, replace(self._options, allow_missing=urls[url]))
+
+        in_threads(open_url, [url for url in urls if not self._opened.get(url)])
+        archives: dict[str, OpenArchive] = {}
+        for url in urls:
+            for archive in self._opened[url]:
+                key = archive.archive_id
+                if key not in archives:
+                    known = self._archives.get(key)
+                    is_known = known is not None and known.archive is archive
+                    archives[key] = known if is_known and known is not None else OpenArchive(key, archive, url)
+        self._archives = archives
+        for each, descriptors in zip(archives.values(), in_threads(_listed, list(archives.values())), strict=True):
+            if descriptors is not each.descriptors:
+                each.descriptors = descriptors
+                each.by_id = {descriptor.recording_id: descriptor for descriptor in descriptors}
+        return archives
 
     def close(self) -> None:
         """Closes every archive."""
@@ -86,24 +82,22 @@ class Places:
             for archive in archives:
                 archive.close()
         self._opened.clear()
-        self._places.clear()
+        self._archives.clear()
 
 
 @contextmanager
-def recordings_at(
-    paths: tuple[str, ...], options: Mapping[str, str]
-) -> Iterator[list[tuple[Archive, RecordingDescriptor]]]:
-    """Every recording of some paths with its archive, for the length of a block; no reader is opened."""
-    places = Places(paths, options)
+def recordings_at(options: RecordingOptions) -> Iterator[list[tuple[Archive, RecordingDescriptor]]]:
+    """Every recording that the options name, with its archive, for the length of a block; no reader is opened."""
+    archives = ArchiveSet(options)
     try:
-        yield [(place.archive, each) for place in places.refresh().values() for each in place.descriptors]
+        yield [(each.archive, descriptor) for each in archives.refresh().values() for descriptor in each.descriptors]
     finally:
-        places.close()
+        archives.close()
 
 
-def _listed(place: Place) -> list[RecordingDescriptor]:
-    place.archive.refresh()
-    return place.archive.recordings()
+def _listed(opened: OpenArchive) -> list[RecordingDescriptor]:
+    opened.archive.refresh()
+    return opened.archive.recordings()
 
 
 def is_pattern(path: str) -> bool:

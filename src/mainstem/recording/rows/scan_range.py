@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Span:
+class ScanRange:
     """Times in ns since 1970 and positions in bytes; each end is left out, and None is no bound."""
 
     from_time_ns: int | None = None
@@ -23,26 +23,26 @@ class Span:
     @property
     def is_unbounded(self) -> bool:
         """Whether it leaves out nothing."""
-        return self == Span()
+        return self == ScanRange()
 
     @property
     def has_times(self) -> bool:
         """Whether a time bounds it: only recordings with an index have times."""
         return self.from_time_ns is not None or self.to_time_ns is not None
 
-    def of_times(self, reader: RecordingReader, begin: int, stop: int) -> tuple[int, int]:
-        """``[begin, stop)`` without what was recorded before or after; empty when nothing is left."""
+    def of_times(self, reader: RecordingReader, start: int, end: int) -> tuple[int, int]:
+        """``[start, end)`` without what was recorded before or after; empty when nothing is left."""
         if self.from_time_ns is not None:
             since = reader.stamped_since(self.from_time_ns)
-            begin = stop if since is None else min(max(begin, since), stop)
+            start = end if since is None else min(max(start, since), end)
         if self.to_time_ns is not None and (after := reader.stamped_since(self.to_time_ns)) is not None:
-            stop = max(min(stop, after), begin)
-        return begin, stop
+            end = max(min(end, after), start)
+        return start, end
 
-    def of_positions(self, reader: RecordingReader, begin: int, stop: int, *, frames: bool) -> tuple[int, int]:
-        """``[begin, stop)`` without the messages whose positions are outside. ``frames``: rows are frames."""
+    def of_positions(self, reader: RecordingReader, start: int, end: int, *, frames: bool) -> tuple[int, int]:
+        """``[start, end)`` without the messages whose positions are outside. ``frames``: rows are frames."""
         if self.from_position is not None:
-            begin = first_reaching(reader, self.from_position, begin, stop)
+            start = first_reaching(reader, self.from_position, start, end)
         if self.to_position is not None:
-            stop = last_before(reader, self.to_position, begin, stop, frames=frames)
-        return begin, stop
+            end = last_before(reader, self.to_position, start, end, frames=frames)
+        return start, end

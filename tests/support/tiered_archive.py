@@ -1,4 +1,4 @@
-"""One archive in two places: a recorder's directory, and what was shipped from it by hand."""
+"""One archive in two tiers: a recorder's directory, and what was shipped from it by hand."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Away(DirectoryArchive):
         return super().__getattribute__(name)
 
 
-class Places:
+class Tiers:
     """A recorder's directory, and another to which its segments are copied with their positions, and from which they go."""
 
     def __init__(self, tmp_path: Path) -> None:
-        self.tail_path, self.closed_path = tmp_path / "tail", tmp_path / "closed"
+        self.tail_path, self.shipped_path = tmp_path / "tail", tmp_path / "shipped"
         self.recorder = Recorder(self.tail_path, segment_length=SEGMENT)
         self.stream = Stream()
         self.writer = self.recorder.start(
@@ -49,8 +49,8 @@ class Places:
             join_position=0,
         )
         self.count = 0
-        self.closed_path.mkdir()
-        self.tail, self.closed = Away(LocalStore(self.tail_path)), Away(LocalStore(self.closed_path))
+        self.shipped_path.mkdir()
+        self.tail, self.shipped = Away(LocalStore(self.tail_path)), Away(LocalStore(self.shipped_path))
 
     def add(self, count: int) -> None:
         record(self.writer, self.stream, [b"%06d" % (self.count + i) + b"x" * 200 for i in range(count)], time_ns=1)
@@ -60,16 +60,16 @@ class Places:
         """Copies what is closed: whole segments, then the positions up to there; then deletes it at the tail."""
         end = self.writer.position // SEGMENT * SEGMENT
         for base in range(0, end, SEGMENT):
-            source, target = self.tail_path / f"0-{base}.rec", self.closed_path / f"0-{base}.rec"
+            source, target = self.tail_path / f"0-{base}.rec", self.shipped_path / f"0-{base}.rec"
             if not target.exists():
                 shutil.copy(source, target)
         positions = bytearray((self.tail_path / "0.mainstem-positions").read_bytes())
         positions[16:24] = end.to_bytes(8, "little")
-        fresh = self.closed_path / "fresh"
+        fresh = self.shipped_path / "fresh"
         fresh.write_bytes(positions)
-        fresh.rename(self.closed_path / "0.mainstem-positions")
+        fresh.rename(self.shipped_path / "0.mainstem-positions")
         shutil.copy(self.tail_path / "archive.catalog", fresh)
-        fresh.rename(self.closed_path / "archive.catalog")
+        fresh.rename(self.shipped_path / "archive.catalog")
         if purge:
             for base in range(0, end, SEGMENT):
                 (self.tail_path / f"0-{base}.rec").unlink(missing_ok=True)
