@@ -17,7 +17,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from mainstem import ClosedError, MainstemError
-from mainstem.duologue import Handler, connect, serve
+from mainstem.duologue import connect, serve
 from mainstem.errors import BadMessage
 
 if TYPE_CHECKING:
@@ -28,43 +28,54 @@ if TYPE_CHECKING:
 MAX_NAME = 32
 
 
-class Room(Handler):
-    """Everybody who has said who they are. All of this runs in the server's one thread, so it needs no lock."""
+class Room:
+    """Everybody who has said who they are. Each member is served in a thread of their own."""
 
     def __init__(self) -> None:
-        self.members: dict[Duologue, str] = {}
+        self._lock = threading.Lock()
+        self._members: dict[Duologue, str] = {}
 
-    def on_message(self, duologue: Duologue, message: bytes) -> None:
-        word, _, rest = message.decode(errors="replace").partition(" ")
-        name = self.members.get(duologue)
-        if word == "JOIN" and name is None and 0 < len(rest) <= MAX_NAME:
-            self.members[duologue] = rest
-            self.tell(f"{rest} joined")
-        elif word == "SAY" and name is not None:
-            self.tell(f"{name}: {rest}")
-        else:
+    def serve(self, member: Duologue) -> None:
+        """Serves one member until they leave."""
+        word, name = words(member.receive())
+        if word != "JOIN" or not 0 < len(name) <= MAX_NAME:
             raise BadMessage(word)
-
-    def on_close(self, duologue: Duologue, reason: str) -> None:  # noqa: ARG002
-        name = self.members.pop(duologue, None)
-        if name is not None:
+        with self._lock:
+            self._members[member] = name
+        try:
+            self.tell(f"{name} joined")
+            for message in member:
+                word, text = words(message)
+                if word != "SAY":
+                    raise BadMessage(word)
+                self.tell(f"{name}: {text}")
+        finally:
+            with self._lock:
+                del self._members[member]
             self.tell(f"{name} left")
 
     def tell(self, text: str) -> None:
-        """Says it to everybody. A member who does not keep up loses their own duologue, and holds up nobody."""
-        for member in list(self.members):
-            try:
-                member.send(text)
-            except MainstemError as error:
-                print(f"{self.members[member]} misses {text!r}: {error}", file=sys.stderr)
+        """Says it to everybody. A member who does not keep up misses it, and holds up nobody."""
+        with self._lock:
+            for member, name in self._members.items():
+                try:
+                    if not member.try_send(text):
+                        print(f"{name} misses {text!r}", file=sys.stderr)
+                except MainstemError as error:
+                    print(f"{name} misses {text!r}: {error}", file=sys.stderr)
+
+
+def words(message: bytes) -> tuple[str, str]:
+    """The first word of a message, and the rest."""
+    word, _, rest = message.decode(errors="replace").partition(" ")
+    return word, rest
 
 
 def host_room(address: str, port: int, timeout: float) -> None:
     with serve(
-        Room(),
-        address=address,
-        initial_port=port,
-        initial_control_port=port + 1,
+        Room().serve,
+        address,
+        port,
         base_port=port + 10,
         join_timeout=timeout,
         idle_timeout=None,  # in a chat, listening is enough

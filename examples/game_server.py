@@ -10,52 +10,62 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from mainstem.duologue import Handler, Server, connect, serve
+from mainstem.duologue import Server, connect, serve
 from mainstem.errors import BadMessage
 
 if TYPE_CHECKING:
     from mainstem.duologue import Duologue
 
-ADDRESS, PORT, CONTROL, FIRST = "127.0.0.1", 20400, 20401, 20410
+ADDRESS, PORT, FIRST = "127.0.0.1", 20400, 20410
 WIDTH = HEIGHT = 10
 TICK_S = 0.05
-STEPS = {b"NORTH": (0, -1), b"SOUTH": (0, 1), b"WEST": (-1, 0), b"EAST": (1, 0)}
+STEPS = {b"JOIN": (0, 0), b"NORTH": (0, -1), b"SOUTH": (0, 1), b"WEST": (-1, 0), b"EAST": (1, 0)}
 
 
-class World(Handler):
-    """Where everyone is. All of it runs in the server's one thread, so it needs no lock."""
+class World:
+    """Where everyone is. Each player is served in a thread of their own, so the lock guards the places."""
 
     def __init__(self) -> None:
-        self.places: dict[Duologue, tuple[str, int, int]] = {}
+        self._lock = threading.Lock()
+        self._places: dict[str, tuple[int, int]] = {}
 
-    def on_message(self, duologue: Duologue, message: bytes) -> None:
-        word, _, rest = message.partition(b" ")
-        if word == b"JOIN" and duologue not in self.places:
-            self.places[duologue] = (rest.decode(errors="replace")[:32], 0, 0)
-        elif message in STEPS and duologue in self.places:
-            name, x, y = self.places[duologue]
-            dx, dy = STEPS[message]
+    def serve(self, player: Duologue) -> None:
+        """Serves one player until they leave."""
+        word, _, rest = player.receive().partition(b" ")
+        if word != b"JOIN":
+            raise BadMessage(repr(word))
+        name = rest.decode(errors="replace")[:32]
+        try:
+            self.move(name, b"JOIN")
+            for message in player:
+                self.move(name, message)
+        finally:
+            with self._lock:
+                self._places.pop(name, None)
+
+    def move(self, name: str, step: bytes) -> None:
+        if step not in STEPS:
+            raise BadMessage(repr(step))
+        dx, dy = STEPS[step]
+        with self._lock:
+            x, y = self._places.get(name, (0, 0))
             # The server decides: a player who runs against the wall stays where they are.
-            self.places[duologue] = (name, min(max(x + dx, 0), WIDTH - 1), min(max(y + dy, 0), HEIGHT - 1))
-        else:
-            raise BadMessage(repr(message))
-
-    def on_close(self, duologue: Duologue, reason: str) -> None:  # noqa: ARG002
-        self.places.pop(duologue, None)
+            self._places[name] = (min(max(x + dx, 0), WIDTH - 1), min(max(y + dy, 0), HEIGHT - 1))
 
     def state(self) -> str:
-        return json.dumps({name: [x, y] for name, x, y in self.places.values()}, sort_keys=True)
+        with self._lock:
+            return json.dumps(self._places, sort_keys=True)
 
 
 def tick(server: Server, world: World, ended: threading.Event) -> None:
-    """Sends the state to all, from the server's thread; a player who does not keep up holds up no other."""
+    """Sends the state to all; a player who does not keep up holds up no other."""
     while not ended.wait(TICK_S):
-        server.call(lambda core: core.broadcast(world.state()))
+        server.broadcast(world.state())
 
 
 def play(name: str, moves: list[str], expected: str, results: dict[str, bool]) -> None:
     """Joins, moves, and plays until the world is as expected."""
-    with connect(ADDRESS, initial_port=PORT, initial_control_port=CONTROL) as player:
+    with connect(ADDRESS, PORT) as player:
         player.send(f"JOIN {name}")
         for move in moves:
             player.send(move)
@@ -73,9 +83,7 @@ def main() -> None:
     world, ended = World(), threading.Event()
     expected = json.dumps({"Ada": [3, 0], "Bob": [9, 0]}, sort_keys=True)
     results: dict[str, bool] = {}
-    with serve(
-        world, address=ADDRESS, initial_port=PORT, initial_control_port=CONTROL, base_port=FIRST, idle_timeout=None
-    ) as server:
+    with serve(world.serve, ADDRESS, PORT, base_port=FIRST, idle_timeout=None) as server:
         clock = threading.Thread(target=tick, args=(server, world, ended))
         clock.start()
         players = [

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mainstem.duologue import ClientSettings, ServerSettings
+from mainstem.errors import BadMessage
+
+if TYPE_CHECKING:
+    from mainstem.duologue import Duologue, Server, aio
 
 HERE = "127.0.0.1"
 
@@ -17,3 +21,24 @@ def server_settings(port: int, **more: Any) -> ServerSettings:
 
 def client_settings(port: int, **more: Any) -> ClientSettings:
     return ClientSettings(server=HERE, initial_port=port, initial_control_port=port + 1, **{"timeout": 15.0, **more})
+
+
+def echo(duologue: Duologue) -> None:
+    """The guide's handler: sends back what begins with ECHO, and refuses anything else."""
+    for message in duologue:
+        if not message.startswith(b"ECHO "):
+            raise BadMessage(repr(message))
+        duologue.send(message)
+
+
+async def echo_async(duologue: aio.Duologue) -> None:
+    async for message in duologue:
+        if not message.startswith(b"ECHO "):
+            raise BadMessage(repr(message))
+        await duologue.send(message)
+
+
+def in_use(server: Server | aio.Server) -> tuple[int, int]:
+    """How many ports and sessions the duologues of a server have."""
+    core = server._life.core
+    return len(core.ports_in_use), len(core.sessions_in_use)

@@ -6,12 +6,13 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.duologues import HERE, client_settings, server_settings
+from tests.support.duologues import HERE, client_settings, echo, in_use, server_settings
 from tests.support.live_driver import shared_memory, wait_for
 from tests.support.patience import STALL_S
 from tests.support.ports import free_port
@@ -20,9 +21,6 @@ from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.duologue import (
     ClientSettings,
-    Echo,
-    Handler,
-    Server,
     ServerKey,
     ServerSettings,
     aio,
@@ -30,7 +28,7 @@ from mainstem.duologue import (
     serve,
 )
 from mainstem.duologue.settings import reserved_sessions
-from mainstem.errors import ClosedError, ConnectRefused, ConnectTimeout, LocalProtocolError
+from mainstem.errors import ClosedError, ConnectRefused, ConnectTimeout, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,15 +60,11 @@ def aeron(driver: MediaDriver) -> Iterator[Aeron]:
         yield made
 
 
-def in_use(server: Server) -> tuple[int, int]:
-    return server.call(lambda core: (len(core.ports_in_use), len(core.sessions_in_use))).result(STALL_S)
-
-
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_echoes_to_several_clients_each_on_a_duologue_of_its_own(aeron: Aeron, port: int, encrypted: bool) -> None:
     key = ServerKey.generate(random.SystemRandom()) if encrypted else None
     settings = client_settings(port, server_key=key.public if key else b"")
-    with serve(Echo(), settings=server_settings(port), aeron=aeron, key=key) as server:
+    with serve(echo, settings=server_settings(port), aeron=aeron, key=key) as server:
         clients = [connect(settings=settings, aeron=aeron) for _ in range(3)]
         assert len({client.session_id for client in clients}) == 3
         assert in_use(server) == (6, 3)
@@ -87,7 +81,7 @@ def test_echoes_to_several_clients_each_on_a_duologue_of_its_own(aeron: Aeron, p
 
 def test_a_bad_message_is_told_and_ends_the_duologue(aeron: Aeron, port: int) -> None:
     with (
-        serve(Echo(), settings=server_settings(port), aeron=aeron) as server,
+        serve(echo, settings=server_settings(port), aeron=aeron) as server,
         connect(settings=client_settings(port), aeron=aeron) as client,
     ):
         client.send("nonsense")
@@ -99,7 +93,7 @@ def test_a_bad_message_is_told_and_ends_the_duologue(aeron: Aeron, port: int) ->
 
 
 def test_one_address_gets_no_more_than_its_share(aeron: Aeron, port: int) -> None:
-    with serve(Echo(), settings=server_settings(port, max_per_address=2), aeron=aeron) as server:
+    with serve(echo, settings=server_settings(port, max_per_address=2), aeron=aeron) as server:
         clients = [connect(settings=client_settings(port), aeron=aeron) for _ in range(2)]
         with pytest.raises(ConnectRefused, match="too many connections for IP address"):
             connect(settings=client_settings(port), aeron=aeron)
@@ -116,7 +110,7 @@ def test_serves_over_ipv6_where_a_64_counts_as_one_address(aeron: Aeron, port: i
     )
     asking = ClientSettings(server="::1", initial_port=port, initial_control_port=port + 1, timeout=15.0)
     with (
-        serve(Echo(), settings=settings, aeron=aeron),
+        serve(echo, settings=settings, aeron=aeron),
         connect(settings=asking, aeron=aeron) as client,
     ):
         client.send("ECHO six")
@@ -127,7 +121,7 @@ def test_serves_over_ipv6_where_a_64_counts_as_one_address(aeron: Aeron, port: i
 
 def test_a_full_server_says_so(aeron: Aeron, port: int) -> None:
     with (
-        serve(Echo(), settings=server_settings(port, max_clients=1), aeron=aeron),
+        serve(echo, settings=server_settings(port, max_clients=1), aeron=aeron),
         connect(settings=client_settings(port), aeron=aeron),
         pytest.raises(ConnectRefused, match="server full"),
     ):
@@ -144,7 +138,7 @@ def test_a_server_that_is_not_there_is_named_with_the_step(aeron: Aeron, port: i
 
 def test_a_server_that_goes_is_heard_of(driver: MediaDriver, port: int) -> None:
     with Aeron.connect(driver.directory) as mine, Aeron.connect(driver.directory) as theirs:
-        server = serve(Echo(), settings=server_settings(port), aeron=theirs)
+        server = serve(echo, settings=server_settings(port), aeron=theirs)
         with connect(settings=client_settings(port), aeron=mine) as client:
             server.close()
             with pytest.raises(ClosedError, match="ended the duologue"):
@@ -153,43 +147,75 @@ def test_a_server_that_goes_is_heard_of(driver: MediaDriver, port: int) -> None:
 
 def test_a_client_with_encryption_and_one_without_are_told_apart(aeron: Aeron, port: int) -> None:
     key, other = (ServerKey.generate(random.SystemRandom()) for _ in range(2))
-    with serve(Echo(), settings=server_settings(port), aeron=aeron, key=key):
+    with serve(echo, settings=server_settings(port), aeron=aeron, key=key):
         with pytest.raises(ConnectRefused, match="encryption required"):
             connect(settings=client_settings(port), aeron=aeron)
         with pytest.raises(ConnectRefused, match="bad message"):
             connect(settings=client_settings(port, server_key=other.public), aeron=aeron)
     with (
-        serve(Echo(), settings=server_settings(port + 100), aeron=aeron),
+        serve(echo, settings=server_settings(port + 100), aeron=aeron),
         pytest.raises(ConnectRefused, match="encryption not offered"),
     ):
         connect(settings=client_settings(port + 100, server_key=key.public), aeron=aeron)
 
 
-def test_the_servers_state_belongs_to_one_thread(aeron: Aeron, port: int) -> None:
+def test_a_duologue_may_be_used_by_any_thread(aeron: Aeron, port: int) -> None:
     held: list[Duologue] = []
+    is_over = threading.Event()
 
-    class Keep(Handler):
-        def on_open(self, duologue: Duologue) -> None:
-            held.append(duologue)
+    def keep(duologue: Duologue) -> None:
+        held.append(duologue)
+        is_over.wait(STALL_S)
 
     with (
-        serve(Keep(), settings=server_settings(port), aeron=aeron) as server,
+        serve(keep, settings=server_settings(port), aeron=aeron) as server,
         connect(settings=client_settings(port), aeron=aeron) as client,
     ):
-        wait_for(lambda: held)
-        with pytest.raises(LocalProtocolError, match="belongs to one thread"):
-            held[0].send(b"from another thread")
+        (duologue,) = wait_for(lambda: held)
+        duologue.send(b"from another thread")
         server.broadcast("to all")
-        assert client.receive(timeout=STALL_S) == b"to all"
+        assert duologue.try_send("at once")
+        expected = [b"from another thread", b"to all", b"at once"]
+        assert [client.receive(timeout=STALL_S) for _ in expected] == expected
+        assert duologue.poll() is None
+        with pytest.raises(Timeout):
+            duologue.receive(timeout=0)
+        client.send("back")
+        wait_for(lambda: duologue.stats().messages_received)
+        assert duologue.poll() == b"back"
+        assert repr(duologue).startswith(f"<Duologue {client.session_id} with {HERE}:")
+        assert duologue.peer_address[0] == HERE
+        is_over.set()
+        with pytest.raises(ClosedError):
+            client.receive(timeout=STALL_S)
+        assert duologue.closed
+        assert client.closed
+        assert client.error is None
+
+
+def test_two_threads_may_use_a_client(aeron: Aeron, port: int) -> None:
+    received: list[bytes] = []
+    with (
+        serve(echo, settings=server_settings(port), aeron=aeron),
+        connect(settings=client_settings(port), aeron=aeron) as client,
+    ):
+        reader = threading.Thread(target=lambda: received.extend(client.receive(STALL_S) for _ in range(200)))
+        reader.start()
+        sent = [b"ECHO %d" % number for number in range(200)]
+        for message in sent:
+            client.send(message, timeout=STALL_S)
+        reader.join(STALL_S)
+    assert received == sent
 
 
 def test_a_fault_in_the_handler_costs_one_client_its_duologue(
     aeron: Aeron, port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def handler(duologue: Duologue, message: bytes) -> None:
-        if message == b"trip":
-            raise ZeroDivisionError
-        duologue.send(message)
+    def handler(duologue: Duologue) -> None:
+        for message in duologue:
+            if message == b"trip":
+                raise ZeroDivisionError
+            duologue.send(message)
 
     with (
         serve(handler, settings=server_settings(port), aeron=aeron),
@@ -201,6 +227,7 @@ def test_a_fault_in_the_handler_costs_one_client_its_duologue(
             bad.receive(timeout=STALL_S)
         good.send(b"on")
         assert good.receive(timeout=STALL_S) == b"on"
+    assert caplog.text.count("Traceback") == 1
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -282,7 +309,7 @@ def test_the_echo_commands_log_each_step_and_end_cleanly(port: int) -> None:
         log = finish(server)
     assert server.returncode == 0
     said_in_order(
-        "".join(heard), "HELLO", "waiting for response", "connect ", "connected", "send: ECHO", "response: ECHO"
+        "".join(heard), "waiting for response", "HELLO", "connect ", "connected", "send: ECHO", "response: ECHO"
     )
     said_in_order(
         log, "HELLO", "creating new duologue", "CONNECT", "joined", "ERROR too many connections", "duologue ended"

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
+import time
 from dataclasses import replace
-from itertools import repeat
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.duologues import client_settings, server_settings
+from tests.support.duologues import client_settings, echo, echo_async, in_use, server_settings
 from tests.support.interruptions import Alarm
-from tests.support.live_driver import shared_memory
+from tests.support.live_driver import shared_memory, wait_for
 from tests.support.patience import STALL_S, soon, until
 from tests.support.ports import free_port
 
 from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.duologue import Client, Echo, Handler, Server, aio, connect, serve
-from mainstem.duologue.client_core import Step
+from mainstem.duologue import Client, Server, aio, connect, serve
 from mainstem.duologue.settings import reserved_sessions
-from mainstem.errors import BackPressured, ClosedError, MainstemError, Timeout
+from mainstem.errors import (
+    Aborted,
+    ClosedError,
+    ConnectionLost,
+    ConnectRefused,
+    Delivery,
+    MainstemError,
+    Timeout,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,20 +55,17 @@ def aeron(driver: MediaDriver) -> Iterator[Aeron]:
         yield made
 
 
-class Noting(Echo):
-    """Notes why duologues end."""
-
-    def __init__(self) -> None:
-        self.reasons: list[str] = []
-
-    def on_close(self, duologue: Duologue, reason: str) -> None:
-        self.reasons.append(reason)
-
-
 def test_a_server_and_a_client_end_with_their_driver(driver: MediaDriver, aeron: Aeron, port: int) -> None:
-    handler = Noting()
+    errors: list[object] = []
+
+    def noting(duologue: Duologue) -> None:
+        try:
+            echo(duologue)
+        finally:
+            errors.append(duologue.error)
+
     with (
-        serve(handler, settings=server_settings(port), aeron=aeron) as server,
+        serve(noting, settings=server_settings(port), aeron=aeron) as server,
         connect(settings=client_settings(port), aeron=aeron) as client,
     ):
         client.send("ECHO hello")
@@ -72,20 +75,21 @@ def test_a_server_and_a_client_end_with_their_driver(driver: MediaDriver, aeron:
             client.receive(timeout=STALL_S)
         assert server.wait(STALL_S)
         assert isinstance(server.error, MainstemError)
-        assert handler.reasons == [str(server.error)]
+        wait_for(lambda: errors)
+        assert errors == [server.error]
 
 
 async def test_a_server_in_the_event_loop_ends_its_tasks_with_its_driver(
     driver: MediaDriver, aeron: Aeron, port: int
 ) -> None:
-    reasons: list[str | None] = []
+    errors: list[object] = []
 
     async def talk(duologue: aio.Duologue) -> None:
         try:
             while True:
                 await duologue.send(await duologue.receive())
         finally:
-            reasons.append(duologue.reason)
+            errors.append(duologue.error)
 
     async with (
         aio.serve(talk, settings=server_settings(port), aeron=aeron) as server,
@@ -98,12 +102,12 @@ async def test_a_server_in_the_event_loop_ends_its_tasks_with_its_driver(
             await client.receive(timeout=STALL_S)
         await soon(server.wait())
         assert isinstance(server.error, MainstemError)
-        await until(lambda: reasons)
-        assert reasons == [str(server.error)]
+        await until(lambda: errors)
+        assert errors == [server.error]
 
 
 async def test_waiting_for_a_server_may_be_cancelled_and_ends_with_its_close(aeron: Aeron, port: int) -> None:
-    server = await aio.serve(Echo(), settings=server_settings(port), aeron=aeron)
+    server = await aio.serve(echo_async, settings=server_settings(port), aeron=aeron)
     given_up = asyncio.ensure_future(server.wait())
     waiting = asyncio.ensure_future(server.wait())
     await asyncio.sleep(0)
@@ -123,9 +127,9 @@ async def test_waiting_for_a_server_may_be_cancelled_and_ends_with_its_close(aer
 
 
 async def test_what_is_not_open_says_so(aeron: Aeron, port: int) -> None:
-    server = aio.Server(Echo(), server_settings(port), aeron=aeron)
+    server = aio.Server(echo_async, server_settings(port), aeron=aeron)
     client = aio.Client(client_settings(port), aeron=aeron)
-    for use in (lambda: server.broadcast("x"), lambda: server.core, lambda: client.core):
+    for use in (lambda: server.broadcast("x"), server.stats, lambda: client.max_message_length):
         with pytest.raises(ClosedError):
             use()
     with pytest.raises(ClosedError):
@@ -135,11 +139,9 @@ async def test_what_is_not_open_says_so(aeron: Aeron, port: int) -> None:
 
 
 def test_a_closed_client_refuses_what_is_asked_of_it(aeron: Aeron, port: int) -> None:
-    with serve(Echo(), settings=server_settings(port), aeron=aeron) as server:
+    with serve(echo, settings=server_settings(port), aeron=aeron) as server:
         client = connect(settings=client_settings(port), aeron=aeron)
         client.send("ECHO 1")
-        with pytest.raises(ZeroDivisionError):
-            server.call(lambda core: 1 // 0).result(STALL_S)
         for wrong, error in ((5, TypeError), (None, TypeError), (bytes(8193), ValueError)):
             for send in (server.broadcast, client.send):
                 with pytest.raises(error):
@@ -157,7 +159,7 @@ def test_a_closed_client_refuses_what_is_asked_of_it(aeron: Aeron, port: int) ->
 
 
 def test_what_is_dropped_without_a_close_warns_and_ends(aeron: Aeron, port: int) -> None:
-    server = serve(Echo(), settings=server_settings(port), aeron=aeron)
+    server = serve(echo, settings=server_settings(port), aeron=aeron)
     client = connect(settings=client_settings(port), aeron=aeron)
     runner = server._runner
     ends: list[Client | Server] = [server, client]
@@ -169,19 +171,20 @@ def test_what_is_dropped_without_a_close_warns_and_ends(aeron: Aeron, port: int)
 
 
 async def test_an_opening_that_is_cancelled_leaves_no_driver(port: int) -> None:
-    for end in (aio.Server(Echo(), server_settings(port)), aio.Client(client_settings(port))):
+    for end in (aio.Server(echo_async, server_settings(port)), aio.Client(client_settings(port))):
         opening = asyncio.ensure_future(end._open())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await opening
-        assert not end._life.is_connected
+        assert end.closed
+    assert not shared_memory()
 
 
-def test_a_call_is_run_before_the_server_ends_and_refused_afterwards(aeron: Aeron, port: int) -> None:
+def test_a_broadcast_before_the_close_arrives_and_one_afterwards_is_refused(aeron: Aeron, port: int) -> None:
     with (
-        serve(Echo(), settings=server_settings(port), aeron=aeron) as server,
+        serve(echo, settings=server_settings(port), aeron=aeron) as server,
         connect(settings=client_settings(port), aeron=aeron) as client,
     ):
         client.send("ECHO hello")
@@ -190,36 +193,161 @@ def test_a_call_is_run_before_the_server_ends_and_refused_afterwards(aeron: Aero
         server.close()
         assert client.receive(timeout=STALL_S) == b"good-bye"
         with pytest.raises(ClosedError, match="the server has ended"):
-            server.call(lambda core: core.duologues)
-        with pytest.raises(ClosedError, match="the server has ended"):
             server.broadcast("too late")
 
 
-def test_a_call_that_is_cancelled_is_not_run(aeron: Aeron, port: int) -> None:
-    is_held, may_go_on = threading.Event(), threading.Event()
+@pytest.mark.parametrize("is_shared", [True, False], ids=["shared driver", "own drivers"])
+def test_a_client_notices_at_once_that_its_server_was_closed(aeron: Aeron, port: int, is_shared: bool) -> None:
+    resources = {"aeron": aeron} if is_shared else {}
+    server = serve(echo, settings=server_settings(port), **resources)
+    with connect(settings=client_settings(port), **resources) as client:
+        client.send("ECHO hello")
+        assert client.receive(timeout=STALL_S) == b"ECHO hello"
+        server.close()
+        begun = time.monotonic()
+        with pytest.raises(ClosedError, match="ended the duologue"):
+            client.receive(timeout=STALL_S)
+        assert time.monotonic() - begun < 4.0, "less than the drivers' timeouts"
+        for _ in range(2):
+            with pytest.raises(ClosedError, match="ended the duologue"):
+                client.send("ECHO too late")
 
-    def hold(_: object) -> None:
-        is_held.set()
-        may_go_on.wait(STALL_S)
 
-    with serve(Echo(), settings=server_settings(port), aeron=aeron) as server:
-        holding = server.call(hold)
-        assert is_held.wait(STALL_S)
-        ran: list[object] = []
-        cancelled = server.call(ran.append)
-        assert cancelled.cancel()
-        may_go_on.set()
-        holding.result(STALL_S)
-        failing = server.call(lambda _: 1 // 0)
-        with pytest.raises(ZeroDivisionError):
-            failing.result(STALL_S)
-        assert not ran
+def test_what_was_sent_before_a_close_arrives(port: int) -> None:
+    received: list[bytes] = []
+    with serve(received.extend, settings=server_settings(port)) as server:
+        with connect(settings=client_settings(port)) as client:
+            for number in range(2_000):
+                client.send(b"%d" % number + bytes(100))
+        wait_for(lambda: in_use(server) == (0, 0))
+    assert received == [b"%d" % number + bytes(100) for number in range(2_000)]
+
+
+def test_a_close_says_that_the_server_did_not_confirm(aeron: Aeron, port: int) -> None:
+    is_over = threading.Event()
+    with serve(lambda _: is_over.wait(STALL_S), settings=server_settings(port), aeron=aeron):
+        client = connect(settings=client_settings(port), aeron=aeron)
+        for _ in range(400):  # more than the server takes in for a handler that does not receive
+            client.send(b"unread")
+        with pytest.raises(ConnectionLost, match=r"did not confirm within 0\.2 s .* all 400 messages") as lost:
+            client.close(timeout=0.2)
+        assert lost.value.delivery is Delivery.UNKNOWN
+        assert client.closed
+        client.close()
+        is_over.set()
+
+
+def test_a_shutdown_refuses_newcomers_and_lets_handlers_finish(aeron: Aeron, port: int) -> None:
+    with (
+        serve(echo, settings=server_settings(port), aeron=aeron) as server,
+        connect(settings=client_settings(port), aeron=aeron) as client,
+    ):
+        client.send("ECHO 1")
+        assert client.receive(STALL_S) == b"ECHO 1"
+        shutting_down = threading.Thread(target=server.shutdown)
+        shutting_down.start()
+        with pytest.raises(ConnectRefused, match="server shutting down"):
+            connect(settings=client_settings(port), aeron=aeron)
+        client.send("ECHO 2")
+        assert client.receive(STALL_S) == b"ECHO 2"
+        assert not server.closed
+        client.close()
+        shutting_down.join(STALL_S)
+        assert server.closed
+
+
+def test_a_shutdown_gives_up_after_its_timeout(aeron: Aeron, port: int) -> None:
+    ended: list[object] = []
+
+    def patient(duologue: Duologue) -> None:
+        try:
+            duologue.receive()
+        finally:
+            ended.append(duologue.closed)
+
+    with (
+        serve(patient, settings=server_settings(port), aeron=aeron) as server,
+        connect(settings=client_settings(port), aeron=aeron) as client,
+    ):
+        server.shutdown(timeout=0.05)
+        assert server.closed
+        assert ended == [True]
+        with pytest.raises(ClosedError):
+            client.receive(STALL_S)
+
+
+async def test_a_shutdown_in_the_event_loop_lets_handlers_finish(aeron: Aeron, port: int) -> None:
+    server = await aio.serve(echo_async, settings=server_settings(port), aeron=aeron)
+    async with aio.connect(settings=client_settings(port), aeron=aeron) as client:
+        await client.send("ECHO 1")
+        assert await client.receive(STALL_S) == b"ECHO 1"
+        shutting_down = asyncio.ensure_future(server.shutdown())
+        with pytest.raises(ConnectRefused, match="server shutting down"):
+            await aio.connect(settings=client_settings(port), aeron=aeron)
+        await client.send("ECHO 2")
+        assert await client.receive(STALL_S) == b"ECHO 2"
+    await soon(shutting_down)
+    assert server.closed
+
+
+def test_an_abort_of_either_end_is_an_error_of_the_other(aeron: Aeron, port: int) -> None:
+    errors: list[object] = []
+
+    def noting(duologue: Duologue) -> None:
+        try:
+            if duologue.receive() == b"abort":
+                duologue.abort()
+            duologue.receive()
+        except MainstemError as error:
+            errors.append(error)
+            raise
+
+    with serve(noting, settings=server_settings(port), aeron=aeron) as server:
+        client = connect(settings=client_settings(port), aeron=aeron)
+        client.send(b"wait")
+        wait_for(lambda: server.stats().duologues_joined == 1)
+        client.abort()
+        assert client.closed
+        client.close()
+        wait_for(lambda: errors)
+        assert isinstance(errors[0], Aborted)
+        with connect(settings=client_settings(port), aeron=aeron) as client:
+            client.send(b"abort")
+            with pytest.raises(Aborted):
+                client.receive(STALL_S)
+            assert isinstance(client.error, Aborted)
+        with connect(settings=client_settings(port), aeron=aeron) as client:
+            client.send(b"wait")
+            wait_for(lambda: server.stats().duologues_joined == 3)
+            server.abort()
+            assert server.closed
+            with pytest.raises(Aborted):
+                client.receive(STALL_S)
+
+
+def test_a_block_that_raises_aborts_its_client(aeron: Aeron, port: int) -> None:
+    errors: list[object] = []
+
+    def noting(duologue: Duologue) -> None:
+        try:
+            echo(duologue)
+        finally:
+            errors.append(duologue.error)
+
+    with serve(noting, settings=server_settings(port), aeron=aeron):
+        client = connect(settings=client_settings(port), aeron=aeron)
+        client.send("ECHO half of it")
+        assert client.receive(STALL_S) == b"ECHO half of it"
+        with pytest.raises(ZeroDivisionError), client:
+            raise ZeroDivisionError
+        wait_for(lambda: errors)
+        assert isinstance(errors[0], Aborted)
 
 
 def test_a_server_that_cannot_bind_its_address_leaves_nothing(port: int) -> None:
     settings = replace(server_settings(port), address="192.0.2.77")
     with pytest.raises(MainstemError):
-        serve(Echo(), settings=settings)
+        serve(echo, settings=settings)
     assert not shared_memory()
 
 
@@ -231,29 +359,40 @@ def test_a_client_whose_key_is_none_leaves_nothing(port: int) -> None:
 
 def test_a_client_that_waits_in_vain_loses_nothing_by_it(aeron: Aeron, port: int) -> None:
     with (
-        serve(Echo(), settings=server_settings(port), aeron=aeron),
+        serve(echo, settings=server_settings(port), aeron=aeron),
         connect(settings=client_settings(port), aeron=aeron) as client,
     ):
         assert not client.is_encrypted
         assert client.max_message_length == 8192
-        assert client.step is Step.TALK
         with pytest.raises(Timeout, match=r"no message came within 0\.01 s"):
             client.receive(timeout=0.01)
         client.send("ECHO on")
         assert client.receive(timeout=STALL_S) == b"ECHO on"
 
 
-def test_a_server_that_does_not_read_is_an_error_to_who_sends(aeron: Aeron, port: int) -> None:
-    class Pausing(Handler):
-        def on_open(self, duologue: Duologue) -> None:
-            duologue.paused = True
+def test_a_message_for_which_there_is_no_room_can_time_out(aeron: Aeron, port: int) -> None:
+    is_over = threading.Event()
+
+    def lazy(duologue: Duologue) -> None:
+        is_over.wait(STALL_S)
+        for message in duologue:
+            duologue.send(b"%d" % len(message))
 
     with (
-        serve(Pausing(), settings=server_settings(port), aeron=aeron),
+        serve(lazy, settings=server_settings(port), aeron=aeron),
         connect(settings=client_settings(port), aeron=aeron) as client,
-        pytest.raises(BackPressured, match="the peer does not read"),
     ):
-        deque(map(client.send, repeat(bytes(8192))), 0)
+        sent, full_since = 0, time.monotonic()
+        while time.monotonic() < full_since + 0.3:  # the server takes in what it can
+            if client.try_send(bytes(8192)):
+                sent, full_since = sent + 1, time.monotonic()
+        with pytest.raises(Timeout, match="no room"):
+            client.send(bytes(8192), timeout=0.1)
+        is_over.set()
+        lengths = [client.receive(STALL_S) for _ in range(sent)]
+        assert set(lengths) == {b"8192"}
+        client.send(b"last")
+        assert client.receive(STALL_S) == b"4"
 
 
 def test_a_server_whose_close_a_signal_handler_interrupted_can_be_closed(
@@ -265,7 +404,7 @@ def test_a_server_whose_close_a_signal_handler_interrupted_can_be_closed(
         monkeypatch.setattr(AgentRunner, "close", close)
         raise Alarm
 
-    server = serve(Echo(), settings=server_settings(port))
+    server = serve(echo, settings=server_settings(port))
     driver = server._life._connection
     assert driver is not None
     monkeypatch.setattr(AgentRunner, "close", interrupt)

@@ -15,12 +15,12 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from tests.support.duologues import echo, in_use
 from tests.support.live_driver import wait_for
-from tests.support.patience import STALL_S
 from tests.support.ports import free_port
 
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.duologue import Echo, ServerSettings, serve
+from mainstem.duologue import ServerSettings, serve
 from mainstem.duologue.settings import reserved_sessions
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
@@ -62,7 +62,7 @@ def test_killed_clients_give_everything_back_and_the_others_notice_nothing() -> 
     with (
         MediaDriver.launch(**{**settings.driver_settings(), **timings}) as near,
         MediaDriver.launch(**reserved_sessions(), term_buffer_length=1 << 16, **timings) as far,
-        serve(Echo(), settings=settings, directory=near.directory) as server,
+        serve(echo, settings=settings, directory=near.directory) as server,
     ):
         clients: list[subprocess.Popen[str]] = []
         try:
@@ -74,7 +74,7 @@ def test_killed_clients_give_everything_back_and_the_others_notice_nothing() -> 
                     assert client.stdout.readline() == "ready\n"
 
             def held() -> tuple[int, int]:
-                return server.call(lambda core: (len(core.ports_in_use), len(core.sessions_in_use))).result(STALL_S)
+                return in_use(server)
 
             assert held() == (2 * total, total)
             time.sleep(SECONDS)

@@ -28,9 +28,9 @@ publication = aeron.add_publication("aeron:ipc", 1)
 subscription = aeron.add_subscription("aeron:ipc", 1)
 """
 DUOLOGUE = """
-from mainstem.duologue import Echo, serve
+from mainstem.duologue import serve
 server = serve(
-    Echo(), "127.0.0.1", {port}, base_port={port} + 2,
+    lambda duologue: list(duologue), "127.0.0.1", {port}, base_port={port} + 2,
     directory=driver.directory,
 )
 """

@@ -15,8 +15,8 @@ from mainstem import duologue as duologues
 from mainstem.cli._logs import configure, say
 from mainstem.cli._numbers import finite
 from mainstem.cli._stream import stopping
-from mainstem.duologue import ClientSettings, Echo, Prefixes, ServerSettings
-from mainstem.errors import ClosedError, ConfigurationError
+from mainstem.duologue import ClientSettings, Duologue, Prefixes, ServerSettings
+from mainstem.errors import BadMessage, ClosedError, ConfigurationError
 
 logger = logging.getLogger("mainstem.cli.echo")
 app = typer.Typer(no_args_is_help=True)
@@ -28,6 +28,18 @@ DirectoryOption = Annotated[
 PortOption = Annotated[int, typer.Option("--port", help="The all-clients channel's port.")]
 ControlOption = Annotated[int, typer.Option("--control-port", help="Its control port.")]
 VerboseOption = Annotated[bool, typer.Option("--verbose/--quiet", "-v/-q", help="Log every step to standard error.")]
+
+
+def _echo(client: Duologue) -> None:
+    """The guide's protocol: ``ECHO <text>`` is sent back, anything else is a bad message."""
+    for message in client:
+        if not message.startswith(b"ECHO "):
+            raise BadMessage(f"{message[:40]!r} is not ECHO <text>")
+        try:
+            message.decode()
+        except UnicodeDecodeError:
+            raise BadMessage("the text of ECHO is not UTF-8") from None
+        client.send(message)
 
 
 def _log(verbose: bool) -> None:
@@ -101,11 +113,11 @@ def serve(
         say(f"public key {server_key.public.hex()}")
     with (
         stopping() as stop,
-        duologues.serve(Echo(), settings=settings, directory=directory or None, key=server_key) as server,
+        duologues.serve(_echo, settings=settings, directory=directory or None, key=server_key) as server,
     ):
         say(f"serving echoes on {address}, ports {port} and {control_port}, duologues from {base_port}; Ctrl-C ends it")
-        while not stop.asked and server.error is None:
-            time.sleep(POLL_S)
+        while not stop.asked and not server.wait(POLL_S):
+            pass
         counts = asdict(server.stats())
     say(", ".join(f"{name} {count}" for name, count in counts.items() if count))
     if server.error is not None:

@@ -13,26 +13,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mainstem.duologue import aio
     from mainstem.duologue.client import Client, connect
-    from mainstem.duologue.client_core import ClientCore
     from mainstem.duologue.crypto import ServerKey
-    from mainstem.duologue.handler import Echo, Handler
     from mainstem.duologue.limits import Prefixes
-    from mainstem.duologue.server import Server, serve
-    from mainstem.duologue.server_core import ServerCore
-    from mainstem.duologue.session import Duologue
+    from mainstem.duologue.server import Duologue, Server, serve
     from mainstem.duologue.settings import ClientSettings, ServerSettings
-    from mainstem.duologue.stats import ServerStats
+    from mainstem.duologue.stats import DuologueStats, ServerStats
 
 _HOMES = {
     "Client": "client",
-    "ClientCore": "client_core",
     "ClientSettings": "settings",
-    "Duologue": "session",
-    "Echo": "handler",
-    "Handler": "handler",
+    "Duologue": "server",
+    "DuologueStats": "stats",
     "Prefixes": "limits",
     "Server": "server",
-    "ServerCore": "server_core",
     "ServerKey": "crypto",
     "ServerSettings": "settings",
     "ServerStats": "stats",
@@ -42,14 +35,11 @@ _HOMES = {
 
 __all__ = [
     "Client",
-    "ClientCore",
     "ClientSettings",
     "Duologue",
-    "Echo",
-    "Handler",
+    "DuologueStats",
     "Prefixes",
     "Server",
-    "ServerCore",
     "ServerKey",
     "ServerSettings",
     "ServerStats",

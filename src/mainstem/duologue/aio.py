@@ -1,50 +1,43 @@
-"""Duologues for asyncio: the same server and client, whose waiting is the event loop's.
+"""Duologues for asyncio: the API of `mainstem.duologue`, whose waiting is the event loop's.
 
 Example:
-    >>> async def talk(duologue):
+    >>> async def echo(duologue):
     ...     async for message in duologue:
     ...         await duologue.send(message)
-    >>> async with aio.serve(talk, "127.0.0.1"):
+    >>> async with aio.serve(echo, "127.0.0.1"):
     ...     async with aio.connect("127.0.0.1") as duologue:
     ...         await duologue.send("ECHO tide")
 
 Everything but the start and the end of a media driver runs in the event loop's thread: the duty cycles of a server are one
-task, those of a client run while it opens, sends, receives or closes. A task of its own serves each duologue of an
-asynchronous handler; the server's task only puts messages on its queue. That queue is bounded: when it is full the
-server does not read the client (``Duologue.paused``), which then feels back pressure.
+task, those of a client run while it opens, sends, receives or closes. The handler of each duologue is a task of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mainstem._internal.opening import Opening
 from mainstem._internal.tasks import start_task
 from mainstem.aeron.agent import AgentTerminated
 from mainstem.aeron.aio.waiting import Pause
-from mainstem.duologue.handler import Handler
-from mainstem.duologue.lifecycle import ClientLife, ServerLife
-from mainstem.duologue.messages import BAD_MESSAGE, INTERNAL_ERROR
+from mainstem.clock import SYSTEM_CLOCK
+from mainstem.duologue.ends import CLOSE_TIMEOUT, ClientEnd, DuologueEnd, End
+from mainstem.duologue.server_life import HANDLER_TIMEOUT, ServerEnd, ServerLife, reason_after
 from mainstem.duologue.settings import ClientSettings, ServerSettings, client_settings, server_settings
-from mainstem.errors import BadMessage, ClosedError, MainstemError, OfferError
+from mainstem.errors import ClosedError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
     from mainstem.aeron.client.client import Aeron
-    from mainstem.duologue.client_core import ClientCore
     from mainstem.duologue.crypto import ServerKey
-    from mainstem.duologue.lifecycle import Steps
-    from mainstem.duologue.server_core import ServerCore
-    from mainstem.duologue.session import Duologue as InnerDuologue
-    from mainstem.duologue.stats import ServerStats
+    from mainstem.duologue.ends import Steps
+    from mainstem.duologue.session import Session
 
 T = TypeVar("T")
 
@@ -52,212 +45,207 @@ __all__ = ["Client", "Duologue", "Server", "connect", "serve"]
 
 logger = logging.getLogger("mainstem.duologue.server")
 
-MAX_UNREAD = 256
-"""Messages of one client that its task has not received; then the client feels back pressure."""
 
-CLOSE_LIMIT = 10.0
-"""Seconds that closing a server waits for the tasks of its duologues, once they are cancelled."""
+class _Changed:
+    """The condition of a session in the event loop, whose one thread needs no lock."""
 
-QUEUE_POLL = 0.0005
-"""Seconds between two checks whether the messages before have been accepted."""
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def notify_all(self) -> None:
+        self._event.set()
+
+    async def wait(self, timeout: float | None) -> None:
+        """Wait for a change that comes after this call."""
+        self._event.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._event.wait()
 
 
-class Duologue:
-    """One client's duologue, for the task that serves it. Iterating gives its messages until the client has gone.
+async def _in_thread(open_it: Callable[[], object], close_it: Callable[[], object]) -> None:
+    """Open something in a thread; where that is cancelled, nothing stays open."""
+    opening = asyncio.ensure_future(asyncio.to_thread(open_it))
+    try:
+        await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        await asyncio.wait([opening])
+        if not opening.exception():
+            await asyncio.to_thread(close_it)
+        raise
 
-    Example:
-        >>> async def talk(duologue: Duologue) -> None:
-        ...     async for message in duologue:
-        ...         await duologue.send(message)
-    """
 
-    def __init__(self, inner: InnerDuologue) -> None:
-        self.inner = inner
-        self._unread: deque[bytes] = deque()
-        self._changed = asyncio.Event()
-        self._reason: str | None = None
+async def _completed(work: Awaitable[T]) -> T:
+    """Await something to its end, also if this is cancelled meanwhile, which is raised then."""
+    doing = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        while not doing.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([doing])
+        raise
 
-    @property
-    def reason(self) -> str | None:
-        """Why it ended; None while it goes on."""
-        return self._reason
 
-    async def send(self, message: bytes | str) -> None:
-        """Send a message, once those before it have been accepted.
+class _Talk(End):
+    """Sends and receives, in the event loop."""
+
+    async def _run(self, steps: Steps[T]) -> T:
+        """Run a procedure to its end; waits between its steps."""
+        raise NotImplementedError
+
+    async def send(self, message: bytes | str, timeout: float | None = None) -> None:
+        """Send a message; returns once the stream has accepted it. A call that fails or is cancelled has sent nothing.
 
         Args:
-            message: At most ``inner.max_message_length`` bytes; text is encoded as UTF-8.
+            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
+            timeout: Seconds to wait for room, at most; None waits forever.
 
         Raises:
-            ClosedError: The client has gone.
+            Timeout: The peer made no room in time.
+            ConnectRefused: The server ended the duologue with a reason.
+            ConnectionLost: Nothing was heard from the peer for ``heartbeat_timeout``.
+            Aborted: The peer aborted the duologue.
+            ClosedError: The peer has left, or this end is closed.
             ValueError: The message is too long.
             TypeError: The message is neither text nor a bytes-like object.
 
         Example:
             >>> await duologue.send("ECHO tide")
         """
-        while self.inner.is_open and self.inner.queued:
-            await asyncio.sleep(QUEUE_POLL)
-        self.inner.send(message)
+        await self._run(self._sending(message, timeout))
 
-    def close(self, error: str = "") -> Closing:
-        """End the duologue, after what was sent has gone out.
+    async def receive(self, timeout: float | None = None) -> bytes:
+        """Receive the next message. A call that is cancelled has taken none.
 
         Args:
-            error: A reason that the client receives before; empty for none.
-
-        Returns:
-            What may be awaited, until the duologue has ended; it ends without that.
-
-        Example:
-            >>> await duologue.close("see you tomorrow")
-        """
-        self.inner.close(error)
-        return Closing(self)
-
-    async def wait_closed(self) -> None:
-        """Wait until the duologue has ended.
-
-        Example:
-            >>> await duologue.wait_closed()
-        """
-        while self._reason is None:
-            self._changed.clear()
-            await self._changed.wait()
-
-    async def receive(self) -> bytes:
-        """Receive the next message. A call that is cancelled has taken none.
+            timeout: Seconds to wait at most; None waits forever.
 
         Returns:
             The message, decrypted where the duologue is encrypted.
 
         Raises:
-            ClosedError: The duologue has ended, and all its messages were received.
+            Timeout: No message came in time. At a server also: the client sent nothing for ``idle_timeout``.
+            ConnectRefused: The server ended the duologue with a reason.
+            ConnectionLost: Nothing was heard from the peer for ``heartbeat_timeout``.
+            Aborted: The peer aborted the duologue.
+            ClosedError: The peer has left, or this end is closed. What came before was received.
 
         Example:
-            >>> message = await duologue.receive()
+            >>> message = await duologue.receive(timeout=5)
         """
-        while not self._unread:
-            if self._reason is not None:
-                raise ClosedError(f"duologue {self.inner.session_id} ended: {self._reason}")
-            self._changed.clear()
-            await self._changed.wait()
-        message = self._unread.popleft()
-        self.inner.paused = len(self._unread) >= MAX_UNREAD
-        return message
+        return await self._run(self._receiving(timeout))
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Iterate over messages until the peer leaves. Raises what `receive` raises for any other end."""
         while True:
             try:
                 yield await self.receive()
             except ClosedError:
                 return
 
-    def put(self, message: bytes) -> None:
-        """Queue a message that came; called by the server.
 
-        Args:
-            message: The message.
-
-        Example:
-            >>> duologue.put(b"ECHO tide")
-        """
-        self._unread.append(message)
-        self.inner.paused = len(self._unread) >= MAX_UNREAD
-        self._changed.set()
-
-    def end(self, reason: str) -> None:
-        """Note that the duologue has ended; called by the server.
-
-        Args:
-            reason: Why, in a few words.
-
-        Example:
-            >>> duologue.end("silent for too long")
-        """
-        self._reason = reason
-        self._changed.set()
-
-
-class Closing:
-    """What `Duologue.close` returns: awaiting it waits until the duologue has ended."""
-
-    def __init__(self, duologue: Duologue) -> None:
-        self._duologue = duologue
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return self._duologue.wait_closed().__await__()
-
-
-async def _connect(life: ServerLife | ClientLife, *resources: Any) -> None:
-    """Open a life in a thread; where that is cancelled, nothing stays open."""
-    opening = asyncio.ensure_future(asyncio.to_thread(life.connect, *resources))
-    try:
-        await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        await asyncio.wait([opening])
-        if not opening.exception():
-            await asyncio.to_thread(life.disconnect)
-        raise
-
-
-class _Tasks(Handler):
-    """Runs a task for every duologue."""
-
-    def __init__(self, talk: Callable[[Duologue], Awaitable[object]]) -> None:
-        self._talk = talk
-        self.tasks: set[asyncio.Task[None]] = set()
-        self._by_duologue: dict[InnerDuologue, asyncio.Task[None]] = {}
-
-    def on_open(self, duologue: InnerDuologue) -> None:
-        """Start its task."""
-        served = Duologue(duologue)
-        duologue.user = served
-        task = start_task(self._run(served), asyncio.get_running_loop())
-        self.tasks.add(task)
-        self._by_duologue[duologue] = task
-        task.add_done_callback(self.tasks.discard)
-
-    def on_message(self, duologue: InnerDuologue, message: bytes) -> None:
-        """Queue it for the task."""
-        if isinstance(duologue.user, Duologue):
-            duologue.user.put(message)
-
-    def on_close(self, duologue: InnerDuologue, reason: str) -> None:
-        """End the task's iteration; a task that runs on is cancelled after a while."""
-        if isinstance(duologue.user, Duologue):
-            duologue.user.end(reason)
-        task = self._by_duologue.pop(duologue, None)
-        if task is not None and not task.done():
-            asyncio.get_running_loop().call_later(CLOSE_LIMIT, task.cancel)
-
-    async def _run(self, served: Duologue) -> None:
-        try:
-            await self._talk(served)
-        except BadMessage:
-            served.close(BAD_MESSAGE)
-        except (ClosedError, OfferError) as error:
-            # The client has gone, or does not read: that is no fault of the program.
-            logger.debug("[%d] its task ended: %s", served.inner.session_id, error)
-            served.close()
-        except Exception:
-            logger.exception("[%d] its task failed", served.inner.session_id)
-            served.close(INTERNAL_ERROR)
-        else:
-            served.close()
-
-
-class Server:
-    """A server that the event loop runs, started by `serve`. An asynchronous context manager.
+class Duologue(DuologueEnd, _Talk):
+    """As the blocking `mainstem.duologue.Duologue`, for the task that serves it.
 
     Example:
-        >>> async with aio.serve(talk, "192.0.2.1") as server:
-        ...     await asyncio.sleep(60)
+        >>> async def handler(duologue: Duologue) -> None:
+        ...     async for message in duologue:
+        ...         await duologue.send(message)
+    """
+
+    async def _run(self, steps: Steps[T]) -> T:
+        changed = self._session.changed
+        assert isinstance(changed, _Changed)
+        while True:
+            try:
+                left = next(steps)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            await changed.wait(left)
+
+    async def close(self, error: str = "", timeout: float | None = CLOSE_TIMEOUT) -> None:
+        """End the duologue, after what was sent has gone out. May be called again; it ends also if this is cancelled.
+
+        Args:
+            error: A reason that the client receives: its calls raise ConnectRefused. Without one the duologue ends in order.
+            timeout: Seconds to wait for the end, at most; None waits forever. It comes without that, too.
+
+        Raises:
+            Timeout: The duologue did not end in time.
+            MainstemError: What ended the duologue before, if no call has raised it.
+
+        Example:
+            >>> await duologue.close("see you tomorrow")
+        """
+        await self._run(self._closing(error, timeout))
+
+
+class _Handlers:
+    """Runs the handler of each duologue in a task."""
+
+    def __init__(self, handler: Callable[[Duologue], Awaitable[object]]) -> None:
+        self._handler = handler
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, session: Session) -> None:
+        """Start the handler of a client that joined. One that goes on after the end of its duologue is cancelled after a while."""
+        loop = asyncio.get_running_loop()
+        session.has_handler = True
+        task = start_task(self._run(session), loop)
+        self.tasks.add(task)
+
+        def on_done(task: asyncio.Task[None]) -> None:
+            session.has_handler = False
+            self.tasks.discard(task)
+            if cancelling:
+                cancelling.pop().cancel()
+            if task.cancelled():
+                session.close()
+
+        def on_end() -> None:
+            if not task.done():
+                cancelling.append(loop.call_later(HANDLER_TIMEOUT, task.cancel))
+
+        cancelling: list[asyncio.TimerHandle] = []
+        task.add_done_callback(on_done)
+        session.on_end = on_end
+
+    async def _run(self, session: Session) -> None:
+        failure: Exception | None = None
+        try:
+            await self._handler(Duologue(session))
+        except Exception as error:
+            failure = error
+        session.close(reason_after(failure, session))
+
+    async def wait(self, timeout: float | None) -> set[asyncio.Task[None]]:
+        """Wait until all have ended, but for the caller; returns those that have not."""
+        tasks = self.tasks - {asyncio.current_task()}
+        if not tasks:
+            return set()
+        _, left = await asyncio.wait(tasks, timeout=timeout)
+        return left
+
+
+class Server(ServerEnd):
+    """As the blocking `mainstem.duologue.Server`, run by the event loop. An asynchronous context manager.
+
+    Example:
+        >>> async with aio.serve(echo, "192.0.2.1") as server:
+        ...     await server.wait()
     """
 
     def __init__(
         self,
-        handler: Handler | Callable[[Duologue], Awaitable[object]],
+        handler: Callable[[Duologue], Awaitable[object]],
         settings: ServerSettings,
         *,
         aeron: Aeron | None = None,
@@ -265,78 +253,37 @@ class Server:
         key: ServerKey | None = None,
     ) -> None:
         self.settings = settings
-        self._handler = handler if isinstance(handler, Handler) else _Tasks(handler)
-        self._life = ServerLife(self._handler, settings)
+        self._handlers = _Handlers(handler)
+        self._life = ServerLife(settings, self._handlers.start, _Changed)
         self._resources = (aeron, directory, key)
         self._task: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    async def _open(self) -> Self:
+        """Open the all-clients channel."""
+        # Starting a driver takes a moment, in which the event loop may have other things to do.
+        await _in_thread(lambda: self._life.connect(*self._resources), self._life.disconnect)
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        return self
 
     @property
     def closed(self) -> bool:
         """Whether it is closed."""
         return not self._life.is_connected
 
-    @property
-    def error(self) -> MainstemError | None:
-        """The error that ended the server, if one did: its driver has ended."""
-        return self._life.failure
-
-    async def _open(self) -> Self:
-        """Open the all-clients channel."""
-        # Starting a driver takes a moment, in which the event loop may have other things to do.
-        await _connect(self._life, *self._resources)
-        self._task = asyncio.get_running_loop().create_task(self._run())
-        return self
-
-    @property
-    def core(self) -> ServerCore:
-        """The server itself, to be used in the loop's thread. Raises ClosedError while it is not running."""
-        if not self._life.is_connected:
-            raise ClosedError("the server is not running")
-        return self._life.core
-
-    def stats(self) -> ServerStats:
-        """Read the server's counts.
-
-        Returns:
-            A copy: the counts since the start.
-
-        Raises:
-            ClosedError: The server is not running.
-
-        Example:
-            >>> server.stats().duologues_opened
-        """
-        return replace(self.core.stats)
-
-    def broadcast(self, message: bytes | str) -> None:
-        """Send a message to every client that is there.
-
-        Args:
-            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
-
-        Raises:
-            ValueError: The message is too long.
-            TypeError: The message is neither text nor a bytes-like object.
-            ClosedError: The server is not running.
-
-        Example:
-            >>> server.broadcast("the server ends at noon")
-        """
-        self.core.broadcast(message)
-
     async def _run(self) -> None:
         life = self._life
-        pause = Pause(life.clock, None)
+        pause = Pause(SYSTEM_CLOCK, None)
         with suppress(AgentTerminated):
             while True:
-                if life.do_work(life.clock.monotonic_ns()):
+                if life.do_work(SYSTEM_CLOCK.monotonic_ns()):
                     pause.restart()
                 await pause.step()
         # Nothing arrives any more: the tasks of duologues, which wait for it, end now and not at ``close``.
         life.on_close()
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the server has ended: by ``close``, or by an error, which is its ``error`` then.
+        """Wait until the server has ended: by `close`, or by an error, which is its ``error`` then.
 
         Args:
             timeout: Seconds to wait at most; None waits forever.
@@ -352,23 +299,65 @@ class Server:
             await asyncio.wait([self._task], timeout=timeout)
         return self._task is None or self._task.done()
 
+    async def shutdown(self, timeout: float | None = None) -> None:
+        """Refuse new clients, wait until the handlers have returned, and close.
+
+        Args:
+            timeout: Seconds after which handlers that still run lose their duologues; None waits forever.
+
+        Example:
+            >>> await server.shutdown(timeout=30)
+        """
+        if not self.closed:
+            self._life.core.stop_accepting()
+            await self._handlers.wait(timeout)
+            await self.close()
+
     async def close(self) -> None:
-        """End every duologue and its task, and the server. May be called again.
+        """End every duologue, cancel its handler, and end the server and the driver that was started for it. May be called again.
+
+        Messages that were sent still reach the clients. Handlers are waited for, 10 s at most. Once begun, a close that is
+        cancelled goes on to its end.
 
         Example:
             >>> await server.close()
         """
-        if self._task is not None:
+        await self._end(waits=True)
+
+    def abort(self) -> None:
+        """End at once: the clients learn that their duologues were aborted, and no handler is waited for.
+
+        Example:
+            >>> server.abort()
+        """
+        self._life.is_aborted = True
+        if self._task is not None and self._closing is None:
             self._task.cancel()
-            await self.wait()
-        self._life.on_close()
+            self._life.on_close()
+            self._closing = asyncio.ensure_future(self._finish(waits=False))
+
+    async def _end(self, *, waits: bool) -> None:
+        if self._closing is None:
+            if self._task is None:
+                return
+            self._task.cancel()
+            self._closing = asyncio.ensure_future(self._finish(waits=waits))
+        if asyncio.current_task() in self._handlers.tasks:
+            return
+        await _completed(self._closing)
+
+    async def _finish(self, *, waits: bool) -> None:
         try:
-            if isinstance(self._handler, _Tasks) and (tasks := self._handler.tasks - {asyncio.current_task()}):
-                for serving in tasks:
-                    serving.cancel()
-                _, pending = await asyncio.wait(tasks, timeout=CLOSE_LIMIT)
-                if pending:
-                    logger.warning("%d tasks go on %g s after they were cancelled", len(pending), CLOSE_LIMIT)
+            await self.wait()
+            self._life.on_close()
+            for serving in self._handlers.tasks:
+                serving.cancel()
+            if waits:
+                if left := await self._handlers.wait(HANDLER_TIMEOUT):
+                    logger.warning("%d tasks go on %g s after they were cancelled", len(left), HANDLER_TIMEOUT)
+                pause = Pause(SYSTEM_CLOCK, None)
+                while not self._life.has_released():
+                    await pause.step()
         finally:
             await asyncio.to_thread(self._life.disconnect)
 
@@ -381,8 +370,8 @@ class Server:
         await self.close()
 
 
-class Client:
-    """A duologue with a server, opened by `connect`. An asynchronous context manager.
+class Client(ClientEnd, _Talk):
+    """As the blocking `mainstem.duologue.Client`, opened by `connect`. An asynchronous context manager.
 
     Example:
         >>> async with aio.connect("192.0.2.1") as duologue:
@@ -391,122 +380,80 @@ class Client:
     """
 
     def __init__(
-        self,
-        settings: ClientSettings,
-        *,
-        aeron: Aeron | None = None,
-        directory: str | os.PathLike[str] | None = None,
+        self, settings: ClientSettings, *, aeron: Aeron | None = None, directory: str | os.PathLike[str] | None = None
     ) -> None:
-        self.settings = settings
-        self._life = ClientLife(settings)
-        self._resources = (aeron, directory)
+        super().__init__(settings, aeron=aeron, directory=directory)
+        self._ending: asyncio.Task[None] | None = None
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._ending is not None or self._connection is None
 
     async def _open(self) -> Self:
         """Open the duologue."""
         try:
-            await _connect(self._life, *self._resources)
-            self._life.start()
-            await self._run(self._life.opening())
+            await _in_thread(self._connect, self._disconnect)
+            await self._run(self._opening())
         except BaseException:
-            await self.close()
+            self.abort()
+            assert self._ending is not None
+            await _completed(self._ending)
             raise
         return self
 
-    @property
-    def closed(self) -> bool:
-        """Whether it is closed."""
-        return not self._life.is_connected
-
-    @property
-    def session_id(self) -> int:
-        """The session of both streams of the duologue."""
-        return self.core.duologue_session
-
-    @property
-    def is_encrypted(self) -> bool:
-        """Whether messages are encrypted."""
-        return bool(self.settings.server_key)
-
-    @property
-    def max_message_length(self) -> int:
-        """The longest message that can be sent, in bytes."""
-        return self.core.max_message_length
-
-    @property
-    def core(self) -> ClientCore:
-        """The client itself. Raises ClosedError while it is not open."""
-        if not self._life.is_connected:
-            raise ClosedError("the duologue client is closed")
-        return self._life.core
-
     async def _run(self, steps: Steps[T]) -> T:
-        """Run a procedure to its end; gives way to the loop between its duty cycles."""
-        pause = Pause(self._life.clock, None)
+        pause = Pause(SYSTEM_CLOCK, None)
         while True:
             try:
-                work = next(steps)
+                next(steps)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
-            if work:
-                pause.restart()
             await pause.step()
 
-    async def send(self, message: bytes | str) -> None:
-        """Send a message; returns once the stream has accepted it. A call that is cancelled may still send it.
+    async def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
+        """Leave the duologue, once the server has received everything, and end the driver that was started for it.
+
+        What the server has sent and was not received is dropped. May be called again. Once begun, a close that is cancelled goes
+        on to its end.
 
         Args:
-            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
+            timeout: Seconds to wait for the server, at most; None waits forever.
 
         Raises:
-            BackPressured: The server did not make room for 500 ms.
-            NotConnected: The server was not connected for 500 ms.
-            ConnectRefused: The server ended the duologue with a reason.
-            ClosedError: The server ended the duologue, or this client is closed.
-            ValueError: The message is too long.
-            TypeError: The message is neither text nor a bytes-like object.
-
-        Example:
-            >>> await duologue.send("ECHO tide")
-        """
-        await self._run(self._life.sending(message))
-
-    async def receive(self, timeout: float | None = None) -> bytes:
-        """Receive the next message. A call that is cancelled has taken none.
-
-        Args:
-            timeout: Seconds to wait at most; None waits for ever.
-
-        Returns:
-            The message, decrypted where the duologue is encrypted.
-
-        Raises:
-            Timeout: No message came in time. None is lost: the next call receives it.
-            ConnectRefused: The server ended the duologue with a reason.
-            ClosedError: The server ended the duologue, or this client is closed.
-
-        Example:
-            >>> message = await duologue.receive(timeout=5)
-        """
-        return await self._run(self._life.receiving(timeout))
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        while True:
-            try:
-                yield await self.receive()
-            except ClosedError:
-                return
-
-    async def close(self) -> None:
-        """Leave the duologue, and end the driver that was started for it. May be called again.
+            ConnectionLost: The server did not confirm in time that it has received everything, or was not heard from.
+            MainstemError: What ended the duologue, if no call has raised it.
 
         Example:
             >>> await duologue.close()
         """
-        if self._life.is_connected:
-            try:
-                await self._run(self._life.closing())
-            finally:
-                await asyncio.to_thread(self._life.disconnect)
+        if self._connection is None and self._ending is None:
+            return
+        is_first = self._ending is None
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._finish(timeout))
+        try:
+            await _completed(self._ending)
+        except Exception:
+            if is_first:
+                raise
+
+    async def _finish(self, timeout: float | None) -> None:
+        try:
+            failure = await self._run(self._closing(timeout))
+        finally:
+            await asyncio.to_thread(self._disconnect)
+        if failure is not None:
+            raise failure
+
+    def abort(self) -> None:
+        """End the duologue at once, without waiting for the server. What it has not received is lost; it learns of the abort.
+
+        Example:
+            >>> duologue.abort()
+        """
+        self._abort()
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(asyncio.to_thread(self._disconnect))
 
     async def __aenter__(self) -> Self:
         return self
@@ -514,11 +461,13 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None:
+            self.abort()
         await self.close()
 
 
 def serve(
-    handler: Handler | Callable[[Duologue], Awaitable[object]],
+    handler: Callable[[Duologue], Awaitable[object]],
     host: str | None = None,
     port: int | None = None,
     *,
@@ -531,7 +480,8 @@ def serve(
     """Start a server: ``async with``, or ``await`` and later ``await server.close()``.
 
     Args:
-        handler: An asynchronous function that serves one duologue, or a `Handler`.
+        handler: An asynchronous function that serves one duologue, called in a task of its own for each client that joins. The
+            duologue ends when it returns.
         host: The address of this machine to bind: the setting ``address``.
         port: The port of the all-clients channel: the setting ``initial_port``. The control port is the next one, unless
             ``initial_control_port`` is given.

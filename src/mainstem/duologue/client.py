@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mainstem.aeron.idle import BackoffIdle
-from mainstem.duologue.environment import Confinement
-from mainstem.duologue.lifecycle import ClientLife
+from mainstem.duologue.ends import CLOSE_TIMEOUT, ClientEnd
 from mainstem.duologue.settings import ClientSettings, client_settings
-from mainstem.errors import ClosedError, MainstemError
+from mainstem.duologue.talk import Talk
+from mainstem.errors import MainstemError
 from mainstem.unclosed import finalise_at_exit
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from mainstem.aeron.client.client import Aeron
-    from mainstem.duologue.client_core import Step
-    from mainstem.duologue.lifecycle import Steps
+    from mainstem.duologue.ends import Steps
 
 T = TypeVar("T")
 
 
-class Client:
+class Client(ClientEnd, Talk):
     """A duologue with a server, opened by `connect`. A context manager.
 
-    It has no thread: its duty cycles run inside `send`, `receive` and `poll`, always in the same thread.
-
-    Args:
-        settings: Where the server is, and what this side does.
-        aeron: A client of a media driver to use.
-        directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
+    It has no thread: its duty cycles run inside `send`, `receive` and `poll`. Several threads may call them.
 
     Example:
         >>> with connect("192.0.2.1") as duologue:
@@ -42,149 +37,73 @@ class Client:
     """
 
     def __init__(
-        self,
-        settings: ClientSettings,
-        *,
-        aeron: Aeron | None = None,
-        directory: str | os.PathLike[str] | None = None,
+        self, settings: ClientSettings, *, aeron: Aeron | None = None, directory: str | os.PathLike[str] | None = None
     ) -> None:
-        self._closed = True
-        self.settings = settings
-        self._assert_thread = Confinement("a duologue client")
-        self._idle = BackoffIdle()
-        self._life = ClientLife(settings)
-        self._life.connect(aeron, directory)
-        self._life.start()
-        self._closed = False
+        self._is_over = True
+        super().__init__(settings, aeron=aeron, directory=directory)
+        # A signal handler may call in the middle of a step.
+        self._rlock = threading.RLock()
+        self._connect()
+        self._is_over = False
         finalise_at_exit(self)
 
     @property
-    def closed(self) -> bool:
-        """Whether it is closed."""
-        return self._closed
+    def _has_ended(self) -> bool:
+        return self._is_over
 
     @property
-    def session_id(self) -> int:
-        """The session of both streams of the duologue."""
-        return self._life.core.duologue_session
-
-    @property
-    def is_encrypted(self) -> bool:
-        """Whether messages are encrypted."""
-        return bool(self.settings.server_key)
-
-    @property
-    def max_message_length(self) -> int:
-        """The longest message that can be sent, in bytes."""
-        return self._life.core.max_message_length
-
-    @property
-    def step(self) -> Step:
-        """The step of connecting that the client is at, or what came of it."""
-        return self._life.core.step
+    def _lock(self) -> AbstractContextManager[object]:
+        return self._rlock
 
     def _run(self, steps: Steps[T]) -> T:
-        """Run a procedure to its end; idles this thread between its duty cycles."""
+        idle = BackoffIdle()
         while True:
-            try:
-                work = next(steps)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            self._idle.idle(work)
+            with self._lock:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]
+            idle.idle(0)
 
-    def _check_open(self) -> None:
-        """Raise where another thread calls, or the client is closed."""
-        self._assert_thread()
-        if self._closed:
-            raise ClosedError("the duologue client is closed")
+    def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
+        """Leave the duologue, once the server has received everything, and end the driver that was started for it.
 
-    def send(self, message: bytes | str) -> None:
-        """Send a message; returns once the stream has accepted it.
+        What the server has sent and was not received is dropped. May be called again.
 
         Args:
-            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
+            timeout: Seconds to wait for the server, at most; None waits forever.
 
         Raises:
-            BackPressured: The server did not make room for 500 ms.
-            NotConnected: The server was not connected for 500 ms.
-            ConnectRefused: The server ended the duologue with a reason.
-            ClosedError: The server ended the duologue, or this client is closed.
-            ValueError: The message is too long.
-            TypeError: The message is neither text nor a bytes-like object.
-
-        Example:
-            >>> duologue.send("ECHO tide")
-        """
-        self._check_open()
-        self._run(self._life.sending(message))
-
-    def receive(self, timeout: float | None = None) -> bytes:
-        """Receive the next message.
-
-        Args:
-            timeout: Seconds to wait at most; None waits for ever.
-
-        Returns:
-            The message, decrypted where the duologue is encrypted.
-
-        Raises:
-            Timeout: No message came in time. None is lost: the next call receives it.
-            ConnectRefused: The server ended the duologue with a reason.
-            ClosedError: The server ended the duologue, or this client is closed.
-
-        Example:
-            >>> message = duologue.receive(timeout=5)
-        """
-        self._assert_thread()
-        return self._run(self._life.receiving(timeout))
-
-    def poll(self) -> bytes | None:
-        """Receive the next message if one is there; never waits.
-
-        Returns:
-            The message; None where there is none now.
-
-        Raises:
-            ConnectRefused: The server ended the duologue with a reason.
-            ClosedError: The server ended the duologue, or this client is closed.
-
-        Example:
-            >>> if (message := duologue.poll()) is not None:
-            ...     print(message)
-        """
-        self._check_open()
-        core = self._life.core
-        message = core.receive()
-        if message is None:
-            self._life.work()
-            message = core.receive()
-        return message
-
-    def __iter__(self) -> Iterator[bytes]:
-        """Iterate over messages until the server ends the duologue. Raises ConnectRefused where it gave a reason."""
-        while True:
-            try:
-                yield self.receive()
-            except ClosedError:
-                return
-
-    def close(self) -> None:
-        """Leave the duologue, and end the driver that was started for it. May be called again.
+            ConnectionLost: The server did not confirm in time that it has received everything, or was not heard from.
+            MainstemError: What ended the duologue, if no call has raised it.
 
         Example:
             >>> duologue.close()
         """
-        if self._closed:
+        if self._is_over:
             return
-        self._closed = True
+        self._is_over = True
         try:
-            self._run(self._life.closing())
+            failure = self._run(self._closing(timeout))
         finally:
-            self._life.disconnect()
+            self._disconnect()
+        if failure is not None:
+            raise failure
+
+    def abort(self) -> None:
+        """End the duologue at once, without waiting for the server. What it has not received is lost; it learns of the abort.
+
+        Example:
+            >>> duologue.abort()
+        """
+        self._is_over = True
+        with self._lock:
+            self._abort()
+        self._disconnect()
 
     def _leave_to_parent(self) -> None:
         """In a forked child: threads, driver and clients are the parent's."""
-        self._closed = True
+        self._is_over = True
 
     def __enter__(self) -> Self:
         return self
@@ -192,17 +111,20 @@ class Client:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
+        if not getattr(self, "_is_over", True):
             try:
                 warnings.warn(
                     f"a duologue client of {self.settings.server} was not closed", ResourceWarning, stacklevel=2
                 )
             finally:
                 with suppress(MainstemError):
-                    self.close()
+                    self.abort()
 
 
 def connect(
@@ -241,7 +163,7 @@ def connect(
     """
     client = Client(client_settings(settings, host, port, overrides), aeron=aeron, directory=directory)
     try:
-        client._run(client._life.opening())
+        client._run(client._opening())
     except BaseException:
         client.close()
         raise

@@ -16,10 +16,19 @@ from typing import TYPE_CHECKING
 
 from mainstem.aeron.client.polled import polled
 from mainstem.clock import seconds_ns
-from mainstem.duologue.limits import checked_message, longest_message
+from mainstem.duologue.limits import longest_message
 from mainstem.duologue.messages import KEY_BITS, Connect, Hello, decrypt_session, error_of, parse_response
 from mainstem.duologue.outbox import Outbox
-from mainstem.errors import ClosedError, ConnectRefused, ConnectTimeout, MainstemError, RemoteProtocolError
+from mainstem.duologue.stats import DuologueStats
+from mainstem.errors import (
+    Aborted,
+    ClosedError,
+    ConnectionLost,
+    ConnectRefused,
+    ConnectTimeout,
+    MainstemError,
+    RemoteProtocolError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
     from mainstem._core.log.fragment import Fragment
     from mainstem.aeron.client.asynchronous import AsyncOperation
     from mainstem.aeron.client.client import Aeron
+    from mainstem.aeron.client.image import Image
     from mainstem.aeron.client.publication import ExclusivePublication
     from mainstem.aeron.client.subscription import Subscription
     from mainstem.duologue.crypto import Ciphers, ClientHandshake
@@ -101,7 +111,7 @@ class StreamPair:
 class ClientCore:
     """One client of a duologue server, without thread, clock or socket.
 
-    ``do_work`` until ``is_open``, then ``send``, ``receive`` and ``do_work``.
+    ``do_work`` until ``is_open``, then ``offer``, ``receive`` and ``do_work``.
 
     Args:
         aeron: The client of the media driver.
@@ -109,20 +119,22 @@ class ClientCore:
         chance: Makes a fresh one-time pad: a cryptographic generator, except in a simulation.
         now_ns: The monotonic time, in nanoseconds.
 
-    Example:
-        >>> core = ClientCore(aeron, settings, chance=random.SystemRandom(), now_ns=time.monotonic_ns())
-        >>> while not core.is_open:
-        ...     core.do_work(time.monotonic_ns())
+    Attributes:
+        error: What ended the duologue; None while it is open.
+        peer: The server's address and port.
+        has_told: Whether ``error`` was raised by `offer` or `receive`.
     """
 
     def __init__(self, aeron: Aeron, settings: ClientSettings, *, chance: Random, now_ns: int) -> None:
         self.settings = settings
         self.step = Step.INTRODUCE
         self.duologue_session = 0
+        self.error: MainstemError | None = None
+        self.has_told = False
         self._aeron = aeron
         self._timeout_ns = seconds_ns(settings.timeout)
         self._since_ns = now_ns
-        self._peer = f"{settings.server}:{settings.initial_port}"
+        self.peer = f"{settings.server}:{settings.initial_port}"
         self._key = chance.getrandbits(KEY_BITS)
         self._handshake: ClientHandshake | None = None
         if settings.server_key:
@@ -131,14 +143,15 @@ class ClientCore:
             self._handshake = ClientHandshake(settings.server_key, self._key, chance)
         self._ciphers: Ciphers | None = None
         self._response: Connect | None = None
-        self._arrived: deque[bytes] = (
-            deque()
-        )  # as they came; emptied by each duty cycle, except where it was interrupted
+        self._arrived: deque[bytes] = deque()  # emptied by each duty cycle, except where it was interrupted
         self._received: deque[bytes] = deque()
+        self._messages_received = self._bytes_received = 0
+        self._has_asked = self._is_finishing = False
         self._outbox: Outbox | None = None
         self._pairs: list[StreamPair] = []
         self._all_clients = self._pair(settings.initial_subscription, settings.initial_publication)
         self._duologue: StreamPair | None = None
+        self._image: Image | None = None
 
     def _pair(self, subscription: str, publication: str) -> StreamPair:
         pair = StreamPair(self._aeron, subscription, publication, self.settings.stream_id)
@@ -163,38 +176,38 @@ class ClientCore:
         """The longest message that can be sent, in bytes."""
         return longest_message(self.settings.term_length, is_encrypted=self._ciphers is not None)
 
+    def stats(self) -> DuologueStats:
+        """What was sent and received on the duologue."""
+        sent = (0, 0)
+        if self._outbox is not None and self.duologue_session:
+            sent = self._outbox.messages_sent, self._outbox.bytes_sent
+        return DuologueStats(*sent, self._messages_received, self._bytes_received)
+
     def do_work(self, now_ns: int) -> int:
-        """Run one duty cycle.
+        """Run one duty cycle, and return how much was done.
 
-        Args:
-            now_ns: The monotonic time, in nanoseconds.
-
-        Returns:
-            How much was done; 0 for nothing.
-
-        Raises:
-            ConnectTimeout: A step takes too long.
-            ConnectRefused: The server sent ERROR.
-            RemoteProtocolError: The server broke the protocol.
-            NotConnected: A message could not be sent for 500 ms, because the server is not there.
-            BackPressured: A message could not be sent for 500 ms, because the server does not read.
-            ClosedError: The server ended the duologue, or the client of the driver is closed.
-
-        Example:
-            >>> core.do_work(time.monotonic_ns())
+        While it opens, what fails is raised: ConnectTimeout, ConnectRefused, RemoteProtocolError, RegistrationError. What ends
+        the open duologue becomes its ``error``, which `offer` raises, and `receive` once all messages are taken.
         """
-        if self.step is Step.CLOSED:
+        if self.error is not None or self.step is Step.CLOSED:
             return 0
-        if self._aeron.closed:
-            raise self._aeron.error or ClosedError("the client of the media driver was closed")
-        work = self._STEPS[self.step](self, now_ns)
+        try:
+            if self._aeron.closed:
+                raise self._aeron.error or ClosedError("the client of the media driver was closed")
+            work = self._STEPS[self.step](self, now_ns)
+        except MainstemError as error:
+            self.error = error
+            if self.is_open:
+                return 1
+            raise
         if self.step is not Step.TALK and now_ns - self._since_ns >= self._timeout_ns:
             timeout = self.settings.timeout
-            raise ConnectTimeout(
-                f"{self._peer}: it did not come about within {timeout:g} s that {self.step.value}",
+            self.error = ConnectTimeout(
+                f"{self.peer}: timed out after {timeout:g} s waiting until {self.step.value}",
                 step=self.step.value,
                 timeout=timeout,
             )
+            raise self.error
         return work
 
     def _enter(self, step: Step, now_ns: int) -> int:
@@ -213,21 +226,18 @@ class ClientCore:
             return 0
         assert self._all_clients.publication is not None
         self._outbox = Outbox(self._all_clients.publication, name="all clients")
-        self._hello(now_ns)
         return self._enter(Step.ASK, now_ns)
-
-    def _hello(self, now_ns: int) -> None:
-        assert self._outbox is not None
-        hello = Hello(self._key) if self._handshake is None else self._handshake.hello
-        logger.debug("[%d] send: HELLO", self.session_id)
-        self._outbox.send(hello.encode(), now_ns)
 
     def _ask(self, now_ns: int) -> int:
         subscription = self._all_clients.subscription
         assert subscription is not None
         assert self._outbox is not None
-        work = self._outbox.do_work(now_ns)
-        work += subscription.poll_messages(self._on_response, RESPONSES_AT_ONCE)
+        if not self._has_asked:
+            hello = Hello(self._key) if self._handshake is None else self._handshake.hello
+            self._has_asked = self._outbox.offer(hello.encode())
+            if self._has_asked:
+                logger.debug("[%d] send: HELLO", self.session_id)
+        work = subscription.poll_messages(self._on_response, RESPONSES_AT_ONCE)
         if self._response is None:
             return work
         self._accept(self._response)
@@ -237,7 +247,7 @@ class ClientCore:
         if self._response is not None:
             return
         try:
-            response = parse_response(bytes(fragment), self._peer)
+            response = parse_response(bytes(fragment), self.peer)
         except RemoteProtocolError as error:
             # Any sender that can reach this subscription can send anything; only what is meant for this session counts.
             logger.debug("[%d] ignored: %s", self.session_id, error)
@@ -248,7 +258,7 @@ class ClientCore:
             self._response = response
         else:
             raise ConnectRefused(
-                f"{self._peer} refused this client: {response.message}", reason=response.message, peer=self._peer
+                f"{self.peer} refused this client: {response.message}", reason=response.message, peer=self.peer
             )
 
     def _accept(self, response: Connect) -> None:
@@ -277,33 +287,49 @@ class ClientCore:
             self._outbox.sealer = self._ciphers.sealer
         return self._enter(Step.TALK, now_ns)
 
-    def _talk(self, now_ns: int) -> int:
+    def _talk(self, now_ns: int) -> int:  # noqa: ARG002 - a step
         assert self._duologue is not None
-        assert self._outbox is not None
-        subscription = self._duologue.subscription
+        subscription, publication = self._duologue.subscription, self._duologue.publication
         assert subscription is not None
+        assert publication is not None
         arrived = self._arrived
+        if self._is_finishing:
+            self._received.clear()
         room = min(MESSAGES_AT_ONCE, MAX_RECEIVED - len(self._received)) - len(arrived)
         if room > 0:
             arrived.extend(polled(subscription.poll_bytes, room))
         work = len(arrived)
         self._take_in()
-        if not work and room > 0 and not subscription.is_connected:
-            raise ClosedError(f"{self._peer} ended the duologue")
-        # Last, so that what the server sent before it went away is received before the failure.
-        return work + self._outbox.do_work(now_ns)
+        for image in subscription.open_images:
+            self._image = image
+        self._check_server(self._image, publication)
+        return work
+
+    def _check_server(self, image: Image | None, publication: ExclusivePublication) -> None:
+        """Raise what says that the server has gone. What it sent before is received by then."""
+        if image is None:
+            return
+        if image.is_publication_revoked:
+            raise Aborted(f"{self.peer} aborted the duologue")
+        if image.is_end_of_stream:
+            raise ClosedError(f"{self.peer} ended the duologue")
+        if image.is_closed or not (publication.closed or publication.is_connected):
+            raise ConnectionLost(f"nothing was heard from {self.peer} for too long")
 
     def _take_in(self) -> None:
         arrived, received = self._arrived, self._received
         opener = None if self._ciphers is None else self._ciphers.opener
         while arrived:
             message = arrived[0] if opener is None else opener.open(arrived[0])
+            length = len(message)
             reason = error_of(message)
             if reason is not None:
-                raise ConnectRefused(f"{self._peer} ended the duologue: {reason}", reason=reason, peer=self._peer)
+                raise ConnectRefused(f"{self.peer} ended the duologue: {reason}", reason=reason, peer=self.peer)
             # Calls nothing.
             received += (message,)
             del arrived[0]
+            self._messages_received += 1
+            self._bytes_received += length
             if opener is not None:
                 opener.number += 1
 
@@ -325,60 +351,45 @@ class ClientCore:
 
     # -- the program's side ----------------------------------------------------------------------------------------
 
-    @property
-    def queued(self) -> int:
-        """Messages that the stream has not accepted yet."""
-        return 0 if self._outbox is None else len(self._outbox)
-
-    def send(self, message: bytes | str, now_ns: int) -> None:
-        """Send a message, or queue it for 500 ms at most.
-
-        Args:
-            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
-            now_ns: The monotonic time, in nanoseconds.
-
-        Raises:
-            ClosedError: The duologue is not open.
-            BackPressured: Too many messages wait.
-            NotConnected: An earlier message could not be sent for 500 ms.
-            ValueError: The message is too long.
-
-        Example:
-            >>> core.send(b"ECHO tide", time.monotonic_ns())
-        """
-        data = checked_message(message, self.max_message_length)
-        if not self.is_open or self._outbox is None:
-            raise ClosedError("the duologue is not open")
-        self._outbox.send(data, now_ns)
+    def offer(self, message: bytes) -> bool:
+        """Send a message if there is room for it. Raises what ended the duologue."""
+        self._check_open()
+        assert self._outbox is not None
+        return self._outbox.offer(message)
 
     def receive(self) -> bytes | None:
-        """Take the next message.
-
-        Returns:
-            The oldest message that was not received; None where there is none.
-
-        Example:
-            >>> message = core.receive()
-        """
+        """Take the oldest message; None if there is none yet. Raises what ended the duologue, once all are taken."""
         received = self._received
         if not received:
+            self._check_open()
             return None
         message = received[0]
         # Calls nothing up to the caller.
         del received[0]
         return message
 
-    def close(self) -> bool:
-        """Close both pairs of streams.
+    def _check_open(self) -> None:
+        if not self.is_open or self.error is not None:
+            self.has_told = True
+            raise self.error or ClosedError(f"the duologue with {self.peer} is not open")
 
-        Returns:
-            Whether all is closed. While the driver has not responded to a command it is False, and this is to be called
-            again.
+    def finish(self) -> None:
+        """End the stream to the server, which ends the duologue in response once it has received everything.
 
-        Example:
-            >>> while not core.close():
-            ...     aeron.invoke()
+        What comes from now on is dropped.
         """
+        self._is_finishing = True
+        if self.is_open and self._duologue is not None and (publication := self._duologue.publication) is not None:
+            publication.close()
+
+    def abort(self) -> None:
+        """End the duologue at once; the server learns that it was aborted."""
+        if self.is_open and self._duologue is not None and (publication := self._duologue.publication) is not None:
+            publication.revoke()
+        self.close()
+
+    def close(self) -> bool:
+        """Close both pairs of streams. False while the driver has not responded, and this is to be called again."""
         self.step = Step.CLOSED
         self._pairs = [pair for pair in self._pairs if not pair.close()]
         return not self._pairs

@@ -54,7 +54,7 @@ class ServerKey:
 
     Example:
         >>> key = ServerKey.generate(random.SystemRandom())
-        >>> server = serve(Echo(), "192.0.2.1", key=key)
+        >>> server = serve(handler, "192.0.2.1", key=key)
     """
 
     def __init__(self, private: bytes) -> None:
@@ -130,9 +130,6 @@ class ServerKey:
         tag = ChaCha20Poly1305(keys.confirm).encrypt(_ZERO_NONCE, b"", connect.plain_part)
         signed = Connect(connect.session_id, connect.port, connect.control_port, connect.encrypted_session, public, tag)
         return signed, Ciphers(Sealer(keys.to_client, duologue_session), Opener(keys.to_server, duologue_session))
-
-    # Its name until 1.0.
-    answer = respond
 
 
 class ClientHandshake:

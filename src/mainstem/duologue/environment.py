@@ -1,15 +1,13 @@
-"""The I/O boundary of this package: unpredictable numbers, the identity of threads, and the driver that may be started."""
+"""The I/O boundary of this package: unpredictable numbers, and the driver that may be started."""
 
 from __future__ import annotations
 
-import threading
 from contextlib import ExitStack
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     import os
@@ -18,23 +16,6 @@ if TYPE_CHECKING:
 def secure_random() -> Random:
     """The system's generator, which cannot be predicted: for session ids, one-time pads and keys."""
     return SystemRandom()
-
-
-class Confinement:
-    """Asserts that what belongs to one thread is used in that thread only; the first use decides which."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._owner: int | None = None
-
-    def __call__(self) -> None:
-        """Raises LocalProtocolError in any other thread."""
-        current = threading.get_ident()
-        if self._owner is None:
-            self._owner = current
-        elif current != self._owner:
-            name = threading.current_thread().name
-            raise LocalProtocolError(f"{self._what} belongs to one thread, and {name} is another: use call()")
 
 
 class DriverConnection:
@@ -49,6 +30,7 @@ class DriverConnection:
         name: str,
     ) -> None:
         self._owned = ExitStack()
+        self.owns_driver = aeron is None and directory is None
         with ExitStack() as opened:
             if aeron is None:
                 if directory is None:

@@ -17,6 +17,7 @@ MAX_TEXT_LENGTH = 512
 MAX_ERROR_LENGTH = 256
 
 SERVER_FULL = "server full"
+SHUTTING_DOWN = "server shutting down"
 TOO_MANY_CONNECTIONS = "too many connections for IP address"
 BAD_MESSAGE = "bad message"
 INTERNAL_ERROR = "internal error"

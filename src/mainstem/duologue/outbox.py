@@ -1,7 +1,10 @@
-"""What is to be sent and was not accepted yet: tried again for 500 ms, then an error (docs/protocols/duologue.md, 4.5).
+"""Messages on their way into one publication.
 
-A signal handler may raise in the thread that sends, behind any call. A message is numbered and queued in statements that call
-nothing, and so are its offer and its removal: where the exception comes, it is in the queue or it is not, and goes out once.
+`Outbox.offer` sends a message now or not at all. `Outbox.queue` is for what nobody waits for: a response, a broadcast, the reason
+of an end. It is retried for 500 ms (docs/protocols/duologue.md, 4.5), without waiting: ``do_work`` tries again.
+
+A signal handler may raise in the thread that sends, behind any call. A message is offered, numbered and taken off the queue in
+statements that call nothing else: it goes out once or not at all.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ class Offers(Protocol):
 
 
 class Outbox:
-    """Messages on their way into one publication, in order. Nothing here waits: ``do_work`` tries again."""
+    """Messages on their way into one publication, in order. Nothing here waits."""
 
     def __init__(
         self, publication: Offers, *, name: str, retry_ns: int = RETRY_NS, sealer: Sealer | None = None
@@ -39,33 +42,36 @@ class Outbox:
         self._publication = publication
         self._name = name
         self._retry_ns = retry_ns
-        # Sealed when queued: what is retried are the same bytes under the same number.
         self.sealer = sealer
+        # The message that was refused last, sealed under the number that is still the next.
+        self._sealed: tuple[bytes, int, bytes] = (b"", -1, b"")
         self._queue: deque[bytes] = deque()
         self._octets = 0
         self._since_ns = -1
+        self.messages_sent = self.bytes_sent = 0
 
     def __len__(self) -> int:
         return len(self._queue)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether another message would be refused."""
-        return len(self._queue) >= MAX_QUEUED or self._octets >= MAX_QUEUED_BYTES
+    def offer(self, message: bytes) -> bool:
+        """Send a message, unless others wait or there is no room. Raises ClosedError if the stream has ended."""
+        if self._queue:
+            return False
+        status = self._offer(message)
+        if status > 0:
+            return True
+        self._check_open(status)
+        return False
 
-    def send(self, message: bytes, now_ns: int) -> None:
-        """Offer a message, or queue it behind those that wait. Raises BackPressured when too much waits already."""
-        if self.is_full:
+    def queue(self, message: bytes, now_ns: int) -> None:
+        """Send a message, or queue it behind those that wait. Raises BackPressured when too much waits already."""
+        if len(self._queue) >= MAX_QUEUED or self._octets >= MAX_QUEUED_BYTES:
             raise BackPressured(f"{self._name}: {len(self._queue)} messages of {self._octets} bytes wait already")
-        queue, sealer = self._queue, self.sealer
-        sealed = message if sealer is None else sealer.seal(message)
-        length = len(sealed)
+        queue, length = self._queue, len(message)
         is_first = not queue
         # Calls nothing.
-        queue += (sealed,)
+        queue += (message,)
         self._octets += length
-        if sealer is not None:
-            sealer.number += 1
         if is_first:
             # Behind others it waits for ``do_work``, which is also where the failure of an older one is raised.
             self.do_work(now_ns)
@@ -77,15 +83,16 @@ class Outbox:
         while queue:
             message = queue[0]
             length = len(message)
-            # Offered by the assignment, which is no call: no signal handler runs until the message has left the queue.
-            (status,) = map(self._publication.offer, (message,))
-            if status < 0:
+            status = self._offer(message)
+            # Calls nothing from the offer on.
+            if status > 0:
+                del queue[0]
+                self._octets -= length
+                self._since_ns = -1
+                sent += 1
+            else:
                 self._refused(status, now_ns)
-                return sent
-            del queue[0]
-            self._octets -= length
-            self._since_ns = -1
-            sent += 1
+                break
         return sent
 
     def drop_first(self) -> None:
@@ -95,9 +102,31 @@ class Outbox:
         self._octets -= length
         self._since_ns = -1
 
-    def _refused(self, status: int, now_ns: int) -> None:
+    def _offer(self, message: bytes) -> int:
+        sealer, length = self.sealer, len(message)
+        sealed = message if sealer is None else self._seal(sealer, message)
+        # Offered by the assignment, which is no call: no signal handler runs until the message is counted.
+        (status,) = map(self._publication.offer, (sealed,))
+        if status > 0:
+            if sealer is not None:
+                sealer.number += 1
+            self.messages_sent += 1
+            self.bytes_sent += length
+        return status
+
+    def _seal(self, sealer: Sealer, message: bytes) -> bytes:
+        last, number, sealed = self._sealed
+        if last is not message or number != sealer.number:
+            sealed = sealer.seal(message)
+            self._sealed = (message, sealer.number, sealed)
+        return sealed
+
+    def _check_open(self, status: int) -> None:
         if status in (OfferStatus.CLOSED, OfferStatus.MAX_POSITION_EXCEEDED):
             raise ClosedError(f"{self._name}: the publication is closed or used up")
+
+    def _refused(self, status: int, now_ns: int) -> None:
+        self._check_open(status)
         if self._since_ns < 0:
             self._since_ns = now_ns
         elif now_ns - self._since_ns >= self._retry_ns:

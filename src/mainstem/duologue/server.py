@@ -1,18 +1,19 @@
-"""Server: the server in a thread of its own."""
+"""Server: the server in a thread of its own, and a thread for each handler."""
 
 from __future__ import annotations
 
+import logging
+import threading
 import warnings
-from concurrent.futures import Future
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.idle import BackoffIdle
-from mainstem.duologue.handler import Handler
-from mainstem.duologue.lifecycle import ServerLife
-from mainstem.duologue.limits import checked_message
+from mainstem.duologue.ends import CLOSE_TIMEOUT, DuologueEnd
+from mainstem.duologue.messages import INTERNAL_ERROR
+from mainstem.duologue.server_life import HANDLER_TIMEOUT, ServerEnd, ServerLife, reason_after
 from mainstem.duologue.settings import ServerSettings, server_settings
+from mainstem.duologue.talk import Talk
 from mainstem.unclosed import finalise_at_exit
 
 if TYPE_CHECKING:
@@ -22,48 +23,115 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.client.client import Aeron
     from mainstem.duologue.crypto import ServerKey
-    from mainstem.duologue.server_core import ServerCore
-    from mainstem.duologue.session import Duologue
-    from mainstem.duologue.stats import ServerStats
-    from mainstem.errors import MainstemError
+    from mainstem.duologue.ends import Steps
+    from mainstem.duologue.session import Session
 
 T = TypeVar("T")
 
-
-class _Function(Handler):
-    """A handler that is one function."""
-
-    def __init__(self, function: Callable[[Duologue, bytes], object]) -> None:
-        self._function = function
-
-    def on_message(self, duologue: Duologue, message: bytes) -> None:
-        """Call it."""
-        self._function(duologue, message)
+logger = logging.getLogger("mainstem.duologue.server")
 
 
-class Server:
-    """A server of duologues, started by `serve`, in a thread of its own until it is closed. A context manager.
+class Duologue(DuologueEnd, Talk):
+    """One client's duologue, for the handler that serves it. Iterating gives its messages until the client leaves.
 
-    Args:
-        handler: A `Handler`, or a function that is called with a duologue and a message. Both run in the server's one
-            thread and must not block it.
-        settings: The settings.
-        aeron: A client of a media driver to use.
-        directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
-        key: The server's key pair, which switches encryption on.
-
-    Raises:
-        ConfigurationError: A setting cannot be used.
-        RegistrationError: The driver cannot bind an address.
+    Any thread may use it.
 
     Example:
-        >>> with serve(Echo(), "192.0.2.1", max_clients=64) as server:
+        >>> def handler(duologue: Duologue) -> None:
+        ...     for message in duologue:
+        ...         duologue.send(message)
+    """
+
+    @property
+    def _lock(self) -> threading.Condition:
+        assert isinstance(self._session.changed, threading.Condition)
+        return self._session.changed
+
+    def _run(self, steps: Steps[T]) -> T:
+        changed = self._lock
+        with changed:
+            while True:
+                try:
+                    left = next(steps)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]
+                changed.wait(left)
+
+    def close(self, error: str = "", timeout: float | None = CLOSE_TIMEOUT) -> None:
+        """End the duologue, after what was sent has gone out. May be called again.
+
+        Args:
+            error: A reason that the client receives: its calls raise ConnectRefused. Without one the duologue ends in order.
+            timeout: Seconds to wait for the end, at most; None waits forever. It comes without that, too.
+
+        Raises:
+            Timeout: The duologue did not end in time.
+            MainstemError: What ended the duologue before, if no call has raised it.
+
+        Example:
+            >>> duologue.close("see you tomorrow")
+        """
+        self._run(self._closing(error, timeout))
+
+
+class _Handlers:
+    """Runs the handler of each duologue in a thread."""
+
+    def __init__(self, handler: Callable[[Duologue], object]) -> None:
+        self._handler = handler
+        self._ended = threading.Condition()
+        self._threads: set[threading.Thread] = set()
+
+    def start(self, session: Session) -> None:
+        """Start the handler of a client that joined; called in the server's thread."""
+        thread = threading.Thread(
+            target=self._run, args=(session,), name=f"mainstem-duologue-{session.session_id}", daemon=True
+        )
+        session.has_handler = True
+        with self._ended:
+            self._threads.add(thread)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            logger.error("[%d] no thread for the handler: %s", session.session_id, error)
+            session.close(INTERNAL_ERROR)
+            self._end(session, thread)
+
+    def _run(self, session: Session) -> None:
+        failure: BaseException | None = None
+        try:
+            self._handler(Duologue(session))
+        except BaseException as error:
+            failure = error
+        with session.changed:
+            session.close(reason_after(failure, session))
+        self._end(session, threading.current_thread())
+
+    def _end(self, session: Session, thread: threading.Thread) -> None:
+        session.has_handler = False
+        with self._ended:
+            self._threads.discard(thread)
+            self._ended.notify_all()
+
+    def wait(self, timeout: float | None) -> int:
+        """Wait until all have ended, but for the caller; returns how many have not."""
+        me = threading.current_thread()
+        with self._ended:
+            self._ended.wait_for(lambda: not self._threads - {me}, timeout)
+            return len(self._threads - {me})
+
+
+class Server(ServerEnd):
+    """A server of duologues, started by `serve`, in a thread of its own until it is closed. A context manager.
+
+    Example:
+        >>> with serve(echo, "192.0.2.1", max_clients=64) as server:
         ...     server.wait()
     """
 
     def __init__(
         self,
-        handler: Handler | Callable[[Duologue, bytes], object],
+        handler: Callable[[Duologue], object],
         settings: ServerSettings,
         *,
         aeron: Aeron | None = None,
@@ -72,9 +140,10 @@ class Server:
     ) -> None:
         self._closed = True
         self.settings = settings
-        self._life = ServerLife(handler if isinstance(handler, Handler) else _Function(handler), self.settings)
-        self._core = self._life.connect(aeron, directory, key)
-        self._runner = AgentRunner(self._life, BackoffIdle(), on_start=self._life.confinement)
+        self._handlers = _Handlers(handler)
+        self._life = ServerLife(settings, self._handlers.start, threading.Condition)
+        self._life.connect(aeron, directory, key)
+        self._runner = AgentRunner(self._life, BackoffIdle())
         self._runner.start()
         self._closed = False
         finalise_at_exit(self)
@@ -84,73 +153,11 @@ class Server:
         """Whether it is closed."""
         return self._closed
 
-    @property
-    def error(self) -> MainstemError | None:
-        """The error that ended the server, if one did: its driver has ended."""
-        return self._life.failure
-
-    def call(self, function: Callable[[ServerCore], T]) -> Future[T]:
-        """Run a function in the server's thread, where duologues may be used.
-
-        Args:
-            function: Called with the server's core.
-
-        Returns:
-            A future of the function's result. What is called before the server ends is run; one that is cancelled is not.
-
-        Raises:
-            ClosedError: The server has ended.
-
-        Example:
-            >>> clients = server.call(lambda core: len(core.duologues)).result(timeout=1)
-        """
-        future: Future[T] = Future()
-
-        def run() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result(function(self._core))
-            except Exception as error:
-                future.set_exception(error)
-
-        self._core.call_soon(run)
-        return future
-
-    def stats(self) -> ServerStats:
-        """Read the server's counts.
-
-        Returns:
-            A copy: the counts since the start.
-
-        Example:
-            >>> server.stats().duologues_opened
-        """
-        return replace(self._core.stats)
-
-    def broadcast(self, message: bytes | str) -> None:
-        """Send a message to every client that is there; one whose queue is full is left out, and is about to be ended.
-
-        Args:
-            message: At most ``max_message_length`` bytes of the core; text is encoded as UTF-8.
-
-        Raises:
-            ValueError: The message is too long.
-            TypeError: The message is neither text nor a bytes-like object.
-            ClosedError: The server has ended.
-
-        Example:
-            >>> server.broadcast("the server ends at noon")
-        """
-        # Checked here: what is raised in the server's thread would reach no caller.
-        data = checked_message(message, self._core.max_message_length)
-        self.call(lambda core: core.broadcast(data))
-
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the server has ended.
+        """Wait until the server has ended: by `close`, or by an error, which is its ``error`` then.
 
         Args:
-            timeout: Seconds to wait at most; None waits for ever.
+            timeout: Seconds to wait at most; None waits forever.
 
         Returns:
             Whether it has ended.
@@ -160,21 +167,57 @@ class Server:
         """
         return self._runner.join(timeout)
 
+    def shutdown(self, timeout: float | None = None) -> None:
+        """Refuse new clients, wait until the handlers have returned, and close.
+
+        Args:
+            timeout: Seconds after which handlers that still run lose their duologues; None waits forever.
+
+        Example:
+            >>> server.shutdown(timeout=30)
+        """
+        if not self._closed:
+            self._life.core.stop_accepting()
+            self._handlers.wait(timeout)
+            self.close()
+
     def close(self) -> None:
-        """End every duologue, the server, and the driver that was started for it. May be called again.
+        """End every duologue, and the server, and the driver that was started for it. May be called again.
+
+        Messages that were sent still reach the clients. Handlers can receive what came before; then their calls raise
+        ClosedError. They are waited for, 10 s at most.
 
         Example:
             >>> server.close()
         """
-        if not self._closed:
-            self._closed = True
-            try:
-                self._runner.close()
-                self._life.disconnect()
-            except BaseException:
-                # A signal handler raised while this waited: the next call closes the rest.
-                self._closed = False
-                raise
+        self._close(waits=True)
+
+    def abort(self) -> None:
+        """End at once: the clients learn that their duologues were aborted, and no handler is waited for.
+
+        Example:
+            >>> server.abort()
+        """
+        self._life.is_aborted = True
+        self._close(waits=False)
+
+    def _close(self, *, waits: bool) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._runner.close()
+            if waits:
+                if left := self._handlers.wait(HANDLER_TIMEOUT):
+                    logger.warning("%d handlers go on %g s after their duologues ended", left, HANDLER_TIMEOUT)
+                idle = BackoffIdle()
+                while not self._life.has_released():
+                    idle.idle(0)
+            self._life.disconnect()
+        except BaseException:
+            # A signal handler raised while this waited: the next call closes the rest.
+            self._closed = False
+            raise
 
     def _leave_to_parent(self) -> None:
         """In a forked child: threads, driver and clients are the parent's."""
@@ -195,11 +238,11 @@ class Server:
                     f"a duologue server on {self.settings.address} was not closed", ResourceWarning, stacklevel=2
                 )
             finally:
-                self.close()
+                self.abort()
 
 
 def serve(
-    handler: Handler | Callable[[Duologue, bytes], object],
+    handler: Callable[[Duologue], object],
     host: str | None = None,
     port: int | None = None,
     *,
@@ -212,8 +255,8 @@ def serve(
     """Start a server of duologues.
 
     Args:
-        handler: A `Handler`, or a function that is called with a duologue and a message. Both run in the server's one
-            thread and must not block it.
+        handler: A function that serves one duologue, called in a thread of its own for each client that joins. The duologue
+            ends when it returns.
         host: The address of this machine to bind: the setting ``address``.
         port: The port of the all-clients channel: the setting ``initial_port``. The control port is the next one, unless
             ``initial_control_port`` is given.
@@ -232,7 +275,10 @@ def serve(
         TypeError: A setting is given twice or does not exist, or there is no address.
 
     Example:
-        >>> with serve(Echo(), "192.0.2.1", max_clients=64) as server:
+        >>> def echo(duologue):
+        ...     for message in duologue:
+        ...         duologue.send(message)
+        >>> with serve(echo, "192.0.2.1", max_clients=64) as server:
         ...     server.wait()
     """
     return Server(handler, server_settings(settings, host, port, overrides), aeron=aeron, directory=directory, key=key)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -14,10 +13,17 @@ from mainstem.duologue.limits import Quota, RateLimit, checked_message, longest_
 from mainstem.duologue.messages import Connect, Hello, Refusal, SealedHello, encrypt_session, parse_hello
 from mainstem.duologue.outbox import Outbox
 from mainstem.duologue.port_allocator import PortAllocator, SessionAllocator
-from mainstem.duologue.session import Duologue
-from mainstem.duologue.state import DuologueState, Lifetime
+from mainstem.duologue.session import Alone, Session
+from mainstem.duologue.state import DuologueState
 from mainstem.duologue.stats import ServerStats
-from mainstem.errors import BackPressured, ClosedError, MainstemError, OfferError, RemoteProtocolError
+from mainstem.errors import (
+    BackPressured,
+    ClosedError,
+    ConnectionLost,
+    MainstemError,
+    OfferError,
+    RemoteProtocolError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.publication import Publication
     from mainstem.aeron.client.subscription import Subscription
     from mainstem.duologue.crypto import ServerKey
-    from mainstem.duologue.handler import Handler
+    from mainstem.duologue.session import Condition
     from mainstem.duologue.settings import ServerSettings
 
 logger = logging.getLogger("mainstem.duologue.server")
@@ -40,55 +46,49 @@ GRACE_NS = NS_PER_SECOND
 class ServerCore:
     """A server over a client of a media driver, without thread or clock.
 
-    Everything but the image handlers belongs to one thread, which is asserted.
+    One thread runs the duty cycles. Any thread may call `broadcast`, and use a `Session` under its ``changed``.
 
     Args:
         aeron: The client of the media driver.
         settings: The server's settings.
-        handler: What is called for clients and their messages.
+        on_open: Called with the session of each client that joined, in the thread of the duty cycles.
         chance: Makes session ids that cannot be guessed: a cryptographic generator, except in a simulation.
         key: The server's key pair, which switches encryption on.
-        assert_thread: Raises in any other thread than the server's.
+        condition: Makes the lock of each session.
 
     Raises:
         RegistrationError: The driver cannot bind an address.
-
-    Example:
-        >>> core = ServerCore(aeron, settings, Echo(), chance=random.SystemRandom(), assert_thread=lambda: None)
-        >>> while True:
-        ...     core.do_work(time.monotonic_ns())
     """
 
     def __init__(
         self,
         aeron: Aeron,
         settings: ServerSettings,
-        handler: Handler,
+        on_open: Callable[[Session], None],
         *,
         chance: Random,
         key: ServerKey | None = None,
-        assert_thread: Callable[[], None],
+        condition: Callable[[], Condition] = Alone,
     ) -> None:
         self.settings = settings
         self.stats = ServerStats()
         self._aeron = aeron
-        self._handler = handler
+        self._on_open = on_open
         self._chance = chance
         self._key = key
-        self._assert_thread = assert_thread
+        self._condition = condition
         # Each half of the range has one use: a port whose last stream lingers in the driver can be taken for the same use
         # again at once, but not for the other.
         half = settings.max_clients
         self._ports = PortAllocator(settings.base_port, half, chance)
         self._control_ports = PortAllocator(settings.base_port + half, half, chance)
-        self._sessions = SessionAllocator(chance)
+        self._session_ids = SessionAllocator(chance)
         self._quota = Quota(settings.max_per_address)
         self._rate = RateLimit(settings.hello_rate, settings.burst)
         self._handshakes = Handshakes(settings, self.stats, timeout_ns=seconds_ns(settings.handshake_timeout))
-        self._duologues: dict[int, Duologue] = {}
-        self._releasing: list[Duologue] = []
-        self._calls: deque[Callable[[], object]] = deque()
-        self._is_closed = False
+        self._sessions: dict[int, Session] = {}
+        self._releasing: list[Session] = []
+        self._is_accepting = True
         self._now_ns = 0
         self._publication: Publication = aeron.add_publication(settings.initial_publication, settings.stream_id)
         self._outbox = Outbox(self._publication, name="all clients")
@@ -100,10 +100,9 @@ class ServerCore:
         )
 
     @property
-    def duologues(self) -> list[Duologue]:
-        """The duologues whose clients are there."""
-        self._assert_thread()
-        return [each for each in self._duologues.values() if each.is_open]
+    def sessions(self) -> list[Session]:
+        """The sessions whose clients are there."""
+        return [each for each in list(self._sessions.values()) if each.is_open]
 
     @property
     def ports_in_use(self) -> frozenset[int]:
@@ -113,28 +112,7 @@ class ServerCore:
     @property
     def sessions_in_use(self) -> frozenset[int]:
         """The session ids of all duologues."""
-        return self._sessions.in_use
-
-    def call_soon(self, function: Callable[[], object]) -> None:
-        """Run a function in the server's thread, in its next duty cycle. The only method that other threads may call.
-
-        What was taken before the server ends is run, at the latest by `close`.
-
-        Args:
-            function: Called without arguments; its result is dropped.
-
-        Raises:
-            ClosedError: The server has ended.
-
-        Example:
-            >>> core.call_soon(lambda: print(core.duologues))
-        """
-        self._calls.append(function)
-        # Read after the append: a close that comes later finds the function in the queue.
-        if self._is_closed:
-            with suppress(ValueError):  # the close has run it
-                self._calls.remove(function)
-                raise ClosedError("the server has ended")
+        return self._session_ids.in_use
 
     @property
     def max_message_length(self) -> int:
@@ -142,72 +120,47 @@ class ServerCore:
         return longest_message(self.settings.term_length, is_encrypted=self._key is not None)
 
     def broadcast(self, message: bytes | str) -> None:
-        """Send a message to every client that is there. A client whose queue is full is left out, and about to be ended.
-
-        Args:
-            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
-
-        Raises:
-            ValueError: The message is too long.
-            TypeError: The message is neither text nor a bytes-like object.
-
-        Example:
-            >>> core.broadcast("the server ends at noon")
-        """
+        """Send a message to every client that is there. One whose queue is full is left out, and about to be ended."""
         data = checked_message(message, self.max_message_length)
-        for duologue in self.duologues:
+        for session in self.sessions:
             try:
-                duologue.send(data)
-            except (OfferError, ClosedError) as error:
-                logger.debug("[%d] left out of a broadcast: %s", duologue.session_id, error)
+                with session.changed:
+                    session.queue(data)
+            except (OfferError, ClosedError, ConnectionLost) as error:
+                logger.debug("[%d] left out of a broadcast: %s", session.session_id, error)
+
+    def stop_accepting(self) -> None:
+        """Refuse everyone who asks from now on."""
+        self._is_accepting = False
 
     def do_work(self, now_ns: int) -> int:
-        """Run one duty cycle.
-
-        Args:
-            now_ns: The monotonic time, in nanoseconds.
-
-        Returns:
-            How much was done; 0 for nothing.
+        """Run one duty cycle, and return how much was done.
 
         Raises:
             ClosedError: The client of the driver was closed.
             DriverTimeout: The driver has ended.
-            LocalProtocolError: Another thread than the server's calls.
-
-        Example:
-            >>> core.do_work(time.monotonic_ns())
         """
-        self._assert_thread()
         self._now_ns = now_ns
         if self._aeron.closed:
             raise self._aeron.error or ClosedError("the client of the media driver was closed")
-        work = self._run_calls()
-        work += self._handshakes.do_work(self._subscription, now_ns, self._on_request)
+        work = self._handshakes.do_work(self._subscription, now_ns, self._on_request)
         work += self._send_responses(now_ns)
-        for duologue in list(self._duologues.values()):
-            before = duologue.state
-            done, reason = duologue.do_work(now_ns, self._handler)
+        for session in list(self._sessions.values()):
+            before = session.state
+            done, reason = session.do_work(now_ns, self._on_open)
             work += done
-            if duologue.state is DuologueState.JOINED and before is DuologueState.WAITING:
+            if session.state is DuologueState.JOINED and before is DuologueState.WAITING:
                 self.stats.duologues_joined += 1
-                logger.debug("[%d] client %s joined", duologue.session_id, duologue.owner)
+                logger.debug("[%d] client %s joined", session.session_id, session.owner)
             if reason:
-                self._end(duologue, reason)
-        for duologue in [each for each in self._releasing if each.release(now_ns)]:
-            self._releasing.remove(duologue)
-            self._give_back(duologue)
+                self._end(session, reason)
+        self._release(now_ns)
         return work
 
-    def _run_calls(self) -> int:
-        work = 0
-        while self._calls:
-            try:
-                self._calls.popleft()()
-            except Exception:
-                logger.exception("a call into the server's thread failed")
-            work += 1
-        return work
+    def _release(self, now_ns: int, *, waits: bool = True) -> None:
+        for session in [each for each in self._releasing if each.release(now_ns, waits=waits)]:
+            self._releasing.remove(session)
+            self._give_back(session)
 
     def _send_responses(self, now_ns: int) -> int:
         try:
@@ -253,6 +206,8 @@ class ServerCore:
             return messages.ENCRYPTION_REQUIRED
         if isinstance(hello, SealedHello) and self._key is None:
             return messages.ENCRYPTION_NOT_OFFERED
+        if not self._is_accepting:
+            return messages.SHUTTING_DOWN
         if not self._ports.free_count and not self._evict():
             self.stats.refused_full += 1
             return messages.SERVER_FULL
@@ -265,7 +220,7 @@ class ServerCore:
         """End the oldest duologue that no client has joined, if it had its chance; False where there is none."""
         waiting = [
             each
-            for each in self._duologues.values()
+            for each in self._sessions.values()
             if each.state is DuologueState.WAITING and self._now_ns - each.lifetime.since_ns >= GRACE_NS
         ]
         if not waiting:
@@ -281,28 +236,22 @@ class ServerCore:
 
     def _open(self, client: Handshake, prefix: str, hello: Hello | SealedHello, key: int, secret: bytes) -> None:
         ports = (self._ports.allocate(), self._control_ports.allocate())
-        duologue_session = self._sessions.allocate()
+        duologue_session = self._session_ids.allocate()
         assert ports[0] is not None
         assert ports[1] is not None
         assert duologue_session is not None
         self._quota.take(prefix)
         settings = self.settings
-        duologue = Duologue(
+        session = Session(
             settings,
             owner=client.address,
             prefix=prefix,
             session_id=duologue_session,
             ports=(ports[0], ports[1]),
-            lifetime=Lifetime(
-                join_ns=seconds_ns(settings.join_timeout),
-                left_ns=seconds_ns(settings.left_timeout),
-                silence_ns=None if settings.idle_timeout is None else seconds_ns(settings.idle_timeout),
-                closing_ns=seconds_ns(settings.closing_timeout),
-                now_ns=self._now_ns,
-            ),
-            assert_thread=self._assert_thread,
+            now_ns=self._now_ns,
+            changed=self._condition(),
         )
-        self._duologues[duologue_session] = duologue
+        self._sessions[duologue_session] = session
         self.stats.duologues_opened += 1
         logger.debug(
             "creating new duologue at %s %s session %d for %s",
@@ -314,64 +263,61 @@ class ServerCore:
         session_id = client.image.session_id
         response = Connect(session_id, ports[0], ports[1], encrypt_session(duologue_session, key))
         if isinstance(hello, SealedHello) and self._key is not None:
-            response, duologue.ciphers = self._key.respond(
+            response, session.ciphers = self._key.respond(
                 response, hello, secret, duologue_session=duologue_session, chance=self._chance
             )
         # The client receives the response once there is something to join.
-        duologue.on_ready = lambda: self._respond(response)
-        duologue.on_failed = lambda: self._respond(Refusal(session_id, messages.INTERNAL_ERROR))
+        session.on_ready = lambda: self._respond(response)
+        session.on_failed = lambda: self._respond(Refusal(session_id, messages.INTERNAL_ERROR))
         try:
-            duologue.begin(self._aeron)
+            session.begin(self._aeron)
         except MainstemError as error:
-            self._end(duologue, str(error))
+            self._end(session, str(error))
 
     def _respond(self, response: Connect | Refusal) -> None:
         text = response.encode()
         logger.debug("send: %s", text.decode(errors="replace"))
         try:
-            self._outbox.send(text, self._now_ns)
+            self._outbox.queue(text, self._now_ns)
         except BackPressured:
             self.stats.answers_lost += 1
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def _end(self, duologue: Duologue, reason: str) -> None:
-        if duologue.state is DuologueState.OPENING and duologue.on_failed is not None:
-            duologue.on_failed()
-        joined = duologue.state in (DuologueState.JOINED, DuologueState.LEFT, DuologueState.CLOSING)
-        logger.debug("[%d] duologue ended: %s", duologue.session_id, reason)
-        self._duologues.pop(duologue.session_id, None)
+    def _end(self, session: Session, reason: str) -> None:
+        if session.state is DuologueState.OPENING and session.on_failed is not None:
+            session.on_failed()
+        self._sessions.pop(session.session_id, None)
         self.stats.duologues_closed += 1
-        self.stats.bad_messages += duologue.bad_messages
-        duologue.lifetime.move(DuologueState.CLOSED, self._now_ns)
-        self._releasing.append(duologue)
-        if joined:
-            try:
-                self._handler.on_close(duologue, reason)
-            except Exception:
-                logger.exception("[%d] the handler failed", duologue.session_id)
+        self.stats.bad_messages += session.bad_messages
+        session.end(reason, self._now_ns)
+        logger.debug("[%d] duologue ended: %s", session.session_id, session.reason)
+        self._releasing.append(session)
 
-    def _give_back(self, duologue: Duologue) -> None:
-        port, control_port = duologue.ports
+    def _give_back(self, session: Session) -> None:
+        port, control_port = session.ports
         self._ports.release(port)
         self._control_ports.release(control_port)
-        self._sessions.release(duologue.session_id)
-        self._quota.give_back(duologue.prefix)
+        self._session_ids.release(session.session_id)
+        self._quota.give_back(session.prefix)
 
-    def close(self, reason: str = "the server was closed") -> None:
-        """Run the calls that wait, then end every duologue and both streams of the all-clients channel. May be called again.
+    def abort(self) -> None:
+        """Abort every duologue."""
+        for session in self.sessions:
+            with session.changed:
+                session.abort()
 
-        Args:
-            reason: Why, which the handler receives.
-
-        Example:
-            >>> core.close()
-        """
-        self._is_closed = True
-        self._run_calls()
-        for duologue in list(self._duologues.values()):
-            self._end(duologue, reason)
-        self._releasing = [each for each in self._releasing if not each.release(self._now_ns)]
+    def close(self, error: MainstemError | None = None) -> None:
+        """End every duologue, with ``error`` if there is one, and the all-clients channel. May be called again."""
+        for session in list(self._sessions.values()):
+            session.error = error
+            self._end(session, "the server was closed")
+        self._release(self._now_ns)
         with suppress(MainstemError):
             self._publication.close()
             self._subscription.close()
+
+    def release(self, now_ns: int, *, waits: bool) -> bool:
+        """Give back what the duologues had, after `close`; True once all is given back, but for running handlers."""
+        self._release(now_ns, waits=waits)
+        return all(each.is_released for each in self._releasing)

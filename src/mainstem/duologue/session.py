@@ -1,21 +1,35 @@
-"""One client's duologue as the server sees it."""
+"""One client's duologue as the server sees it: no thread, no clock and no socket of its own.
+
+The server's thread runs its duty cycles. The thread or task of its handler sends and receives, under `Session.changed`.
+"""
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, Self
 
+from mainstem._core import layout
 from mainstem.aeron.client.polled import polled
-from mainstem.duologue.limits import address_of, checked_message, longest_message
-from mainstem.duologue.messages import BAD_MESSAGE, INTERNAL_ERROR, error_text
+from mainstem.clock import seconds_ns
+from mainstem.duologue.limits import address_of, longest_message
+from mainstem.duologue.messages import BAD_MESSAGE, error_text
 from mainstem.duologue.outbox import Outbox
 from mainstem.duologue.state import DuologueState, Lifetime
-from mainstem.errors import BadMessage, ClosedError, MainstemError, OfferError, RemoteProtocolError
+from mainstem.duologue.stats import DuologueStats
+from mainstem.errors import (
+    Aborted,
+    ClosedError,
+    ConnectionLost,
+    MainstemError,
+    OfferError,
+    RemoteProtocolError,
+    Timeout,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
 
     from mainstem.aeron.client.asynchronous import AsyncOperation
     from mainstem.aeron.client.client import Aeron
@@ -23,28 +37,55 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.publication import ExclusivePublication
     from mainstem.aeron.client.subscription import Subscription
     from mainstem.duologue.crypto import Ciphers
-    from mainstem.duologue.handler import Handler
     from mainstem.duologue.settings import ServerSettings
 
-logger = logging.getLogger(__name__)
-
 MESSAGES_AT_ONCE = 10  # of one client in one duty cycle, so that a busy one does not hold up the others
+MAX_RECEIVED = 256
+"""Messages of one client that its handler has not received; then the client feels back pressure."""
 
 State = DuologueState
 
 
-class Duologue:
-    """A pair of streams between the server and one client. Everything here belongs to the server's thread.
+class Condition(Protocol):
+    """The lock of a session's state, and what waits for a change of it: a ``threading.Condition``, or what the event loop has."""
+
+    def __enter__(self) -> bool | Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def notify_all(self) -> None:
+        """Wake everyone who waits."""
+        ...
+
+
+class Alone:
+    """A condition for where one thread does everything."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def notify_all(self) -> None:
+        """Nobody waits."""
+
+
+class Session:
+    """A pair of streams between the server and one client.
 
     Attributes:
         owner: The client's address.
         session_id: The session of both streams.
-        user: For the program's own use.
-        paused: While it is set, nothing is read from the client, which then feels back pressure.
-
-    Example:
-        >>> def handler(duologue: Duologue, message: bytes) -> None:
-        ...     duologue.send(message)
+        changed: The lock of this session.
+        error: Why it ended, where that is an error; None while it is open, and after an end in order.
+        reason: Why it ended, in a few words; empty before.
+        has_told: Whether ``error`` was raised to the handler.
+        has_handler: Whether its handler runs, which keeps its place.
+        on_end: Called when it has ended, in the server's thread.
     """
 
     def __init__(
@@ -55,58 +96,59 @@ class Duologue:
         prefix: str,
         session_id: int,
         ports: tuple[int, int],
-        lifetime: Lifetime,
-        assert_thread: Callable[[], None],
+        now_ns: int,
+        changed: Condition,
     ) -> None:
         self.owner = owner
         self.prefix = prefix
         self.session_id = session_id
         self.ports = ports
-        self.lifetime = lifetime
+        self._closing_ns = seconds_ns(settings.closing_timeout)
+        self.lifetime = Lifetime(
+            join_ns=seconds_ns(settings.join_timeout),
+            left_ns=seconds_ns(settings.left_timeout),
+            silence_ns=None if settings.idle_timeout is None else seconds_ns(settings.idle_timeout),
+            closing_ns=self._closing_ns,
+            now_ns=now_ns,
+        )
+        self.changed = changed
         self.ciphers: Ciphers | None = None
-        self.user: object = None
-        self.paused = False
         self.bad_messages = 0
+        self.error: MainstemError | None = None
+        self.reason = ""
+        self.has_told = False
+        self.has_handler = False
+        self.on_end: Callable[[], None] | None = None
         self.on_ready: Callable[[], None] | None = None
         self.on_failed: Callable[[], None] | None = None
         self._settings = settings
-        self._assert_thread = assert_thread
-        self._now_ns = lifetime.since_ns
+        self._now_ns = now_ns
         # Filled by the client conductor's thread, emptied by the server's: a deque is safe for that.
-        self._images: deque[tuple[bool, str, int]] = deque()
-        self._present: set[int] = set()
+        self._images: deque[Image] = deque()
+        self._image: Image | None = None
         self._arrived: deque[bytes] = deque()  # emptied by each duty cycle, except where it was interrupted
+        self._received: deque[bytes] = deque()
+        self._messages_received = self._bytes_received = 0
         self._outbox: Outbox | None = None
         self._publication: ExclusivePublication | None = None
         self._subscription: Subscription | None = None
-        self.opening: list[AsyncOperation[Subscription] | AsyncOperation[ExclusivePublication]] = []
+        self._opening: list[AsyncOperation[Subscription] | AsyncOperation[ExclusivePublication]] = []
         self._subscribing: AsyncOperation[Subscription] | None = None
         self._publishing: AsyncOperation[ExclusivePublication] | None = None
 
     def begin(self, aeron: Aeron) -> None:
-        """Ask the driver for both streams; called by the server.
-
-        Args:
-            aeron: The client of the driver.
-
-        Raises:
-            DriverTimeout: The driver accepts no more commands.
-
-        Example:
-            >>> duologue.begin(aeron)
-        """
+        """Ask the driver for both streams. Raises DriverTimeout if it accepts no more commands."""
         settings, (port, control_port) = self._settings, self.ports
         self._subscribing = aeron.async_add_subscription(
             settings.duologue_subscription(port, self.session_id),
             settings.stream_id,
-            on_available_image=lambda image: self._on_image(True, image),
-            on_unavailable_image=lambda image: self._on_image(False, image),
+            on_available_image=self._images.append,
         )
-        self.opening.append(self._subscribing)
+        self._opening.append(self._subscribing)
         self._publishing = aeron.async_add_exclusive_publication(
             settings.duologue_publication(control_port, self.session_id), settings.stream_id
         )
-        self.opening.append(self._publishing)
+        self._opening.append(self._publishing)
 
     @property
     def state(self) -> DuologueState:
@@ -119,6 +161,12 @@ class Duologue:
         return self.lifetime.state is State.JOINED
 
     @property
+    def peer_address(self) -> tuple[str, int]:
+        """The client's address and port."""
+        source = "" if self._image is None else self._image.source_identity
+        return self.owner, int(source.rpartition(":")[2] or 0)
+
+    @property
     def queued(self) -> int:
         """Messages that wait because the client's window is full."""
         return 0 if self._outbox is None else len(self._outbox)
@@ -128,100 +176,109 @@ class Duologue:
         """The longest message in either direction, in bytes."""
         return longest_message(self._settings.term_length, is_encrypted=self.ciphers is not None)
 
-    def send(self, message: bytes | str) -> None:
-        """Send a message, or queue it while the client's window is full: 500 ms at most, after which the duologue ends.
+    def stats(self) -> DuologueStats:
+        """What was sent and received."""
+        sent = (0, 0) if self._outbox is None else (self._outbox.messages_sent, self._outbox.bytes_sent)
+        return DuologueStats(*sent, self._messages_received, self._bytes_received)
 
-        Args:
-            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
+    # -- the handler's side, under ``changed`` ---------------------------------------------------------------------
 
-        Raises:
-            ClosedError: The client has gone.
-            BackPressured: Too many messages wait for this client.
-            ValueError: The message is too long.
-            TypeError: The message is neither text nor a bytes-like object.
-            LocalProtocolError: Another thread than the server's calls.
+    def _check_open(self) -> None:
+        if not self.is_open:
+            self.has_told = True
+            raise self.error or ClosedError(f"duologue {self.session_id} ended: {self.reason or 'closed by this side'}")
 
-        Example:
-            >>> duologue.send("ECHO tide")
-        """
-        self._assert_thread()
-        data = checked_message(message, self.max_message_length)
-        if not self.is_open or self._outbox is None:
-            raise ClosedError(f"duologue {self.session_id} is {self.state.name.lower()}")
-        self._outbox.send(data, self._now_ns)
+    def offer(self, message: bytes) -> bool:
+        """Send a message if there is room for it. Raises what ended the duologue."""
+        self._check_open()
+        assert self._outbox is not None
+        return self._outbox.offer(message)
+
+    def queue(self, message: bytes) -> None:
+        """Send a message, or queue it; the duologue ends where it is not accepted for 500 ms. Raises BackPressured too."""
+        self._check_open()
+        assert self._outbox is not None
+        self._outbox.queue(message, self._now_ns)
+
+    def receive(self) -> bytes | None:
+        """Take the oldest message; None if there is none yet. Raises what ended the duologue, once all are taken."""
+        if self._received:
+            return self._received.popleft()
+        self._check_open()
+        return None
 
     def close(self, error: str = "") -> None:
-        """End the duologue, after what was sent has gone out.
-
-        Args:
-            error: A reason that the client receives before; empty for none.
-
-        Raises:
-            LocalProtocolError: Another thread than the server's calls.
-
-        Example:
-            >>> duologue.close("see you tomorrow")
-        """
-        self._assert_thread()
+        """End the duologue, after what was sent has gone out; with ``error`` as the last message, unless it is empty."""
         if not self.is_open:
             return
         if error and self._outbox is not None:
             with suppress(OfferError, ClosedError):
-                self._outbox.send(error_text(error), self._now_ns)
+                self._outbox.queue(error_text(error), self._now_ns)
         self.lifetime.move(State.CLOSING, self._now_ns)
+        self.changed.notify_all()
+
+    def abort(self) -> None:
+        """End the duologue at once; the client learns that it was aborted."""
+        if self.is_open or self.state is State.CLOSING:
+            if self._publication is not None:
+                self._publication.revoke()
+            if self.is_open:
+                self.lifetime.move(State.CLOSING, self._now_ns)
+            self._outbox = None
+            self.changed.notify_all()
 
     # -- the server's side -----------------------------------------------------------------------------------------
 
-    def _on_image(self, available: bool, image: Image) -> None:
-        self._images.append((available, image.source_identity, image.correlation_id))
-
-    def do_work(self, now_ns: int, handler: Handler) -> tuple[int, str]:
-        """Run one duty cycle; called by the server.
+    def do_work(self, now_ns: int, on_open: Callable[[Session], None]) -> tuple[int, str]:
+        """Run one duty cycle.
 
         Args:
             now_ns: The monotonic time.
-            handler: What is called for a client that joined, and for its messages.
+            on_open: Called for a client that joined.
 
         Returns:
             How much was done, and why the duologue must end now: empty while it goes on.
-
-        Example:
-            >>> work, reason = duologue.do_work(now_ns, handler)
         """
         self._now_ns = now_ns
-        try:
-            work = self._step(now_ns, handler)
-        except MainstemError as error:
-            return 1, str(error)
-        except Exception:
-            logger.exception("[%d] the handler failed", self.session_id)
-            return 1, INTERNAL_ERROR
-        if self.state is State.CLOSING and not self._outbox:
-            # What the client must still receive is in the stream; the driver keeps it for a while after the close.
-            return work, "closed by the server"
-        return work, self.lifetime.on_time_event(now_ns)
+        with self.changed:
+            try:
+                work = self._step(now_ns, on_open)
+            except MainstemError as error:
+                self.error = error
+                return 1, str(error)
+            if work:
+                self.changed.notify_all()
+            if self.state is State.CLOSING and not self._outbox:
+                # What the client must still receive is in the stream; the driver keeps it for a while after the close.
+                return work, "closed by the server"
+            reason = self.lifetime.on_time_event(now_ns)
+            if reason and self.is_open:
+                limit = self._settings.idle_timeout
+                self.error = Timeout(f"{self.owner} sent nothing for {limit:g} s", timeout=limit)
+            return work, reason
 
-    def _step(self, now_ns: int, handler: Handler) -> int:
+    def _step(self, now_ns: int, on_open: Callable[[Session], None]) -> int:
         if self.state is State.OPENING:
             return self._finish_opening(now_ns)
         work = self._take_images()
-        publication, subscription, outbox = self._publication, self._subscription, self._outbox
+        publication, subscription = self._publication, self._subscription
         assert publication is not None
         assert subscription is not None
-        assert outbox is not None
-        if self.state is State.WAITING and self._present and publication.is_connected:
+        if self.state is State.WAITING and self._image and not self._image.is_closed and publication.is_connected:
             self.lifetime.move(State.JOINED, now_ns)
-            handler.on_open(self)
+            on_open(self)
             work += 1
-        elif self.state is State.JOINED and not (self._present and publication.is_connected):
+        if self._outbox is not None:
+            work += self._outbox.do_work(now_ns)
+        # A client that does not receive the responses is not read.
+        room = min(MESSAGES_AT_ONCE, MAX_RECEIVED - len(self._received)) - len(self._arrived)
+        if self.state is State.JOINED and not self._outbox and room > 0:
+            self._arrived.extend(polled(subscription.poll_bytes, room))
+            work += len(self._arrived)
+            self._take_in(now_ns)
+        if self.state is State.JOINED and self._has_left(publication):
             self.lifetime.move(State.LEFT, now_ns)
             work += 1
-        work += outbox.do_work(now_ns)
-        # A client that does not receive the responses is not read.
-        if self.state is State.JOINED and not outbox and not self.paused:
-            self._arrived.extend(polled(subscription.poll_bytes, MESSAGES_AT_ONCE - len(self._arrived)))
-            work += len(self._arrived)
-            self._hand_over(now_ns, handler)
         return work
 
     def _finish_opening(self, now_ns: int) -> int:
@@ -242,68 +299,83 @@ class Duologue:
     def _take_images(self) -> int:
         work = 0
         while self._images:
-            available, source, correlation_id = self._images.popleft()
+            image = self._images.popleft()
             work += 1
-            if not available:
-                self._present.discard(correlation_id)
-            elif self._settings.check_address and address_of(source) != self.owner:
+            source = image.source_identity
+            if self._settings.check_address and address_of(source) != self.owner:
                 raise RemoteProtocolError(f"{source} joined what {self.owner} asked for", rule="guide 4.3", peer=source)
-            else:
-                self._present.add(correlation_id)
+            self._image = image
         return work
 
-    def _hand_over(self, now_ns: int, handler: Handler) -> None:
+    def _has_left(self, publication: ExclusivePublication) -> bool:
+        """Whether the client is gone; ``error`` says why, unless it left in order and all that it sent was received."""
+        image = self._image
+        assert image is not None
+        if image.is_publication_revoked:
+            self.error = Aborted(f"{self.owner} aborted the duologue")
+        elif image.is_end_of_stream:
+            return True
+        elif image.is_closed or not publication.is_connected:
+            self.error = ConnectionLost(f"nothing was heard from {self.owner} for too long")
+        else:
+            return False
+        return True
+
+    def _take_in(self, now_ns: int) -> None:
         arrived = self._arrived
         opener = None if self.ciphers is None else self.ciphers.opener
-        # What follows a bad message is not read.
-        while arrived and self.state is State.JOINED:
+        while arrived:
             self.lifetime.heard(now_ns)
             message = arrived[0] if opener is None else opener.open(arrived[0])
-            # Calls nothing: from here on the message is the handler's.
+            length = len(message)
+            if length > self.max_message_length:
+                # What follows a bad message is not read.
+                self.bad_messages += 1
+                self.close(BAD_MESSAGE)
+                return
+            # Calls nothing.
+            self._received += (message,)
             del arrived[0]
+            self._messages_received += 1
+            self._bytes_received += length
             if opener is not None:
                 opener.number += 1
-            self._on_message(message, handler)
 
-    def _on_message(self, message: bytes, handler: Handler) -> None:
-        if len(message) > self.max_message_length:
-            self.bad_messages += 1
-            self.close(BAD_MESSAGE)
-            return
-        try:
-            handler.on_message(self, message)
-        except BadMessage:
-            self.bad_messages += 1
-            self.close(BAD_MESSAGE)
-        except MainstemError:
-            raise
-        except Exception:
-            # A fault in the program's handler costs this client its duologue, and no other.
-            logger.exception("[%d] the handler failed", self.session_id)
-            self.close(INTERNAL_ERROR)
-
-    def release(self, now_ns: int) -> bool:
-        """Close the streams; called by the server.
-
-        Args:
-            now_ns: The monotonic time.
-
-        Returns:
-            Whether all is closed. While the driver has not responded to a command it is False, and this is to be called
-            again.
-
-        Example:
-            >>> duologue.release(now_ns)
-        """
-        if self.state is not State.CLOSED:
+    def end(self, reason: str, now_ns: int) -> None:
+        """Note that it has ended, and why; `release` goes on."""
+        with self.changed:
+            self.reason = str(self.error) if self.error else reason
             self.lifetime.move(State.CLOSED, now_ns)
-        for operation in [each for each in self.opening if each.is_done]:
-            self.opening.remove(operation)
+            self.changed.notify_all()
+        if self.on_end is not None:
+            self.on_end()
+
+    def release(self, now_ns: int, *, waits: bool = True) -> bool:
+        """Close the streams; True once all is closed, and the handler has ended. To be called again until then.
+
+        The subscription is kept until the client's stream has ended too, ``closing_timeout`` at most: only then is it certain
+        that the client has learned of the end. ``waits=False`` does not wait for that.
+        """
+        waits = waits and self._client_goes_on and now_ns - self.lifetime.since_ns < self._closing_ns
+        for operation in [each for each in self._opening if each.is_done]:
+            if operation is self._subscribing and waits:
+                continue
+            self._opening.remove(operation)
             with suppress(MainstemError):
                 result = operation.poll()
                 if result is not None:
                     result.close()
-        return not self.opening
+        return self.is_released and not self.has_handler
+
+    @property
+    def is_released(self) -> bool:
+        """Whether both streams are closed."""
+        return not self._opening
+
+    @property
+    def _client_goes_on(self) -> bool:
+        image = self._image
+        return image is not None and not (image.is_closed or image.end_of_stream_position < layout.NEVER_NS)
 
     def __repr__(self) -> str:
-        return f"<Duologue {self.session_id} of {self.owner} on {self.ports}, {self.state.name.lower()}>"
+        return f"<Session {self.session_id} of {self.owner} on {self.ports}, {self.state.name.lower()}>"

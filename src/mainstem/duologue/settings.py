@@ -12,6 +12,7 @@ from typing import Any
 
 from mainstem._core import layout
 from mainstem.amounts import check_seconds, check_whole
+from mainstem.clock import seconds_ns
 from mainstem.duologue.limits import Prefixes
 from mainstem.duologue.port_allocator import FIRST_SESSION_ID, LAST_SESSION_ID
 from mainstem.errors import ConfigurationError
@@ -53,6 +54,8 @@ class ServerSettings:
         join_timeout: How long a client may take to join its duologue.
         left_timeout: How long a duologue waits after its client has left.
         idle_timeout: Seconds after which a client that sends nothing is disconnected; None never does.
+        heartbeat_timeout: Seconds without a sign of life after which a client is presumed dead, if a driver is started for this
+            server. Drivers exchange heartbeats ten times a second, also while no message is sent.
         closing_timeout: How long the last messages of a duologue may take.
         handshake_timeout: How long a client may stay on the all-clients channel without a request.
         hello_rate: Requests of one prefix that are processed in a second.
@@ -80,6 +83,7 @@ class ServerSettings:
     join_timeout: float = 5.0
     left_timeout: float = 0.0
     idle_timeout: float | None = 60.0
+    heartbeat_timeout: float = 5.0
     closing_timeout: float = 1.0
     handshake_timeout: float = 10.0
     hello_rate: float = 20.0
@@ -101,7 +105,8 @@ class ServerSettings:
         check_whole({"max_clients": self.max_clients}, least=1, most=MAX_CLIENTS)
         check_whole({"max_per_address": self.max_per_address}, least=1)
         check_whole({"hello_burst": self.hello_burst}, least=0)
-        check_seconds({"join_timeout": self.join_timeout, "handshake_timeout": self.handshake_timeout})
+        for name in ("join_timeout", "handshake_timeout", "heartbeat_timeout"):
+            check_seconds({name: getattr(self, name)})
         check_seconds({"left_timeout": self.left_timeout, "closing_timeout": self.closing_timeout}, may_be_zero=True)
         if self.idle_timeout is not None:
             check_seconds({"idle_timeout": self.idle_timeout})
@@ -179,6 +184,7 @@ class ServerSettings:
         """
         return {
             **reserved_sessions(),
+            **_liveness(self.heartbeat_timeout),
             "mtu_length": self.mtu,
             "term_buffer_length": self.term_length,
             # Handshakes come and go, and several may be under way; beyond that only a flood makes so many sessions.
@@ -200,6 +206,8 @@ class ClientSettings:
         initial_control_port: The control port of the server's all-clients channel.
         local_address: The address to bind; empty for any.
         timeout: How long each step of connecting may take.
+        heartbeat_timeout: Seconds without a sign of life after which the server is presumed dead, if a driver is started for this
+            client. Drivers exchange heartbeats ten times a second, also while no message is sent.
         server_key: The server's public key, which switches encryption on.
         stream_id: The stream id of every stream; the server needs the same.
         mtu: The longest datagram's payload, a multiple of 32.
@@ -217,6 +225,7 @@ class ClientSettings:
     initial_control_port: int = 9001
     local_address: str = ""
     timeout: float = 5.0
+    heartbeat_timeout: float = 5.0
     server_key: bytes = b""
     stream_id: int = STREAM_ID
     mtu: int = SAFE_MTU
@@ -226,7 +235,7 @@ class ClientSettings:
         _check_port("initial_port", self.initial_port)
         _check_port("initial_control_port", self.initial_control_port)
         _check_mtu(self.mtu)
-        check_seconds({"timeout": self.timeout})
+        check_seconds({"timeout": self.timeout, "heartbeat_timeout": self.heartbeat_timeout})
 
     @property
     def initial_subscription(self) -> str:
@@ -286,7 +295,12 @@ class ClientSettings:
         Example:
             >>> driver = MediaDriver.launch(**settings.driver_settings())
         """
-        return {**reserved_sessions(), "mtu_length": self.mtu, "term_buffer_length": self.term_length}
+        return {
+            **reserved_sessions(),
+            **_liveness(self.heartbeat_timeout),
+            "mtu_length": self.mtu,
+            "term_buffer_length": self.term_length,
+        }
 
 
 def server_settings(
@@ -325,3 +339,9 @@ def reserved_sessions() -> dict[str, Any]:
         "publication_reserved_session_id_low": FIRST_SESSION_ID,
         "publication_reserved_session_id_high": LAST_SESSION_ID,
     }
+
+
+def _liveness(heartbeat_timeout: float) -> dict[str, Any]:
+    """When a driver gives up a stream from which, or to which, it has heard nothing."""
+    silence_ns = seconds_ns(heartbeat_timeout)
+    return {"image_liveness_timeout_ns": silence_ns, "publication_connection_timeout_ns": silence_ns}

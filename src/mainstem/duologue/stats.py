@@ -1,4 +1,4 @@
-"""What a server counts."""
+"""What servers and duologues count."""
 
 from __future__ import annotations
 
@@ -22,3 +22,20 @@ class ServerStats:
     duologues_evicted: int = 0  # waiting ones that gave way when the server was full
     bad_messages: int = 0
     answers_lost: int = 0  # responses that no client took for 500 ms
+
+
+@dataclass(frozen=True, slots=True)
+class DuologueStats:
+    """Counts of one end of a duologue.
+
+    Attributes:
+        messages_sent: Messages that the stream accepted.
+        bytes_sent: Their bytes.
+        messages_received: Messages that arrived.
+        bytes_received: Their bytes.
+    """
+
+    messages_sent: int = 0
+    bytes_sent: int = 0
+    messages_received: int = 0
+    bytes_received: int = 0

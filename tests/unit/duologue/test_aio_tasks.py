@@ -3,37 +3,74 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
 import pytest
 from tests.support.patience import STALL_S, soon, until
 
 from mainstem.duologue import ClientSettings, ServerSettings, aio
-from mainstem.errors import BackPressured, BadMessage, ClosedError
+from mainstem.duologue.state import DuologueState
+from mainstem.errors import BadMessage, ClosedError, Timeout
 
 
 class Served:
-    """As much of a duologue as a task uses."""
+    """As much of a session as a task uses."""
 
     session_id = 17
+    max_message_length = 8192
+    peer_address = ("192.0.2.7", 5)
 
     def __init__(self) -> None:
-        self.user: Any = None
-        self.paused = False
-        self.is_open = True
-        self.queued = 0
+        self.changed = aio._Changed()
+        self.on_end: Any = None
+        self.error = None
+        self.has_told = self.has_handler = False
+        self.queued = self.bad_messages = 0
+        self.state = DuologueState.JOINED
+        self.received: list[bytes] = []
+        self.sent: list[bytes] = []
+        self.has_room = True
         self.closed: str | None = None
 
-    def send(self, message: bytes) -> None:
-        raise BackPressured("the client does not read")
+    @property
+    def is_open(self) -> bool:
+        return self.state is DuologueState.JOINED
+
+    def offer(self, message: bytes) -> bool:
+        if self.has_room:
+            self.sent.append(message)
+        return self.has_room
+
+    def receive(self) -> bytes | None:
+        if self.received:
+            return self.received.pop(0)
+        if not self.is_open:
+            raise ClosedError("it has ended")
+        return None
+
+    def change(self, *received: bytes) -> None:
+        self.received.extend(received)
+        self.changed.notify_all()
 
     def close(self, error: str = "") -> None:
         self.closed = error
 
+    def end(self) -> None:
+        self.state = DuologueState.CLOSED
+        self.changed.notify_all()
+        if self.on_end is not None:
+            self.on_end()
 
-async def test_a_task_that_outlives_its_client_is_cancelled_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aio, "CLOSE_LIMIT", 0.02)
+
+@pytest.fixture
+def served() -> Any:
+    return Served()
+
+
+async def test_a_task_that_outlives_its_client_is_cancelled_after_a_while(
+    served: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aio, "HANDLER_TIMEOUT", 0.02)
     cancelled = asyncio.Event()
 
     async def talk(duologue: aio.Duologue) -> None:
@@ -43,17 +80,17 @@ async def test_a_task_that_outlives_its_client_is_cancelled_after_a_while(monkey
             cancelled.set()
             raise
 
-    tasks = aio._Tasks(talk)
-    served: Any = Served()
-    tasks.on_open(served)
+    handlers = aio._Handlers(talk)
+    handlers.start(served)
     await asyncio.sleep(0)
-    tasks.on_close(served, "everybody left")
+    assert served.has_handler
+    served.end()
     await soon(cancelled.wait())
-    await asyncio.sleep(0)
-    assert not tasks.tasks
+    await until(lambda: not handlers.tasks)
+    assert not served.has_handler
 
 
-async def test_what_came_before_the_client_left_is_still_served() -> None:
+async def test_what_came_before_the_client_left_is_still_served(served: Any) -> None:
     received: list[bytes] = []
 
     async def talk(duologue: aio.Duologue) -> None:
@@ -62,74 +99,96 @@ async def test_what_came_before_the_client_left_is_still_served() -> None:
             received.append(message)
         received.append(b"after the loop")
 
-    tasks = aio._Tasks(talk)
-    served: Any = Served()
-    tasks.on_open(served)
-    tasks.on_message(served, b"one")
-    tasks.on_message(served, b"two")
-    tasks.on_close(served, "everybody left")
-    await soon(asyncio.gather(*tasks.tasks))
+    handlers = aio._Handlers(talk)
+    handlers.start(served)
+    served.change(b"one", b"two")
+    served.end()
+    await soon(asyncio.gather(*handlers.tasks))
     assert received == [b"one", b"two", b"after the loop"]
 
 
-async def test_a_client_that_does_not_read_makes_no_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    async def talk(duologue: aio.Duologue) -> None:
-        await duologue.send(b"tide")
-
-    tasks = aio._Tasks(talk)
-    served: Any = Served()
-    tasks.on_open(served)
-    await soon(asyncio.gather(*tasks.tasks))
-    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
-    assert served.closed == ""
-
-
-@pytest.mark.parametrize(("fault", "told"), [(BadMessage(), "bad message"), (ZeroDivisionError(), "internal error")])
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [(BadMessage(), "bad message"), (ZeroDivisionError(), "internal error"), (Timeout("its own"), "internal error")],
+)
 async def test_a_task_that_fails_ends_its_duologue_and_the_client_receives_why(
-    fault: Exception, told: str, caplog: pytest.LogCaptureFixture
+    served: Any, fault: Exception, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def talk(duologue: aio.Duologue) -> None:
         raise fault
 
-    tasks = aio._Tasks(talk)
-    served: Any = Served()
-    tasks.on_open(served)
-    await soon(asyncio.gather(*tasks.tasks))
+    handlers = aio._Handlers(talk)
+    handlers.start(served)
+    await soon(asyncio.gather(*handlers.tasks))
     assert served.closed == told
-    assert ("ZeroDivisionError" in caplog.text) == isinstance(fault, ZeroDivisionError)
+    assert len(caplog.records) == (told == "internal error")
 
 
-async def test_sending_waits_for_what_was_sent_before() -> None:
-    sent: list[bytes] = []
-    served: Any = Served()
-    served.send = sent.append
-    served.queued = 1
-    sending = asyncio.ensure_future(aio.Duologue(served).send(b"tide"))
-    await asyncio.sleep(2 * aio.QUEUE_POLL)
-    assert not sent
-    served.queued = 0
-    await soon(sending)
-    assert sent == [b"tide"]
+async def test_a_client_that_left_makes_no_error_in_the_log(served: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def talk(duologue: aio.Duologue) -> None:
+        await duologue.receive()
+
+    handlers = aio._Handlers(talk)
+    handlers.start(served)
+    served.end()
+    await soon(asyncio.gather(*handlers.tasks))
+    assert not caplog.records
+    assert served.closed == ""
 
 
-async def test_a_server_that_was_not_started_has_no_core_and_nothing_to_wait_for() -> None:
-    server = aio.Server(aio._Tasks(lambda _: asyncio.sleep(0)), ServerSettings(address="127.0.0.1"))
-    with pytest.raises(ClosedError, match="not running"):
+async def test_a_message_for_which_there_is_no_room_waits_and_is_not_sent_once_given_up(served: Any) -> None:
+    served.has_room = False
+    duologue = aio.Duologue(served)
+    with pytest.raises(Timeout, match=r"no room for the message within 0\.01 s"):
+        await duologue.send(b"given up", timeout=0.01)
+    cancelled = asyncio.ensure_future(duologue.send(b"cancelled"))
+    waiting = asyncio.ensure_future(duologue.send(b"tide"))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    served.has_room = True
+    served.change()
+    await soon(waiting)
+    assert served.sent == [b"tide"]
+
+
+async def test_a_receive_that_is_cancelled_or_times_out_takes_nothing(served: Any) -> None:
+    duologue = aio.Duologue(served)
+    waiting = asyncio.ensure_future(duologue.receive())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(Timeout, match=r"no message came within 0\.01 s"):
+        await duologue.receive(timeout=0.01)
+    served.change(b"tide")
+    assert await duologue.receive(timeout=0) == b"tide"
+
+
+async def test_closing_waits_for_the_end_and_can_time_out(served: Any) -> None:
+    duologue = aio.Duologue(served)
+    with pytest.raises(Timeout, match="did not end"):
+        await duologue.close("noon", timeout=0.01)
+    asyncio.get_running_loop().call_later(0.01, served.end)
+    await soon(duologue.close("noon"))
+    assert served.closed == "noon"
+    assert duologue.closed
+
+
+async def test_a_server_that_was_not_started_has_nothing_to_wait_for() -> None:
+    server = aio.Server(lambda _: asyncio.sleep(0), ServerSettings(address="127.0.0.1"))
+    with pytest.raises(ClosedError, match="has ended"):
         server.broadcast("to all")
     await server.wait()
     await server.close()
     client = aio.Client(ClientSettings(server="127.0.0.1"))
     with pytest.raises(ClosedError, match="is closed"):
-        _ = client.core
-    with pytest.raises(ClosedError, match="is closed"):
         await client.send(b"tide")
+    assert client.closed
     await client.close()
 
 
 async def test_a_close_names_the_tasks_that_go_on(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    served: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(aio, "CLOSE_LIMIT", 0.02)
+    monkeypatch.setattr(aio, "HANDLER_TIMEOUT", 0.02)
     go_on = asyncio.Event()
 
     async def talk(duologue: aio.Duologue) -> None:
@@ -139,28 +198,13 @@ async def test_a_close_names_the_tasks_that_go_on(
             await go_on.wait()
 
     server = aio.Server(talk, ServerSettings(address="127.0.0.1"))
-    tasks = server._handler
-    assert isinstance(tasks, aio._Tasks)
-    tasks.on_open(Served())  # type: ignore[arg-type]
+    server._task = asyncio.ensure_future(asyncio.sleep(0))
+    server._handlers.start(served)
     await asyncio.sleep(0)
     await soon(server.close())
     assert "1 tasks go on 0.02 s after they were cancelled" in caplog.text
     go_on.set()
-    await soon(asyncio.gather(*tasks.tasks))
-
-
-async def test_closing_may_be_awaited_and_a_cancelled_receive_takes_nothing() -> None:
-    served: Any = Served()
-    duologue = aio.Duologue(served)
-    waiting = asyncio.ensure_future(duologue.receive())
-    await asyncio.sleep(0)
-    waiting.cancel()
-    duologue.put(b"tide")
-    assert await duologue.receive() == b"tide"
-    closing = duologue.close()
-    asyncio.get_running_loop().call_later(0.01, duologue.end, "closed by the server")
-    await soon(closing)
-    assert served.closed == ""
+    await soon(asyncio.gather(*server._handlers.tasks))
 
 
 async def test_a_start_that_is_cancelled_leaves_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +218,7 @@ async def test_a_start_that_is_cancelled_leaves_no_driver(monkeypatch: pytest.Mo
         go.wait(STALL_S)
         events.append("connected")
 
-    server = aio.Server(aio._Tasks(lambda _: asyncio.sleep(0)), ServerSettings(address="127.0.0.1"))
+    server = aio.Server(lambda _: asyncio.sleep(0), ServerSettings(address="127.0.0.1"))
     monkeypatch.setattr(server._life, "connect", connect)
     monkeypatch.setattr(server._life, "disconnect", lambda: events.append("disconnected"))
     starting = asyncio.ensure_future(server._open())

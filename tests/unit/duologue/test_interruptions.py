@@ -12,8 +12,7 @@ from tests.support.interruptions import interruptions
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.crypto import Opener, Sealer, ServerKey
-from mainstem.duologue.handler import Handler
-from mainstem.duologue.lifecycle import ClientLife
+from mainstem.duologue.ends import ClientEnd
 from mainstem.duologue.outbox import Outbox
 from mainstem.duologue.server_core import ServerCore
 from mainstem.duologue.settings import ClientSettings, ServerSettings
@@ -23,28 +22,10 @@ from mainstem.sim.world import World
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mainstem.duologue.session import Duologue
+    from mainstem.duologue.session import Session
 
 PACKAGE = "mainstem.duologue"
 ENDS = pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain", "encrypted"])
-
-
-class Recorder(Handler):
-    """Keeps its duologue, and the messages that came."""
-
-    def __init__(self) -> None:
-        self.duologues: list[Duologue] = []
-        self.messages: list[bytes] = []
-        self.reasons: list[str] = []
-
-    def on_open(self, duologue: Duologue) -> None:
-        self.duologues.append(duologue)
-
-    def on_message(self, duologue: Duologue, message: bytes) -> None:
-        self.messages.append(message)
-
-    def on_close(self, duologue: Duologue, reason: str) -> None:
-        self.reasons.append(reason)
 
 
 class Talk:
@@ -54,28 +35,33 @@ class Talk:
         self.world = world
         near, far = world.add_host("server"), world.add_host("client")
         key = ServerKey.generate(Random(5)) if is_encrypted else None
-        self.handler = Recorder()
+        sessions: list[Session] = []
         self.server = ServerCore(
             near.aeron,
             ServerSettings(address=near.address, max_clients=4),
-            self.handler,
+            sessions.append,
             chance=Random(1),
             key=key,
-            assert_thread=lambda: None,
         )
         settings = ClientSettings(server=near.address, server_key=b"" if key is None else key.public)
         self.client = ClientCore(far.aeron, settings, chance=Random(2), now_ns=world.now_ns)
-        self.life = ClientLife(settings)
-        self.life._core = self.client
-        self.life._connection = type("Connection", (), {"aeron": far.aeron})()
+        self.end = ClientEnd(settings)
+        self.end._core = self.client
 
         def step() -> bool:
             self.server.do_work(world.now_ns)
             self.client.do_work(world.now_ns)
-            return self.client.is_open and bool(self.handler.duologues)
+            return self.client.is_open and bool(sessions)
 
         world.run_until(step, what="an open duologue")
-        (self.duologue,) = self.handler.duologues
+        (self.session,) = sessions
+
+    def arrived(self) -> list[bytes]:
+        """What the server has received since the last call."""
+        messages = []
+        while (message := self.session.receive()) is not None:
+            messages.append(message)
+        return messages
 
 
 @pytest.fixture
@@ -90,13 +76,13 @@ def test_a_client_that_is_interrupted_receives_every_message_once(talk: Talk) ->
         sent = [b"%d: %d" % (number, each) for each in range(3)]
         received: list[bytes] = []
         for message in sent:
-            talk.duologue.send(message)
+            talk.session.queue(message)
 
         begun: list[Any] = []
 
         def take(received: list[bytes] = received, begun: list[Any] = begun) -> None:
             # Kept, so that none is closed, which is no moment of a signal handler, while interruptions are counted.
-            begun.append(talk.life.receiving(None))
+            begun.append(talk.end._receiving(None))
             try:
                 next(begun[-1])
             except StopIteration as end:
@@ -114,26 +100,30 @@ def test_a_client_that_is_interrupted_receives_every_message_once(talk: Talk) ->
 @ENDS
 def test_what_an_interrupted_client_sends_arrives_once_or_not_at_all(talk: Talk) -> None:
     for number, interruption in enumerate(interruptions(PACKAGE)):
-        talk.handler.messages.clear()
+        arrived: list[bytes] = []
         returned: list[bytes] = []
         messages = [b"%d: %d" % (number, each) for each in range(3)]
-        for message in messages:
+        begun: list[Any] = []
+        for message in (*messages, b"last"):
 
-            def send(message: bytes = message, returned: list[bytes] = returned) -> None:
-                talk.client.send(message, talk.world.now_ns)
-                returned.append(message)
+            def send(message: bytes = message, returned: list[bytes] = returned, begun: list[Any] = begun) -> None:
+                begun.append(talk.end._sending(message, None))
+                if next(begun[-1], "sent") == "sent":
+                    returned.append(message)
 
             interruption.during(send)
-        talk.client.send(b"last", talk.world.now_ns)
 
         def step() -> bool:
+            if b"last" not in returned:
+                talk.client.offer(b"last")
+                returned.append(b"last")
             talk.client.do_work(talk.world.now_ns)
             talk.server.do_work(talk.world.now_ns)
-            return b"last" in talk.handler.messages
+            arrived.extend(talk.arrived())
+            return b"last" in arrived
 
         talk.world.run_until(step, what="the last message")
-        arrived = talk.handler.messages[:-1]
-        assert arrived == [each for each in messages if each in arrived]
+        assert [each for each in arrived if each != b"last"] == [each for each in messages if each in arrived]
         assert set(returned) <= set(arrived)
 
 
@@ -142,15 +132,14 @@ def test_an_interrupted_client_still_learns_why_the_server_ended_the_duologue(is
     for interruption in interruptions(PACKAGE):
         with World(1) as world:
             talk = Talk(world, is_encrypted)
-            talk.duologue.send(b"x")
-            talk.duologue.close("noon")
+            talk.session.queue(b"x")
+            talk.session.close("noon")
             reasons: list[str] = []
 
             def work(talk: Talk = talk, reasons: list[str] = reasons) -> None:
-                try:
-                    talk.client.do_work(talk.world.now_ns)
-                except ConnectRefused as error:
-                    reasons.append(error.reason)
+                talk.client.do_work(talk.world.now_ns)
+                if isinstance(talk.client.error, ConnectRefused):
+                    reasons.append(talk.client.error.reason)
 
             def step(talk: Talk = talk, reasons: list[str] = reasons, work: Any = work) -> bool:
                 talk.server.do_work(talk.world.now_ns)
@@ -160,6 +149,8 @@ def test_an_interrupted_client_still_learns_why_the_server_ended_the_duologue(is
             world.run_until(step, what="the reason")
             assert reasons == ["noon"]
             assert talk.client.receive() == b"x"
+            with pytest.raises(ConnectRefused, match="noon"):
+                talk.client.receive()
 
 
 class Window:
@@ -184,7 +175,7 @@ def test_an_outbox_that_is_interrupted_offers_again_what_was_refused_only(is_enc
         outbox = Outbox(window, name="x", sealer=Sealer(bytes(32), 5) if is_encrypted else None)
         messages = [b"%d" % number for number in range(3)]
         for message in messages:
-            outbox.send(message, 0)
+            outbox.queue(message, 0)
         while outbox:
             window.has_room = True
             interruption.during(lambda outbox=outbox: outbox.do_work(0))  # type: ignore[misc]

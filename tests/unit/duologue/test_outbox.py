@@ -29,7 +29,7 @@ class Window:
 def test_sends_at_once_where_there_is_room() -> None:
     window = Window(2)
     outbox = Outbox(window, name="x")
-    outbox.send(b"a", 0)
+    outbox.queue(b"a", 0)
     assert window.taken == [b"a"]
     assert not outbox
 
@@ -38,7 +38,7 @@ def test_keeps_the_order_while_it_waits() -> None:
     window = Window(1)
     outbox = Outbox(window, name="x")
     for message in (b"a", b"b", b"c"):
-        outbox.send(message, 0)
+        outbox.queue(message, 0)
     assert window.taken == [b"a"]
     window.room = 5
     assert outbox.do_work(400 * NS_PER_MS) == 2
@@ -51,7 +51,7 @@ def test_keeps_the_order_while_it_waits() -> None:
 )
 def test_gives_up_after_500_ms_and_says_why(status: int, error: type[Exception]) -> None:
     outbox = Outbox(Window(0, status), name="duologue 7")
-    outbox.send(b"a", 0)
+    outbox.queue(b"a", 0)
     assert outbox.do_work(499 * NS_PER_MS) == 0
     with pytest.raises(error, match=r"duologue 7.*500 ms"):
         outbox.do_work(500 * NS_PER_MS)
@@ -60,8 +60,8 @@ def test_gives_up_after_500_ms_and_says_why(status: int, error: type[Exception])
 def test_every_message_has_500_ms_of_its_own() -> None:
     window = Window(0)
     outbox = Outbox(window, name="x")
-    outbox.send(b"a", 0)
-    outbox.send(b"b", 0)
+    outbox.queue(b"a", 0)
+    outbox.queue(b"b", 0)
     window.room = 1
     outbox.do_work(499 * NS_PER_MS)
     assert outbox.do_work(900 * NS_PER_MS) == 0
@@ -71,8 +71,8 @@ def test_every_message_has_500_ms_of_its_own() -> None:
 
 def test_the_failure_of_one_message_is_not_told_to_the_sender_of_the_next() -> None:
     outbox = Outbox(Window(0, OfferStatus.NOT_CONNECTED), name="x")
-    outbox.send(b"a", 0)
-    outbox.send(b"b", 900 * NS_PER_MS)
+    outbox.queue(b"a", 0)
+    outbox.queue(b"b", 900 * NS_PER_MS)
     with pytest.raises(NotConnected):
         outbox.do_work(900 * NS_PER_MS)
     outbox.drop_first()
@@ -82,22 +82,62 @@ def test_the_failure_of_one_message_is_not_told_to_the_sender_of_the_next() -> N
 
 def test_a_closed_stream_is_an_error_at_once() -> None:
     with pytest.raises(ClosedError):
-        Outbox(Window(0, OfferStatus.CLOSED), name="x").send(b"a", 0)
+        Outbox(Window(0, OfferStatus.CLOSED), name="x").queue(b"a", 0)
+
+
+def test_a_message_that_is_offered_goes_out_now_or_not_at_all() -> None:
+    window = Window(1)
+    outbox = Outbox(window, name="x")
+    assert outbox.offer(b"a")
+    assert not outbox.offer(b"b")
+    assert not outbox
+    window.room = 1
+    assert outbox.offer(b"c")
+    assert window.taken == [b"a", b"c"]
+    assert (outbox.messages_sent, outbox.bytes_sent) == (2, 2)
+    window.status = OfferStatus.CLOSED
+    with pytest.raises(ClosedError):
+        outbox.offer(b"d")
+
+
+def test_a_message_is_not_offered_before_those_that_wait() -> None:
+    window = Window(0)
+    outbox = Outbox(window, name="x")
+    outbox.queue(b"a", 0)
+    window.room = 5
+    assert not outbox.offer(b"b")
+    outbox.do_work(1)
+    assert outbox.offer(b"b")
+    assert window.taken == [b"a", b"b"]
+
+
+def test_a_sealed_message_that_was_given_up_leaves_no_gap() -> None:
+    window = Window(0)
+    outbox = Outbox(window, name="x", sealer=Sealer(bytes(32), 5))
+    assert not outbox.offer(b"given up")
+    window.room = 2
+    same = b"same"
+    assert outbox.offer(same)
+    assert outbox.offer(same)
+    opener = Opener(bytes(32), 5)
+    for taken in window.taken:
+        assert opener.open(taken) == same
+        opener.number += 1
 
 
 def test_holds_no_more_than_its_limit() -> None:
     outbox = Outbox(Window(0), name="x")
     for _ in range(MAX_QUEUED):
-        outbox.send(b"a", 0)
+        outbox.queue(b"a", 0)
     with pytest.raises(BackPressured, match="wait already"):
-        outbox.send(b"a", 0)
+        outbox.queue(b"a", 0)
 
 
 def test_seals_each_message_once() -> None:
     window = Window(0)
     outbox = Outbox(window, name="x", sealer=Sealer(bytes(32), 5))
-    outbox.send(b"a", 0)
-    outbox.send(b"b", 0)
+    outbox.queue(b"a", 0)
+    outbox.queue(b"b", 0)
     outbox.do_work(1)
     window.room = 2
     outbox.do_work(2)

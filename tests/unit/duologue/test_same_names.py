@@ -18,7 +18,13 @@ def test_the_asyncio_variant_has_names_of_the_blocking_one() -> None:
     assert set(aio.__all__) <= set(duologue.__all__)
 
 
-@pytest.mark.parametrize("name", ["connect", "serve", "Client", "Server"])
+# What never waits has no asyncio form.
+ONLY_BLOCKING = {"try_send", "poll"}
+CLASSES = ("Client", "Duologue", "Server")
+EVERYWHERE = {"abort", "close", "closed", "error", "stats"}
+
+
+@pytest.mark.parametrize("name", ["connect", "serve", *CLASSES])
 def test_both_variants_take_the_same_arguments(name: str) -> None:
     blocking, asynchronous = (inspect.signature(getattr(module, name)).parameters for module in (duologue, aio))
     assert [(p.name, p.kind, p.default) for p in blocking.values()] == [
@@ -26,25 +32,38 @@ def test_both_variants_take_the_same_arguments(name: str) -> None:
     ]
 
 
-def public_names(kind: type) -> set[str]:
-    return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
+def public(kind: type) -> dict[str, object]:
+    return {name: member for name, member in inspect.getmembers(kind) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize(
-    ("name", "only_blocking", "only_asyncio"), [("Client", {"poll", "step"}, {"core"}), ("Server", {"call"}, {"core"})]
-)
-def test_classes_have_the_same_names(name: str, only_blocking: set[str], only_asyncio: set[str]) -> None:
-    # An event loop needs no `poll`, and its handlers may use the core, which belongs to a thread otherwise.
-    blocking, asynchronous = (public_names(getattr(module, name)) for module in (duologue, aio))
-    assert (blocking - asynchronous, asynchronous - blocking) == (only_blocking, only_asyncio)
+@pytest.mark.parametrize("name", CLASSES)
+def test_classes_have_the_same_names_with_the_same_signatures(name: str) -> None:
+    blocking, asynchronous = (public(getattr(module, name)) for module in (duologue, aio))
+    assert blocking.keys() - ONLY_BLOCKING == asynchronous.keys()
+    assert blocking.keys() >= EVERYWHERE
+    for each, function in asynchronous.items():
+        if inspect.isfunction(function):
+            assert inspect.signature(blocking[each]) == inspect.signature(function), each  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), [("Client", "send"), ("Client", "receive"), ("Server", "wait"), ("Server", "broadcast")]
-)
-def test_methods_have_the_same_signature(kind: str, name: str) -> None:
-    blocking, asynchronous = (inspect.signature(getattr(getattr(module, kind), name)) for module in (duologue, aio))
-    assert blocking == asynchronous
+@pytest.mark.parametrize("name", CLASSES)
+def test_what_is_awaited_can_time_out(name: str) -> None:
+    waiting = {
+        each: member for each, member in public(getattr(aio, name)).items() if inspect.iscoroutinefunction(member)
+    }
+    without = {each for each, member in waiting.items() if "timeout" not in inspect.signature(member).parameters}
+    # The close of a server has limits of its own: a handler's 10 s, and `closing_timeout`.
+    assert without == ({"close"} if name == "Server" else set())
+
+
+def test_a_client_and_a_duologue_send_and_receive_alike() -> None:
+    for module in (duologue, aio):
+        client, served = public(module.Client), public(module.Duologue)
+        assert client.keys() - served.keys() == {"settings"} & client.keys()
+        assert served.keys() - client.keys() == set()
+        for name in ("send", "receive", "abort", "stats"):
+            signatures = [str(inspect.signature(each[name])) for each in (client, served)]  # type: ignore[arg-type]
+            assert signatures[0] == signatures[1], name
 
 
 def test_arguments_override_settings() -> None:

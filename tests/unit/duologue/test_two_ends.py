@@ -11,54 +11,30 @@ import pytest
 
 from mainstem.clock import NS_PER_SECOND
 from mainstem.duologue.client_core import ClientCore
-from mainstem.duologue.handler import Echo, Handler
 from mainstem.duologue.server_core import ServerCore
+from mainstem.duologue.session import MAX_RECEIVED
 from mainstem.duologue.settings import ClientSettings, ServerSettings
-from mainstem.errors import BackPressured, BadMessage, ClosedError, ConnectRefused, DriverTimeout
+from mainstem.duologue.stats import DuologueStats
+from mainstem.errors import Aborted, BackPressured, ClosedError, ConnectionLost, ConnectRefused, DriverTimeout, Timeout
 from mainstem.sim.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mainstem.duologue.session import Duologue
+    from mainstem.duologue.session import Session
     from mainstem.sim.host import Host
 
 
-class Recorder(Handler):
-    """Echoes what is no command, and records what it is called for."""
-
-    def __init__(self) -> None:
-        self.duologues: list[Duologue] = []
-        self.reasons: list[str] = []
-        self.fails_at_open = self.fails_at_close = False
-
-    def on_open(self, duologue: Duologue) -> None:
-        self.duologues.append(duologue)
-        if self.fails_at_open:
-            raise ZeroDivisionError
-
-    def on_message(self, duologue: Duologue, message: bytes) -> None:
-        if message == b"bad":
-            raise BadMessage
-        duologue.send(message)
-
-    def on_close(self, duologue: Duologue, reason: str) -> None:
-        self.reasons.append(reason)
-        if self.fails_at_close:
-            raise ZeroDivisionError
-
-
 class Ends:
-    """The world, the server, and the clients whose duty cycles run with it."""
+    """The world, the server, which echoes, and the clients whose duty cycles run with it."""
 
-    def __init__(self, world: World, *, handler: Handler | None = None, **settings: Any) -> None:
+    def __init__(self, world: World, **settings: Any) -> None:
         self.world = world
         self.near = world.add_host("server")
-        self.handler = Recorder()
+        self.sessions: list[Session] = []
         self.settings = ServerSettings(**{"address": self.near.address, "max_clients": 4, **settings})
-        self.server = ServerCore(
-            self.near.aeron, self.settings, handler or self.handler, chance=Random(1), assert_thread=lambda: None
-        )
+        self.server = ServerCore(self.near.aeron, self.settings, self.sessions.append, chance=Random(1))
+        self.is_reading = True
         self.far: list[Host] = []
         self.clients: list[ClientCore] = []
 
@@ -76,17 +52,36 @@ class Ends:
 
         def step() -> bool:
             self.server.do_work(self.world.now_ns)
+            if self.is_reading:
+                self.echo()
             for client in self.clients:
                 client.do_work(self.world.now_ns)
+                if client.error is not None and not client._received:
+                    raise client.error
             return condition()
 
         self.world.run_until(step, what=what)
 
+    def echo(self) -> None:
+        """What the handler of each session does."""
+        for session in self.sessions:
+            while session.is_open and (message := session.receive()) is not None:
+                if message == b"bad":
+                    session.bad_messages += 1
+                    session.close("bad message")
+                else:
+                    session.queue(message)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the sessions that have ended did."""
+        return [session.reason for session in self.sessions if session.reason]
+
     def joined(self, **settings: Any) -> ClientCore:
         """A client whose duologue is open at both ends."""
         client = self.client(**settings)
-        before = len(self.handler.duologues)
-        self.until(lambda: client.is_open and len(self.handler.duologues) > before, "an open duologue")
+        before = len(self.sessions)
+        self.until(lambda: client.is_open and len(self.sessions) > before, "an open duologue")
         return client
 
     def refused(self, client: ClientCore) -> str:
@@ -103,55 +98,43 @@ def world() -> Iterator[World]:
         yield world
 
 
-def test_a_message_that_is_too_long_is_refused_at_either_end_and_ends_nothing(world: World) -> None:
+def test_a_message_of_the_greatest_length_comes_back(world: World) -> None:
     ends = Ends(world)
     client = ends.joined()
-    (duologue,) = ends.handler.duologues
-    assert client.max_message_length == duologue.max_message_length == 8192
-    with pytest.raises(ValueError, match="8193 bytes is above the 8192"):
-        client.send(bytes(8193), world.now_ns)
-    with pytest.raises(ValueError, match="8193 bytes is above the 8192"):
-        duologue.send(bytes(8193))
-    client.send(bytes(8192), world.now_ns)
+    (session,) = ends.sessions
+    assert client.max_message_length == session.max_message_length == 8192
+    ends.until(lambda: client.offer(bytes(8192)), "room")
     ends.until(lambda: (message := client.receive()) is not None and len(message) == 8192, "the longest message")
+    for end in (client, session):
+        assert end.stats() == DuologueStats(1, 8192, 1, 8192)
 
 
 def test_nothing_is_sent_before_a_duologue_is_open_or_after_it_has_ended(world: World) -> None:
     ends = Ends(world)
     early = ends.client()
     with pytest.raises(ClosedError, match="not open"):
-        early.send(b"too early", world.now_ns)
-    ends.until(lambda: bool(ends.handler.duologues) and early.is_open, "an open duologue")
-    (duologue,) = ends.handler.duologues
-    duologue.close("noon")
-    with pytest.raises(ClosedError, match="is closing"):
-        duologue.send(b"too late")
-    duologue.close("again")  # has no effect: the client receives the first reason
+        early.offer(b"too early")
+    ends.until(lambda: bool(ends.sessions) and early.is_open, "an open duologue")
+    (session,) = ends.sessions
+    session.close("noon")
+    with pytest.raises(ClosedError, match="closed by this side"):
+        session.offer(b"too late")
+    session.close("again")  # has no effect: the client receives the first reason
     assert ends.refused(early) == "noon"
     ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
-    assert ends.handler.reasons == ["closed by the server"]
-    assert "closed" in repr(duologue)
+    assert ends.reasons == ["closed by the server"]
+    assert "closed" in repr(session)
     assert not ends.server.ports_in_use
 
 
 def test_a_message_that_the_handler_refuses_ends_the_duologue_and_is_counted(world: World) -> None:
     ends = Ends(world)
     client = ends.joined()
-    client.send(b"bad", world.now_ns)
-    client.send(b"never read", world.now_ns)
+    client.offer(b"bad")
+    client.offer(b"never read")
     assert ends.refused(client) == "bad message"
     ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
     assert ends.server.stats.bad_messages == 1
-
-
-def test_an_echo_of_what_is_no_text_ends_the_duologue(world: World) -> None:
-    ends = Ends(world, handler=Echo())
-    client = ends.client()
-    ends.until(lambda: client.is_open and bool(ends.server.duologues), "an open duologue")
-    client.send("ECHO Gezeiten ♒", world.now_ns)
-    ends.until(lambda: client.receive() == "ECHO Gezeiten ♒".encode(), "the echo")
-    client.send(b"ECHO \xff", world.now_ns)
-    assert ends.refused(client) == "bad message"
 
 
 def test_a_broadcast_reaches_every_client_that_is_there(world: World) -> None:
@@ -168,17 +151,34 @@ def test_a_broadcast_reaches_every_client_that_is_there(world: World) -> None:
     assert received == [b"to all", b"to all"]
 
 
-def test_a_paused_duologue_reads_nothing_until_it_goes_on(world: World) -> None:
+def test_a_client_whose_messages_are_not_received_feels_back_pressure(world: World) -> None:
     ends = Ends(world, idle_timeout=None)
     client = ends.joined()
-    (duologue,) = ends.handler.duologues
-    duologue.paused = True
-    client.send(b"wait", world.now_ns)
+    ends.is_reading = False
+    sent = 0
+
+    def is_full() -> bool:
+        nonlocal sent
+        while client.offer(b"%d" % sent + bytes(1000)):
+            sent += 1
+        return sent > MAX_RECEIVED
+
+    ends.until(is_full, "more messages than the server takes in")
     end = world.now_ns + 2 * NS_PER_SECOND
     ends.until(lambda: world.now_ns >= end, "two seconds")
-    assert client.receive() is None
-    duologue.paused = False
-    ends.until(lambda: client.receive() == b"wait", "the message that waited")
+    (session,) = ends.sessions
+    assert session.stats().messages_received == MAX_RECEIVED
+    ends.is_reading = True
+    received = 0
+
+    def all_back() -> bool:
+        nonlocal received
+        while (message := client.receive()) is not None:
+            assert message == b"%d" % received + bytes(1000)
+            received += 1
+        return received == sent
+
+    ends.until(all_back, "every message that waited")
 
 
 def test_a_silent_client_is_ended_and_its_place_is_free_again(world: World) -> None:
@@ -188,35 +188,109 @@ def test_a_silent_client_is_ended_and_its_place_is_free_again(world: World) -> N
         ends.until(lambda: False, "the end of the duologue")
     ends.clients.remove(client)
     ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
-    assert ends.handler.reasons == ["silent for too long"]
+    assert ends.reasons == ["10.0.0.2 sent nothing for 1 s"]
+    with pytest.raises(Timeout):
+        ends.sessions[0].receive()
 
 
-def test_a_fault_in_on_close_is_logged_and_the_server_goes_on(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_leaves_frees_its_place(world: World) -> None:
     ends = Ends(world)
     client = ends.joined()
-    ends.handler.fails_at_close = True
     ends.clients.remove(client)
     while not client.close():
         world.step()
     ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
-    assert ends.handler.reasons == ["everybody left"]
-    assert "ZeroDivisionError" in caplog.text
+    assert ends.reasons == ["everybody left"]
+    assert ends.sessions[0].error is None
     assert ends.joined().is_open
 
 
-def test_a_fault_in_on_open_ends_one_duologue_and_the_server_goes_on(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    ends = Ends(world)
-    ends.handler.fails_at_open = True
-    client = ends.client()
-    with pytest.raises(ClosedError, match="ended the duologue"):
-        ends.until(lambda: False, "the end of the duologue")
+def test_a_handler_that_goes_on_keeps_the_place_of_its_client(world: World) -> None:
+    ends = Ends(world, max_clients=1)
+    client = ends.joined()
+    ends.sessions[0].has_handler = True
     ends.clients.remove(client)
-    assert ends.handler.reasons == ["internal error"]
-    assert "ZeroDivisionError" in caplog.text
-    ends.handler.fails_at_open = False
+    while not client.close():
+        world.step()
+    ends.until(lambda: bool(ends.reasons), "the end of the duologue")
+    assert ends.refused(ends.client()) == "server full"
+    ends.sessions[0].has_handler = False
+    ends.until(lambda: not ends.server.sessions_in_use, "the end of the handler")
     assert ends.joined().is_open
+
+
+def test_both_ends_learn_that_the_other_has_aborted(world: World) -> None:
+    ends = Ends(world)
+    client = ends.joined()
+    ends.clients.remove(client)
+    client.abort()
+    ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
+    assert isinstance(ends.sessions[0].error, Aborted)
+    client = ends.joined()
+    ends.sessions[1].abort()
+    with pytest.raises(ClosedError, match="closed by this side"):
+        ends.sessions[1].receive()
+    with pytest.raises(Aborted, match="aborted the duologue"):
+        ends.until(lambda: False, "the abort")
+    ends.clients.remove(client)
+    client.close()
+    ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
+
+
+def test_both_ends_learn_that_the_others_machine_has_stopped(world: World) -> None:
+    ends = Ends(world)
+    client = ends.joined()
+    (session,) = ends.sessions
+    ends.clients.remove(client)
+    ends.far[0].crash()
+    ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
+    with pytest.raises(ConnectionLost, match="nothing was heard"):
+        session.receive()
+    client = ends.joined()
+    ends.near.crash()
+
+    def lost() -> bool:
+        client.do_work(world.now_ns)
+        return client.error is not None
+
+    begun_ns = world.now_ns
+    world.run_until(lost, what="that the client notices")
+    assert isinstance(client.error, ConnectionLost)
+    assert world.now_ns - begun_ns <= 6 * NS_PER_SECOND
+    with pytest.raises(ConnectionLost):
+        client.offer(b"too late")
+
+
+def test_a_client_that_finishes_is_told_that_all_has_arrived(world: World) -> None:
+    ends = Ends(world)
+    client = ends.joined()
+    (session,) = ends.sessions
+    for number in range(20):
+        assert client.offer(b"%d" % number)
+    ends.clients.remove(client)
+    client.finish()
+    begun_ns = world.now_ns
+
+    def confirmed() -> bool:
+        ends.server.do_work(world.now_ns)
+        client.do_work(world.now_ns)
+        return client.error is not None
+
+    world.run_until(confirmed, what="the server's end")
+    assert isinstance(client.error, ClosedError)
+    assert world.now_ns - begun_ns < NS_PER_SECOND
+    assert [session.receive() for _ in range(20)] == [b"%d" % number for number in range(20)]
+    with pytest.raises(ClosedError, match="everybody left"):
+        session.receive()
+
+
+def test_a_server_that_shuts_down_refuses_newcomers_and_serves_on(world: World) -> None:
+    ends = Ends(world)
+    client = ends.joined()
+    ends.server.stop_accepting()
+    assert ends.refused(ends.client()) == "server shutting down"
+    client.offer(b"on")
+    ends.until(lambda: client.receive() == b"on", "the echo")
 
 
 def test_a_stream_from_another_address_ends_the_duologue_that_it_joins(world: World) -> None:
@@ -224,44 +298,44 @@ def test_a_stream_from_another_address_ends_the_duologue_that_it_joins(world: Wo
     client, stranger = ends.client(), world.add_host("stranger")
     ends.until(lambda: client.duologue_session != 0, "a response")
     ends.clients.remove(client)
-    (duologue,) = ends.server._duologues.values()
-    settings = client.settings.duologue_publication(duologue.ports[0], client.duologue_session)
+    (session,) = ends.server._sessions.values()
+    settings = client.settings.duologue_publication(session.ports[0], client.duologue_session)
     intruding = stranger.aeron.add_exclusive_publication(settings, client.settings.stream_id)
     ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
-    assert not ends.handler.duologues
+    assert not ends.sessions
     intruding.close()
 
 
 def test_a_client_that_has_left_keeps_its_place_for_the_time_of_the_setting(world: World) -> None:
     ends = Ends(world, left_timeout=60.0)
     client = ends.joined()
-    (duologue,) = ends.handler.duologues
+    (session,) = ends.sessions
     ends.clients.remove(client)
     while not client.close():
         world.step()
-    ends.until(lambda: not duologue.is_open, "that the client has left")
+    ends.until(lambda: not session.is_open, "that the client has left")
     left_ns = world.now_ns
-    with pytest.raises(ClosedError, match="is left"):
-        duologue.send(b"too late")
+    with pytest.raises(ClosedError, match="duologue"):
+        session.offer(b"too late")
     ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
     assert world.now_ns - left_ns >= 60 * NS_PER_SECOND
-    assert ends.handler.reasons == ["everybody left"]
+    assert ends.reasons == ["everybody left"]
 
 
 def test_a_broadcast_leaves_out_a_client_that_does_not_read(world: World) -> None:
     ends = Ends(world)
     stuck, reading = ends.joined(), ends.joined()
-    one, other = ends.handler.duologues
+    one, other = ends.sessions
     ends.clients.remove(stuck)
     with pytest.raises(BackPressured, match="wait already"):
-        deque(map(one.send, repeat(bytes(8192))), 0)
+        deque(map(one.queue, repeat(bytes(8192))), 0)
     ends.server.broadcast(b"to those who read")
     ends.until(lambda: reading.receive() == b"to those who read", "the message")
     assert one.queued
     assert other.is_open
     ends.until(lambda: not one.is_open, "the end of the duologue that does not read")
-    (reason,) = ends.handler.reasons
-    assert "the peer does not read" in reason
+    ends.until(lambda: bool(ends.reasons), "the end of the duologue that does not read")
+    assert "the peer does not read" in ends.reasons[0]
 
 
 def test_a_response_that_no_client_can_receive_is_given_up(world: World) -> None:
@@ -303,25 +377,21 @@ def test_clients_that_ask_at_once_have_a_duologue_each_and_leave_out_what_is_for
 
     def both() -> bool:
         ends.server._publication.offer(b"no response at all")
-        return one.is_open and other.is_open and len(ends.handler.duologues) == 2
+        return one.is_open and other.is_open and len(ends.sessions) == 2
 
     ends.until(both, "two duologues")
     assert one.duologue_session != other.duologue_session
     for client, text in ((one, b"one"), (other, b"other")):
-        client.send(text, world.now_ns)
+        client.offer(text)
     ends.until(lambda: one.receive() == b"one", "the first echo")
     ends.until(lambda: other.receive() == b"other", "the second echo")
 
 
-def test_what_was_called_before_the_close_is_run_and_what_comes_later_is_refused(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_was_broadcast_before_the_close_arrives(world: World) -> None:
     ends = Ends(world)
     client = ends.joined()
-    ends.server.call_soon(lambda: 1 // 0)
-    ends.server.call_soon(lambda: ends.server.broadcast(b"good-bye"))
+    ends.server.broadcast(b"good-bye")
     ends.server.close()
-    assert "ZeroDivisionError" in caplog.text
     received = []
 
     def heard() -> bool:
@@ -331,8 +401,6 @@ def test_what_was_called_before_the_close_is_run_and_what_comes_later_is_refused
 
     world.run_until(heard, what="the last broadcast")
     assert received[-1] == b"good-bye"
-    with pytest.raises(ClosedError, match="the server has ended"):
-        ends.server.call_soon(lambda: None)
     ends.server.close()
 
 
@@ -403,9 +471,9 @@ def test_a_client_that_asks_too_often_is_refused(world: World) -> None:
 def test_a_message_longer_than_the_servers_ends_the_duologue_of_its_sender_only(world: World) -> None:
     ends = Ends(world)
     large, other = ends.joined(term_length=1 << 20), ends.joined()
-    large.send(bytes(100_000), world.now_ns)
+    assert large.offer(bytes(100_000))
     assert ends.refused(large) == "bad message"
-    other.send(b"on", world.now_ns)
+    other.offer(b"on")
     ends.until(lambda: other.receive() == b"on", "the other client's echo")
     assert ends.server.stats.bad_messages == 1
 
@@ -414,8 +482,9 @@ def test_a_server_and_a_client_end_with_their_client_of_the_driver(world: World)
     ends = Ends(world)
     client = ends.joined()
     ends.far[0].aeron.close()
+    client.do_work(world.now_ns)
     with pytest.raises(ClosedError, match="media driver was closed"):
-        client.do_work(world.now_ns)
+        client.receive()
     ends.near.aeron.close()
     with pytest.raises(ClosedError, match="media driver was closed"):
         ends.server.do_work(world.now_ns)
@@ -425,7 +494,7 @@ def test_a_closed_server_ends_every_duologue_with_its_reason(world: World) -> No
     ends = Ends(world)
     ends.joined()
     ends.server.close()
-    assert ends.handler.reasons == ["the server was closed"]
-    assert not ends.server.duologues
+    assert ends.reasons == ["the server was closed"]
+    assert not ends.server.sessions
     ends.server.close()
-    assert ends.handler.reasons == ["the server was closed"]
+    assert ends.reasons == ["the server was closed"]

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.crypto import ServerKey
-from mainstem.duologue.handler import Echo
+from mainstem.duologue.messages import BAD_MESSAGE
 from mainstem.duologue.server_core import ServerCore
 from mainstem.duologue.settings import ClientSettings, ServerSettings
-from mainstem.errors import ClosedError, ConnectRefused, ConnectTimeout, OfferError
+from mainstem.errors import Aborted, ClosedError, ConnectionLost, ConnectRefused, ConnectTimeout, OfferError, Timeout
 from mainstem.sim.checkers import Violation
 from mainstem.sim.faults import Faults
 
 if TYPE_CHECKING:
+    from mainstem.aeron.client.client import Aeron
+    from mainstem.duologue.session import Session
     from mainstem.sim.host import Host
     from mainstem.sim.world import World
 
@@ -24,16 +26,39 @@ CLIENTS_PER_MACHINE = 5  # at most
 MESSAGES = 8  # of each client before some go, and of each that stays afterwards
 MAX_LOSS = 0.15
 PATIENCE_NS = 120 * NS_PER_SECOND
-LIVENESS_NS = NS_PER_SECOND  # when drivers give up who is silent
+# What raises in a duologue that has ended, loudly, as it must.
+ENDS = (Aborted, ClosedError, ConnectionLost, OfferError, Timeout)
 TIMEOUTS: dict[str, Any] = {
-    "image_liveness_timeout_ns": LIVENESS_NS,
-    "publication_connection_timeout_ns": LIVENESS_NS,
-    "publication_linger_timeout_ns": LIVENESS_NS,
+    "image_liveness_timeout_ns": NS_PER_SECOND,
+    "publication_connection_timeout_ns": NS_PER_SECOND,
+    "publication_linger_timeout_ns": NS_PER_SECOND,
 }
 
 
-def _nothing() -> None:
-    """One thread runs the whole world: there is none to assert."""
+class EchoServer(ServerCore):
+    """The guide's server: ``ECHO <text>`` is sent back, anything else is a bad message."""
+
+    def __init__(self, aeron: Aeron, settings: ServerSettings, *, chance: Random, key: ServerKey | None = None) -> None:
+        self._served: list[Session] = []
+        super().__init__(aeron, settings, self._served.append, chance=chance, key=key)
+
+    def do_work(self, now_ns: int) -> int:
+        work = super().do_work(now_ns)
+        for session in list(self._served):
+            try:
+                self._serve(session)
+            except ENDS:
+                self._served.remove(session)
+        return work
+
+    def _serve(self, session: Session) -> None:
+        # A client that does not receive the responses is not read.
+        while not session.queued and (message := session.receive()) is not None:
+            if message.startswith(b"ECHO "):
+                session.queue(message)
+            else:
+                session.bad_messages += 1
+                session.close(BAD_MESSAGE)
 
 
 class Talker:
@@ -68,9 +93,9 @@ class Talker:
             self._asked = self.answered
         try:
             self.core.do_work(self.world.now_ns)
-            self._talk(self.core)
-        except (OfferError, ClosedError, ConnectRefused, ConnectTimeout):
-            # Loud, as it must be: this duologue is over.
+            if self.core.is_open:
+                self._talk(self.core)
+        except (*ENDS, ConnectRefused, ConnectTimeout):
             self.leave()
 
     def _talk(self, core: ClientCore) -> None:
@@ -79,8 +104,7 @@ class Talker:
             if message != expected and not self.world.network.has_damaged:
                 raise Violation(f"client {self.number} received {message!r}, expected {expected!r}")
             self.answered += 1
-        if core.is_open and self._asked < self.goal and not core.queued:
-            core.send(self._message(self._asked), self.world.now_ns)
+        if self._asked < self.goal and core.offer(self._message(self._asked)):
             self._asked += 1
 
     def _message(self, index: int) -> bytes:
@@ -102,7 +126,7 @@ def duologue(world: World) -> str:
     """Every client is served; one that leaves or crashes frees its resources in time; the others are not affected."""
     world.tick_ns, world.grain_ns = 5 * NS_PER_MS, NS_PER_MS
     chance = world.chance
-    base = world.add_host("server", **TIMEOUTS, **_driver(ServerSettings(address="10.0.0.1")))
+    base = world.add_host("server", **_driver(ServerSettings(address="10.0.0.1")))
     settings = ServerSettings(
         address=base.address,
         max_clients=MACHINES * CLIENTS_PER_MACHINE + 4,
@@ -111,9 +135,7 @@ def duologue(world: World) -> str:
         hello_rate=100.0,
     )
     key = ServerKey.generate(Random(chance.getrandbits(64))) if chance.random() < 0.5 else None
-    server = ServerCore(
-        base.aeron, settings, Echo(), chance=Random(chance.getrandbits(64)), key=key, assert_thread=_nothing
-    )
+    server = EchoServer(base.aeron, settings, chance=Random(chance.getrandbits(64)), key=key)
     client_settings = ClientSettings(server=base.address, timeout=10.0, server_key=b"" if key is None else key.public)
     talkers = _clients(world, base, client_settings)
 
@@ -161,14 +183,14 @@ def duologue(world: World) -> str:
 
 
 def _driver(settings: ServerSettings) -> dict[str, Any]:
-    return {**settings.driver_settings(), "driver_stream_session_limit": 1_000}
+    return {**settings.driver_settings(), **TIMEOUTS, "driver_stream_session_limit": 1_000}
 
 
 def _clients(world: World, base: Host, settings: ClientSettings) -> list[Talker]:
     """The machines with their clients, each machine behind a network as bad as the seed makes it."""
     talkers = []
     for machine in range(MACHINES):
-        host = world.add_host(f"machine-{machine}", **TIMEOUTS, **settings.driver_settings())
+        host = world.add_host(f"machine-{machine}", **{**settings.driver_settings(), **TIMEOUTS})
         world.network.link(base.address, host.address, Faults.drawn(world.chance, max_loss=MAX_LOSS))
         world.network.link(host.address, base.address, Faults.drawn(world.chance, max_loss=MAX_LOSS))
         count = world.scaled(CLIENTS_PER_MACHINE - 1) + 1

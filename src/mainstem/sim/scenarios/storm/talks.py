@@ -6,11 +6,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from mainstem.duologue.crypto import ServerKey
-from mainstem.duologue.handler import Echo
-from mainstem.duologue.server_core import ServerCore
 from mainstem.duologue.settings import ClientSettings, ServerSettings
 from mainstem.errors import RemoteProtocolError
-from mainstem.sim.scenarios.duologue import Talker
+from mainstem.sim.scenarios.duologue import EchoServer, Talker
 from mainstem.sim.scenarios.storm.inhabitant import GONE, Inhabitant, runs
 
 if TYPE_CHECKING:
@@ -49,7 +47,7 @@ class Talks(Inhabitant):
         for talker in self.talkers:
             talker.goal = 0
         self._starts = {other.name: -1 for other in (host, *others)}
-        self._server: ServerCore | None = None
+        self._server: EchoServer | None = None
 
     def step(self, *, offers: bool, laziness: dict[str, float]) -> None:
         """One duty cycle of both ends, where their machines run."""
@@ -82,9 +80,7 @@ class Talks(Inhabitant):
             self._server = None
         if self._server is None:
             chance = Random(self.world.chance.getrandbits(64))
-            self._server = ServerCore(
-                self.host.aeron, self._settings, Echo(), chance=chance, key=self._key, assert_thread=lambda: None
-            )
+            self._server = EchoServer(self.host.aeron, self._settings, chance=chance, key=self._key)
         self._server.do_work(self.world.now_ns)
 
     def begin_again(self) -> None:

@@ -1,0 +1,320 @@
+"""What the blocking and the asyncio API share of a duologue: everything but how they wait.
+
+A call that may wait is a generator. It yields how many seconds it may still wait for a change, None for any number, and is resumed
+when there may have been one. The APIs differ in who resumes it: the blocking `Client` idles its thread, the blocking `Duologue`
+waits for a condition, those of asyncio await. A generator that is abandoned where it yields has sent and taken nothing, so every
+call can be cancelled and can time out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK, seconds_ns
+from mainstem.duologue.client_core import ClientCore
+from mainstem.duologue.environment import DriverConnection, secure_random
+from mainstem.duologue.limits import checked_message
+from mainstem.duologue.state import DuologueState
+from mainstem.duologue.stats import DuologueStats
+from mainstem.errors import BackPressured, ClosedError, ConnectionLost, Delivery, Timeout
+
+if TYPE_CHECKING:
+    import os
+
+    from mainstem.aeron.client.client import Aeron
+    from mainstem.duologue.session import Session
+    from mainstem.duologue.settings import ClientSettings
+    from mainstem.errors import MainstemError
+
+T = TypeVar("T")
+Steps = Generator[float | None, None, T]
+
+CLOSE_TIMEOUT = 5.0
+"""Seconds that ``close`` waits by default until everything is delivered."""
+
+DRIVER_NS = 2 * NS_PER_SECOND
+"""How long a closing client waits for the driver's last responses."""
+
+
+class Deadline:
+    """The end of a call's patience."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self._timeout = timeout
+        self._end_ns = None if timeout is None else SYSTEM_CLOCK.monotonic_ns() + seconds_ns(timeout)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no time is left."""
+        return self._end_ns is not None and SYSTEM_CLOCK.monotonic_ns() >= self._end_ns
+
+    def left(self, what: str) -> float | None:
+        """Return the seconds that are left, None for any number. Raises Timeout if there are none."""
+        if self._end_ns is None:
+            return None
+        left_ns = self._end_ns - SYSTEM_CLOCK.monotonic_ns()
+        if left_ns <= 0:
+            raise Timeout(f"{what} within {self._timeout:g} s", timeout=self._timeout)
+        return left_ns / NS_PER_SECOND
+
+
+class Link(Protocol):
+    """One end of an open duologue, at either side."""
+
+    @property
+    def max_message_length(self) -> int: ...
+
+    def offer(self, message: bytes) -> bool:
+        """Send a message if there is room for it. Raises what ended the duologue."""
+        ...
+
+    def receive(self) -> bytes | None:
+        """Take the oldest message; None if there is none yet. Raises what ended the duologue, once all are taken."""
+        ...
+
+
+class End:
+    """What a client's and a server's end have in common."""
+
+    @property
+    def _link(self) -> Link:
+        raise NotImplementedError
+
+    def _work(self) -> None:
+        """Look for changes."""
+
+    def _sending(self, message: bytes | str, timeout: float | None) -> Steps[None]:
+        link = self._link
+        data = checked_message(message, link.max_message_length)
+        deadline = Deadline(timeout)
+        self._work()
+        while not link.offer(data):
+            yield deadline.left("there was no room for the message")
+            self._work()
+
+    def _receiving(self, timeout: float | None) -> Steps[bytes]:
+        link = self._link
+        message = link.receive()
+        if message is None:
+            deadline = Deadline(timeout)
+            self._work()
+            while (message := link.receive()) is None:
+                yield deadline.left("no message came")
+                self._work()
+        return message
+
+    @property
+    def max_message_length(self) -> int:
+        """The longest message that can be sent, in bytes."""
+        return self._link.max_message_length
+
+
+class DuologueEnd(End):
+    """The server's end."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def _link(self) -> Session:
+        return self._session
+
+    @property
+    def session_id(self) -> int:
+        """The session of both streams of the duologue."""
+        return self._session.session_id
+
+    @property
+    def peer_address(self) -> tuple[str, int]:
+        """The client's address and port."""
+        return self._session.peer_address
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether messages are encrypted."""
+        return self._session.ciphers is not None
+
+    @property
+    def closed(self) -> bool:
+        """Whether the duologue has ended or is about to: nothing can be sent any more."""
+        return not self._session.is_open
+
+    @property
+    def error(self) -> MainstemError | None:
+        """What ended the duologue; None while it is open, and after an end in order."""
+        return self._session.error
+
+    def stats(self) -> DuologueStats:
+        """Count what was sent and received.
+
+        Returns:
+            The counts.
+
+        Example:
+            >>> duologue.stats().messages_received
+        """
+        return self._session.stats()
+
+    def abort(self) -> None:
+        """End the duologue at once. What waits is dropped, and the client's calls raise Aborted.
+
+        Example:
+            >>> duologue.abort()
+        """
+        with self._session.changed:
+            self._session.abort()
+
+    def _closing(self, error: str, timeout: float | None) -> Steps[None]:
+        session = self._session
+        session.close(error)
+        deadline = Deadline(timeout)
+        while session.state is not DuologueState.CLOSED:
+            yield deadline.left("the duologue did not end")
+        if session.queued:
+            raise BackPressured(f"duologue {session.session_id}: {session.queued} messages were not sent")
+        if session.error is not None and not session.has_told:
+            session.has_told = True
+            raise session.error
+
+    def __repr__(self) -> str:
+        host, port = self.peer_address
+        return f"<Duologue {self.session_id} with {host}:{port}, {'closed' if self.closed else 'open'}>"
+
+
+class ClientEnd(End):
+    """The client's end, from its first connection to the driver until the last.
+
+    ``_connect`` and ``_disconnect`` block for as long as a driver takes to start and to end.
+    """
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether `close` or `abort` was called."""
+        return False
+
+    def __init__(
+        self, settings: ClientSettings, *, aeron: Aeron | None = None, directory: str | os.PathLike[str] | None = None
+    ) -> None:
+        self.settings = settings
+        self._resources = (aeron, directory)
+        self._connection: DriverConnection | None = None
+        self._core: ClientCore | None = None
+
+    def _connect(self) -> None:
+        """Connect to the driver, or start one, and begin to open the duologue. Where it fails, nothing is left open."""
+        aeron, directory = self._resources
+        self._connection = DriverConnection(
+            aeron=aeron,
+            directory=directory,
+            driver_settings=self.settings.driver_settings(),
+            name="mainstem duologue client",
+        )
+        try:
+            self._core = ClientCore(
+                self._connection.aeron,
+                self.settings,
+                chance=secure_random(),
+                now_ns=SYSTEM_CLOCK.monotonic_ns(),
+            )
+        except BaseException:
+            self._disconnect()
+            raise
+
+    def _disconnect(self) -> None:
+        """Close the client of the driver, and the driver that was started here. May be called again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _work(self) -> None:
+        if self._core is not None:
+            self._core.do_work(SYSTEM_CLOCK.monotonic_ns())
+
+    def _opening(self) -> Steps[None]:
+        while not self._link.is_open:
+            self._work()
+            yield None
+
+    def _closing(self, timeout: float | None) -> Steps[MainstemError | None]:
+        """Leave the duologue, until the driver has responded to every command; returns what was not delivered."""
+        core, connection = self._core, self._connection
+        if core is None or connection is None:
+            return None
+        failure: MainstemError | None = None
+        if core.is_open:
+            self._work()
+            core.finish()
+            deadline = Deadline(timeout)
+            while core.error is None:
+                if deadline.is_over:
+                    sent = core.stats().messages_sent
+                    if sent:
+                        text = (
+                            f"{core.peer} did not confirm within {timeout:g} s that it has received all {sent} messages"
+                        )
+                        failure = ConnectionLost(text, delivery=Delivery.UNKNOWN)
+                    break
+                yield None
+                self._work()
+            if core.error is not None and not (core.has_told or isinstance(core.error, ClosedError)):
+                failure = core.error
+        yield from self._leaving(core, connection)
+        return failure
+
+    def _leaving(self, core: ClientCore, connection: DriverConnection) -> Steps[None]:
+        deadline_ns = SYSTEM_CLOCK.monotonic_ns() + DRIVER_NS
+        while not core.close() and not connection.aeron.closed and SYSTEM_CLOCK.monotonic_ns() < deadline_ns:
+            connection.aeron.invoke()
+            yield None
+
+    @property
+    def _link(self) -> ClientCore:
+        if self._core is None or self._has_ended:
+            raise ClosedError("the duologue client is closed")
+        return self._core
+
+    @property
+    def session_id(self) -> int:
+        """The session of both streams of the duologue."""
+        return 0 if self._core is None else self._core.duologue_session
+
+    @property
+    def peer_address(self) -> tuple[str, int]:
+        """The server's address, and the port of its all-clients channel."""
+        return self.settings.server, self.settings.initial_port
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether messages are encrypted."""
+        return bool(self.settings.server_key)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the duologue has ended: nothing can be sent any more."""
+        return self._connection is None or self._core is None or not self._core.is_open or self._core.error is not None
+
+    @property
+    def error(self) -> MainstemError | None:
+        """What ended the duologue; None while it is open, and after an end in order."""
+        error = None if self._core is None else self._core.error
+        return None if isinstance(error, ClosedError) else error
+
+    def stats(self) -> DuologueStats:
+        """Count what was sent and received.
+
+        Returns:
+            The counts.
+
+        Example:
+            >>> duologue.stats().messages_sent
+        """
+        return DuologueStats() if self._core is None else self._core.stats()
+
+    def _abort(self) -> None:
+        if self._core is not None:
+            self._core.abort()
+
+    def __repr__(self) -> str:
+        host, port = self.peer_address
+        return f"<duologue Client of {host}:{port}, {'closed' if self.closed else 'open'}>"

@@ -1,0 +1,117 @@
+"""What the blocking ends of a duologue do alike: send and receive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from mainstem.duologue.ends import End
+from mainstem.errors import ClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from mainstem.duologue.ends import Steps
+
+T = TypeVar("T")
+
+
+class Talk(End):
+    """Sends and receives, in the thread of the caller."""
+
+    @property
+    def _lock(self) -> AbstractContextManager[object]:
+        """What is held in each step of a call, and not while it waits."""
+        raise NotImplementedError
+
+    def _run(self, steps: Steps[T]) -> T:
+        """Run a procedure to its end; waits between its steps."""
+        raise NotImplementedError
+
+    def send(self, message: bytes | str, timeout: float | None = None) -> None:
+        """Send a message; returns once the stream has accepted it. A call that fails has sent nothing.
+
+        Args:
+            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
+            timeout: Seconds to wait for room, at most; None waits forever.
+
+        Raises:
+            Timeout: The peer made no room in time.
+            ConnectRefused: The server ended the duologue with a reason.
+            ConnectionLost: Nothing was heard from the peer for ``heartbeat_timeout``.
+            Aborted: The peer aborted the duologue.
+            ClosedError: The peer has left, or this end is closed.
+            ValueError: The message is too long.
+            TypeError: The message is neither text nor a bytes-like object.
+
+        Example:
+            >>> duologue.send("ECHO tide")
+        """
+        self._run(self._sending(message, timeout))
+
+    def try_send(self, message: bytes | str) -> bool:
+        """Like `send`, but never waits.
+
+        Args:
+            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
+
+        Returns:
+            Whether the stream had room for it.
+
+        Example:
+            >>> if not duologue.try_send("NORTH"):
+            ...     skipped += 1
+        """
+        with self._lock:
+            return next(self._sending(message, None), True) is True
+
+    def receive(self, timeout: float | None = None) -> bytes:
+        """Receive the next message.
+
+        Args:
+            timeout: Seconds to wait at most; None waits forever.
+
+        Returns:
+            The message, decrypted where the duologue is encrypted.
+
+        Raises:
+            Timeout: No message came in time. None is lost: the next call receives it. At a server also: the client sent
+                nothing for ``idle_timeout``, which ended the duologue.
+            ConnectRefused: The server ended the duologue with a reason.
+            ConnectionLost: Nothing was heard from the peer for ``heartbeat_timeout``.
+            Aborted: The peer aborted the duologue.
+            ClosedError: The peer has left, or this end is closed. What came before was received.
+
+        Example:
+            >>> message = duologue.receive(timeout=5)
+        """
+        return self._run(self._receiving(timeout))
+
+    def poll(self) -> bytes | None:
+        """Receive the next message if one is there; never waits.
+
+        Returns:
+            The message; None where there is none now.
+
+        Raises:
+            MainstemError: As `receive`, but no Timeout.
+
+        Example:
+            >>> if (message := duologue.poll()) is not None:
+            ...     print(message)
+        """
+        with self._lock:
+            link = self._link
+            message = link.receive()
+            if message is None:
+                self._work()
+                message = link.receive()
+            return message
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Iterate over messages until the peer leaves. Raises what `receive` raises for any other end."""
+        while True:
+            try:
+                yield self.receive()
+            except ClosedError:
+                return
