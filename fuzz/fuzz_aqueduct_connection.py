@@ -13,7 +13,12 @@ from mainstem.aqueduct.limits import Limits
 from mainstem.errors import BackPressured, ConnectionLost, LocalProtocolError, RemoteProtocolError
 
 LIMITS = Limits(
-    max_channels=64, max_streams=64, max_gaps=32, max_payload=4096, max_buffered_bytes=1 << 15, max_filter_ranges=16
+    max_channels=64,
+    max_open_streams=64,
+    max_gaps=32,
+    max_payload=4096,
+    max_buffered_bytes=1 << 15,
+    max_filter_ranges=16,
 )
 HELLO = Version().encode() + ConnectionControl().encode()
 
@@ -44,7 +49,7 @@ def target(data: bytes) -> None:
         listen(conn, now)
         assert conn.buffered_bytes <= 2 * LIMITS.max_buffered_bytes + 8192
         assert conn.live_halves <= LIMITS.max_channels + 8
-        assert conn.open_streams <= LIMITS.max_streams + LIMITS.max_channels + 8
+        assert conn.open_streams <= LIMITS.max_open_streams + LIMITS.max_channels + 8
 
 
 def step(conn: AqueductConnection, kind: int, stream_id: int, body: bytes, now: int) -> None:

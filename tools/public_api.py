@@ -17,6 +17,7 @@ PUBLIC = {
     "mainstem.jmux": ("jmux", "requests and responses over one byte stream"),
     "mainstem.jmux.blocking": ("jmux-blocking", "Jmux without asyncio"),
     "mainstem.aqueduct": ("aqueduct", "message channels through message channels, over QUIC"),
+    "mainstem.aqueduct.aio": ("aqueduct-aio", "Aqueduct for asyncio"),
     "mainstem.duologue": ("duologue", "a server with a private channel to each client, over Aeron"),
     "mainstem.duologue.aio": ("duologue-aio", "duologues for asyncio"),
     "mainstem.recording": ("recording", "streams recorded to segments, read by position, replayed"),

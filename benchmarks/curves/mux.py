@@ -54,7 +54,7 @@ async def bymux_streams(count: int) -> dict[str, float]:
 
 
 async def aqueduct_channels(count: int) -> dict[str, float]:
-    async def echo(connection: aqueduct.Connection) -> None:
+    async def echo(connection: aqueduct.aio.Connection) -> None:
         async def serve(receiver: Any, sender: Any) -> None:
             async for message in receiver:
                 await sender.send(message)
@@ -68,19 +68,18 @@ async def aqueduct_channels(count: int) -> dict[str, float]:
         await sender.send(MESSAGE)
         await receiver.receive()
 
-    limits = aqueduct.Limits(max_channels=4 * MOST, max_streams=8 * MOST)
     with tempfile.TemporaryDirectory(prefix="mainstem-growth-") as name:
         files = aqueduct.make_certificates(Path(name))
-        shared: dict[str, Any] = {"limits": limits, "max_streams": 2 * MOST}
+        shared: dict[str, Any] = {"max_channels": 4 * MOST, "max_open_streams": 8 * MOST, "max_streams": 2 * MOST}
         async with (
-            await aqueduct.serve(echo, certificate=files.certificate, key=files.key, **shared) as server,
-            await aqueduct.connect(server.url, ca=files.ca, **shared) as connection,
+            aqueduct.aio.serve(echo, certificate=files.certificate, key=files.key, **shared) as server,
+            aqueduct.aio.connect("localhost", server.port, ca=files.ca, **shared) as connection,
         ):
             gc.collect()
             before = memory_mb()
             ends = []
             for _ in range(count):
-                (there, far), (back, here) = aqueduct.channel(), aqueduct.channel()
+                (there, far), (back, here) = aqueduct.aio.channel(), aqueduct.aio.channel()
                 await connection.sender.send(aqueduct.Message(b"", [far, back]))
                 ends.append((there, here))
             cost = await round_trips(ends, exchange)

@@ -11,7 +11,8 @@ from pathlib import Path
 from aqueduct_common import PACKET, Options, rate, ready, report, resident_bytes, run, time_rounds
 
 from mainstem import aqueduct
-from mainstem.aqueduct import Message, Mode, Receiver, Sender, channel, oneshot
+from mainstem.aqueduct import Message, Mode
+from mainstem.aqueduct.aio import Receiver, Sender, channel, oneshot
 from mainstem.errors import MainstemError
 
 MODES = {"ordered": Mode.ORDERED, "unordered": Mode.UNORDERED, "datagrams": Mode.UNRELIABLE}
@@ -33,7 +34,7 @@ async def serve(options: Options) -> None:
             async for message in receiver:
                 await answers.send(message)
 
-    async def handler(connection: aqueduct.Connection) -> None:
+    async def handler(connection: aqueduct.aio.Connection) -> None:
         idle = []
         async for message in connection.receiver:
             if message.payload == b"echo":
@@ -52,7 +53,7 @@ async def serve(options: Options) -> None:
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
 
-    server = await aqueduct.serve(
+    server = await aqueduct.aio.serve(
         handler,
         port=options.port,
         certificate=Path(options.directory) / "cert.pem",
@@ -62,17 +63,18 @@ async def serve(options: Options) -> None:
     )
     async with server:
         ready()
-        await server.serve_forever()
+        await server.wait()
 
 
 async def ask(options: Options) -> None:
-    connecting = aqueduct.connect(
-        f"aqueduct://localhost:{options.port}",
+    connecting = aqueduct.aio.connect(
+        "localhost",
+        options.port,
         ca=Path(options.directory) / "ca.pem",
         backend=options.backend,
         max_datagram_size=PACKET,
     )
-    async with await connecting as connection:
+    async with connecting as connection:
         idle = []
         gc.collect()
         before = resident_bytes()
@@ -98,7 +100,7 @@ async def ask(options: Options) -> None:
             await time_rounds(options.rounds, lambda: _again(sender, answered))
 
 
-async def _stream(connection: aqueduct.Connection, options: Options) -> None:
+async def _stream(connection: aqueduct.aio.Connection, options: Options) -> None:
     sender, receiver = channel(mode=MODES[options.what], bound=16_384, max_bytes=4 << 20)
     await connection.sender.send(Message(b"count", [receiver]))
     message = bytes(options.size)
@@ -124,7 +126,7 @@ async def _stream(connection: aqueduct.Connection, options: Options) -> None:
         rate(sent, options.size, started)
 
 
-async def _echo(connection: aqueduct.Connection) -> None:
+async def _echo(connection: aqueduct.aio.Connection) -> None:
     answer_to, reply = oneshot()
     await connection.sender.send(Message(b"echo", [answer_to]))
     await reply

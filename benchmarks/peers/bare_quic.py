@@ -16,8 +16,8 @@ from typing import Any
 from aqueduct_common import BATCH, PACKET, Options, rate, ready, report, run, time_rounds
 
 from mainstem.aqueduct.quic import load_backend
-from mainstem.aqueduct.quic.settings import QuicSettings
 from mainstem.aqueduct.quic.udp import UdpSocket
+from mainstem.aqueduct.settings import Settings
 
 MAX_WAITING = 1 << 20  # bytes that may wait in the library, which has no bound of its own
 DATAGRAMS_WAITING = 256  # datagrams given to the library in one turn
@@ -209,16 +209,16 @@ class Asking(Endpoint):
         return await reply
 
 
-def _settings(options: Options, *, server: bool) -> QuicSettings:
+def _settings(options: Options, *, server: bool) -> Settings:
     directory = Path(options.directory)
     if server:
-        return QuicSettings(
+        return Settings(
             alpn="bare",
             certificate=directory / "cert.pem",
             key=directory / "key.pem",
             max_datagram_size=PACKET,
         )
-    return QuicSettings(alpn="bare", ca=directory / "ca.pem", max_datagram_size=PACKET)
+    return Settings(alpn="bare", ca=directory / "ca.pem", max_datagram_size=PACKET)
 
 
 async def serve(options: Options) -> None:

@@ -10,7 +10,8 @@ import tempfile
 from typing import Any
 
 from mainstem import aqueduct
-from mainstem.aqueduct import MsgspecSerializer, Receiver, channel, oneshot
+from mainstem.aqueduct import MsgspecSerializer
+from mainstem.aqueduct.aio import Receiver, channel, oneshot
 
 
 async def account(mailbox: Receiver[dict[str, Any]]) -> None:
@@ -22,7 +23,7 @@ async def account(mailbox: Receiver[dict[str, Any]]) -> None:
             await message["balance"].send(balance)
 
 
-async def bank(connection: aqueduct.Connection) -> None:
+async def bank(connection: aqueduct.aio.Connection) -> None:
     """Give each caller a mailbox of an account of their own."""
     accounts: set[asyncio.Future[None]] = set()
     async for request in connection.receiver:
@@ -35,8 +36,11 @@ async def bank(connection: aqueduct.Connection) -> None:
 async def main() -> None:
     files = aqueduct.make_certificates(tempfile.mkdtemp())
     serializers = [MsgspecSerializer()]
-    server = await aqueduct.serve(bank, certificate=files.certificate, key=files.key, serializers=serializers)
-    async with server, await aqueduct.connect(server.url, ca=files.ca, serializers=serializers) as connection:
+    server = await aqueduct.aio.serve(bank, certificate=files.certificate, key=files.key, serializers=serializers)
+    async with (
+        server,
+        aqueduct.aio.connect("localhost", server.port, ca=files.ca, serializers=serializers) as connection,
+    ):
         opened, open_to = oneshot()
         await connection.sender.send({"open": opened})
         mine = await open_to

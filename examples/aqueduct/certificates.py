@@ -10,19 +10,20 @@ import tempfile
 from typing import Any
 
 from mainstem import aqueduct
-from mainstem.aqueduct import MsgspecSerializer, oneshot
+from mainstem.aqueduct import MsgspecSerializer
+from mainstem.aqueduct.aio import oneshot
 
 WRITERS = {"harbour-master"}
 
 
-def name_of(connection: aqueduct.Connection) -> str:
+def name_of(connection: aqueduct.aio.Connection) -> str:
     """The common name of the client's certificate, which one of the server's authorities has signed."""
     assert connection.peer_certificate is not None
     subject = dict(pair for part in connection.peer_certificate["subject"] for pair in part)
     return str(subject["commonName"])
 
 
-async def board(connection: aqueduct.Connection) -> None:
+async def board(connection: aqueduct.aio.Connection) -> None:
     """Accept notices from writers, and refuse everyone else's."""
     name = name_of(connection)
     async for request in connection.receiver:
@@ -30,9 +31,10 @@ async def board(connection: aqueduct.Connection) -> None:
         await request["response"].send(f"{name}: {'posted' if accepted else 'refused'} {request['notice']!r}")
 
 
-async def post(url: str, notice: str, **files: Any) -> None:
+async def post(host: str, port: int, notice: str, **files: Any) -> None:
     """Post one notice, as the client that has these files."""
-    async with await aqueduct.connect(url, serializers=[MsgspecSerializer()], backend="aioquic", **files) as connection:
+    connecting = aqueduct.aio.connect(host, port, serializers=[MsgspecSerializer()], backend="aioquic", **files)
+    async with connecting as connection:
         respond, response = oneshot()
         await connection.sender.send({"notice": notice, "response": respond})
         print(await response)
@@ -41,7 +43,7 @@ async def post(url: str, notice: str, **files: Any) -> None:
 async def main() -> None:
     files = aqueduct.make_certificates(tempfile.mkdtemp(), clients=["harbour-master", "gull"])
     # Only aioquic can ask clients for certificates; clients may use either library.
-    server = await aqueduct.serve(
+    server = await aqueduct.aio.serve(
         board,
         certificate=files.certificate,
         key=files.key,
@@ -52,7 +54,7 @@ async def main() -> None:
     async with server:
         for name in ("harbour-master", "gull"):
             certificate, key = files.clients[name]
-            await post(server.url, "lock closed", ca=files.ca, certificate=certificate, key=key)
+            await post("localhost", server.port, "lock closed", ca=files.ca, certificate=certificate, key=key)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ import tempfile
 from typing import Any
 
 from mainstem import aqueduct
-from mainstem.aqueduct import MsgspecSerializer, channel
+from mainstem.aqueduct import MsgspecSerializer
+from mainstem.aqueduct.aio import channel
 from mainstem.errors import NoReceivers
 
 
@@ -26,7 +27,7 @@ async def work(job: dict[str, Any]) -> None:
         print(f"{job['name']}: nobody listens, so it stops")
 
 
-async def jobs(connection: aqueduct.Connection) -> None:
+async def jobs(connection: aqueduct.aio.Connection) -> None:
     running: set[asyncio.Future[None]] = set()
     async for job in connection.receiver:
         task = asyncio.ensure_future(work(job))
@@ -38,8 +39,11 @@ async def jobs(connection: aqueduct.Connection) -> None:
 async def main() -> None:
     files = aqueduct.make_certificates(tempfile.mkdtemp())
     serializers = [MsgspecSerializer()]
-    server = await aqueduct.serve(jobs, certificate=files.certificate, key=files.key, serializers=serializers)
-    async with server, await aqueduct.connect(server.url, ca=files.ca, serializers=serializers) as connection:
+    server = await aqueduct.aio.serve(jobs, certificate=files.certificate, key=files.key, serializers=serializers)
+    async with (
+        server,
+        aqueduct.aio.connect("localhost", server.port, ca=files.ca, serializers=serializers) as connection,
+    ):
         dredge, dredging = channel()
         await connection.sender.send({"name": "dredge", "steps": 20, "progress": dredge})
         survey, surveying = channel()
@@ -48,10 +52,10 @@ async def main() -> None:
             if report["done"] % 5 == 0:
                 print(report)
         print("dredge is done;", await surveying.receive())
-        surveying.close()
+        surveying.abort()
         connection.sender.finish()
         await connection.sender.wait_closed()
-        await connection.wind_down()
+        await connection.wait_channels_closed()
 
 
 if __name__ == "__main__":

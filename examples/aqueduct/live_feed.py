@@ -10,7 +10,8 @@ import math
 import tempfile
 
 from mainstem import aqueduct
-from mainstem.aqueduct import Mode, MsgspecSerializer, Receiver, Sender, channel
+from mainstem.aqueduct import Mode, MsgspecSerializer
+from mainstem.aqueduct.aio import Receiver, Sender, channel
 from mainstem.errors import MainstemError
 
 
@@ -27,7 +28,7 @@ async def measure(updates: Sender[dict[str, float]], control: Receiver[str]) -> 
     updates.finish()
 
 
-async def gauge(connection: aqueduct.Connection) -> None:
+async def gauge(connection: aqueduct.aio.Connection) -> None:
     async for request in connection.receiver:
         await measure(request["updates"], request["control"])
 
@@ -35,8 +36,11 @@ async def gauge(connection: aqueduct.Connection) -> None:
 async def main() -> None:
     files = aqueduct.make_certificates(tempfile.mkdtemp())
     serializers = [MsgspecSerializer()]
-    server = await aqueduct.serve(gauge, certificate=files.certificate, key=files.key, serializers=serializers)
-    async with server, await aqueduct.connect(server.url, ca=files.ca, serializers=serializers) as connection:
+    server = await aqueduct.aio.serve(gauge, certificate=files.certificate, key=files.key, serializers=serializers)
+    async with (
+        server,
+        aqueduct.aio.connect("localhost", server.port, ca=files.ca, serializers=serializers) as connection,
+    ):
         updates_to, updates = channel()
         control, control_from = channel()
         await connection.sender.send({"updates": updates_to, "control": control_from})

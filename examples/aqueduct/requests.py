@@ -9,10 +9,11 @@ import asyncio
 import tempfile
 
 from mainstem import aqueduct
-from mainstem.aqueduct import MsgspecSerializer, oneshot
+from mainstem.aqueduct import MsgspecSerializer
+from mainstem.aqueduct.aio import oneshot
 
 
-async def service(connection: aqueduct.Connection) -> None:
+async def service(connection: aqueduct.aio.Connection) -> None:
     """Send each response on the channel that came with the request."""
     async for request in connection.receiver:
         await request["response"].send(sorted(request["words"]))
@@ -21,8 +22,11 @@ async def service(connection: aqueduct.Connection) -> None:
 async def main() -> None:
     files = aqueduct.make_certificates(tempfile.mkdtemp())
     serializers = [MsgspecSerializer()]
-    server = await aqueduct.serve(service, certificate=files.certificate, key=files.key, serializers=serializers)
-    async with server, await aqueduct.connect(server.url, ca=files.ca, serializers=serializers) as connection:
+    server = await aqueduct.aio.serve(service, certificate=files.certificate, key=files.key, serializers=serializers)
+    async with (
+        server,
+        aqueduct.aio.connect("localhost", server.port, ca=files.ca, serializers=serializers) as connection,
+    ):
         for words in (["tide", "delta", "weir"], ["spring", "bank"]):
             respond, response = oneshot()
             await connection.sender.send({"words": words, "response": respond})

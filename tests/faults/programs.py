@@ -33,7 +33,7 @@ TIMEOUTS = {
     "driver_timeout_ns": PATIENCE * 2 * 10**9,
     "timer_interval_ns": 50 * 10**6,
 }
-# Of an Aqueduct; the default is a minute.
+# Of an Aqueduct; the default is 30 s.
 IDLE_S = PATIENCE * 1.4
 
 
@@ -129,8 +129,8 @@ async def aqueduct_server(files: str, port: str, log: str) -> None:
             write_record(file, tag, bytes(message))
 
     certificate, key = Path(files, "cert.pem"), Path(files, "key.pem")
-    settings = aqueduct.QuicSettings(certificate=str(certificate), key=str(key), idle_timeout=IDLE_S)
-    async with await aqueduct.serve(serve, port=int(port), settings=settings):
+    settings = aqueduct.Settings(certificate=str(certificate), key=str(key), idle_timeout=IDLE_S)
+    async with aqueduct.aio.serve(serve, port=int(port), settings=settings):
         await asyncio.Event().wait()
 
 
@@ -138,8 +138,8 @@ async def aqueduct_client(files: str, port: str) -> None:
     from mainstem import aqueduct
 
     chain = Chain(os.urandom(8))
-    settings = aqueduct.QuicSettings(ca=str(Path(files, "ca.pem")), idle_timeout=IDLE_S)
-    async with await aqueduct.connect(f"aqueduct://localhost:{port}", settings=settings) as connection:
+    settings = aqueduct.Settings(ca=str(Path(files, "ca.pem")), idle_timeout=IDLE_S)
+    async with aqueduct.aio.connect("localhost", int(port), settings=settings) as connection:
         while True:
             await connection.sender.send(chain.next())
             await asyncio.sleep(PAUSE_S)

@@ -15,6 +15,7 @@ import os
 import pkgutil
 import random
 import re
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -138,7 +139,8 @@ def _modules(root: ModuleType) -> Iterator[ModuleType]:
 
 
 def _is_awaited(function: Any) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    opens = str(getattr(function, "__annotations__", {}).get("return", "")).startswith("Opening[")
+    return opens or inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 def awaitables(package: ModuleType) -> set[str]:
@@ -149,7 +151,7 @@ def awaitables(package: ModuleType) -> set[str]:
     homes = (package.__name__, "mainstem.mux")
     classes = {
         name: value
-        for module in _modules(package)
+        for module in _modules(sys.modules[package.__name__.removesuffix(".aio")])
         for name, value in vars(module).items()
         if inspect.isclass(value) and value.__module__.startswith(homes)
     }

@@ -134,9 +134,14 @@ def aqueduct(folder: str) -> None:
     async def main() -> object:
         files = aqueduct.make_certificates(folder)
         serializers = [aqueduct.MsgspecSerializer()]
-        server = await aqueduct.serve(service, certificate=files.certificate, key=files.key, serializers=serializers)
-        async with server, await aqueduct.connect(server.url, ca=files.ca, serializers=serializers) as connection:
-            respond, response = aqueduct.oneshot()
+        server = await aqueduct.aio.serve(
+            service, certificate=files.certificate, key=files.key, serializers=serializers
+        )
+        async with (
+            server,
+            aqueduct.aio.connect("localhost", server.port, ca=files.ca, serializers=serializers) as connection,
+        ):
+            respond, response = aqueduct.aio.oneshot()
             await connection.sender.send({"text": "tide", "response": respond})
             return await response
 

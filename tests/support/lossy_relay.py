@@ -46,10 +46,6 @@ class LossyRelay:
             if transport is not None:
                 transport.close()
 
-    @property
-    def url(self) -> str:
-        return f"aqueduct://localhost:{self.port}"
-
     async def rebind(self) -> None:
         """Give every client another address at the server; what comes to the earlier ones is lost."""
         for client, transport in list(self._behind.items()):

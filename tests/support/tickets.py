@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from tests.support.patience import until
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct import Connection, Sessions
+    from mainstem.aqueduct import Sessions
+    from mainstem.aqueduct.aio import Connection
 
 
 def has_entry(sessions: Sessions, name: str) -> bool:

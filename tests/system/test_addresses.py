@@ -196,7 +196,7 @@ def test_callers_that_block_learn_why_no_address_accepts(two_blocking_addresses:
 # Aqueduct
 
 
-async def echo(connection: aqueduct.Connection) -> None:
+async def echo(connection: aqueduct.aio.Connection) -> None:
     async for message in connection.receiver:
         assert message == b"tide"
         return
@@ -212,7 +212,7 @@ def silent_udp(port: int) -> Iterator[None]:
 @contextlib.asynccontextmanager
 async def serving_quic(certificates: CertificateFiles, backend: str, **more: Any) -> AsyncIterator[Any]:
     options = {"certificate": certificates.certificate, "key": certificates.key, "backend": backend, **more}
-    async with await aqueduct.serve(echo, **options) as server:
+    async with aqueduct.aio.serve(echo, **options) as server:
         yield server
 
 
@@ -225,7 +225,9 @@ async def test_aqueduct_passes_an_address_without_a_server_by(
     async with serving_quic(certificates, backend) as server:
         with silent_udp(server.port) if is_silent else contextlib.nullcontext():
             before = open_files()
-            connection = await aqueduct.connect(server.url, ca=certificates.ca, backend=backend, timeout=60)
+            connection = await aqueduct.aio.connect(
+                "localhost", server.port, ca=certificates.ca, backend=backend, timeout=60
+            )
             assert connection.peer_address == (SECOND, server.port)
             assert open_files() - before <= 2  # one socket, and its second descriptor for batches
             await connection.sender.send(b"tide")
@@ -241,9 +243,11 @@ async def test_aqueduct_reports_a_server_that_is_refused_though_another_address_
     async with serving_quic(certificates, backend) as server:
         before = open_files()
         with pytest.raises(ConnectionLost):
-            await soon(aqueduct.connect(server.url, backend=backend, timeout=None))  # its authority is not trusted
+            await soon(
+                aqueduct.aio.connect("localhost", server.port, backend=backend, timeout=None)
+            )  # its authority is not trusted
         with silent_udp(server.port), pytest.raises(Timeout, match=r"(?i)certificate|issuer|authority|chain"):
-            await aqueduct.connect(server.url, backend=backend, timeout=2.0)
+            await aqueduct.aio.connect("localhost", server.port, backend=backend, timeout=2.0)
         await until(lambda: open_files() == before)
 
 
@@ -258,7 +262,7 @@ async def test_connecting_is_given_up_with_all_its_attempts(
         with silent_udp(port):
             before, tasks = open_files(), len(asyncio.all_tasks())
             connecting = asyncio.ensure_future(
-                aqueduct.connect(f"aqueduct://host:{port}", ca=certificates.ca, backend=backend, timeout=None)
+                aqueduct.aio.connect("host", port, ca=certificates.ca, backend=backend, timeout=None)
             )
             await until(lambda: len(asyncio.all_tasks()) == tasks + 3)
             connecting.cancel()
@@ -277,10 +281,10 @@ async def test_early_data_goes_to_the_address_that_answered_before(
     options: dict[str, Any] = {"ca": certificates.ca, "backend": backend, "sessions": sessions}
     async with serving_quic(certificates, backend, tickets=ServerTickets()) as server:
         with silent_udp(server.port):
-            async with await aqueduct.connect(server.url, **options) as connection:
+            async with aqueduct.aio.connect("localhost", server.port, **options) as connection:
                 await connection.headers()
                 await until(lambda: sessions._store.find(f"{backend} localhost:{server.port}".encode()) is not None)
-            connection = await aqueduct.connect(server.url, early=True, **options)
+            connection = await aqueduct.aio.connect("localhost", server.port, early=True, **options)
             assert not connection._session.established.done()
             assert connection.peer_address == (SECOND, server.port)
             await connection.sender.send(b"tide")
@@ -326,9 +330,8 @@ async def test_an_aqueduct_server_has_one_port_on_all_its_addresses(
 ) -> None:
     pytest.importorskip(backend)
     async with serving_quic(certificates, backend, host=BOTH) as server:
-        for host in ("127.0.0.1", "[::1]"):
-            url = f"aqueduct://{host}:{server.port}"
-            async with await aqueduct.connect(url, ca=certificates.ca, backend=backend) as connection:
+        for host in ("127.0.0.1", "::1"):
+            async with aqueduct.aio.connect(host, server.port, ca=certificates.ca, backend=backend) as connection:
                 await connection.sender.send(b"tide")
 
 

@@ -25,7 +25,8 @@ from tests.support.cancellation import Canceller, Leftovers, Watched, awaitables
 from tests.support.patience import STALL_S, until
 
 from mainstem import aqueduct, bymux, jmux
-from mainstem.aqueduct import Limits, Message, Mode, channel, oneshot
+from mainstem.aqueduct import Message, Mode
+from mainstem.aqueduct.aio import channel, oneshot
 from mainstem.errors import ChannelError, ClosedError
 from mainstem.jmux.state import Half as JmuxHalf
 
@@ -118,41 +119,38 @@ JMUX = {
 AQUEDUCT = {
     "connect": CANCELLED,
     "serve": CANCELLED,
-    "Closed.__await__": NEVER_WAITS,
-    "Closing.__await__": CANCELLED,
     "Connection.__aenter__": NEVER_WAITS,
     "Connection.__aexit__": CANCELLED,
+    "Connection.close": CANCELLED,
     "Connection.headers": CANCELLED,
+    "Connection.wait_channels_closed": CANCELLED,
     "Connection.wait_closed": CANCELLED,
-    "Connection.wait_ready": CANCELLED,
-    "Connection.wind_down": CANCELLED,
+    "Receiver.__aenter__": NEVER_WAITS,
+    "Receiver.__aexit__": NEVER_WAITS,
     "Receiver.__aiter__": CANCELLED,
     "Receiver.__await__": CANCELLED,
+    "Receiver.close": NEVER_WAITS,
     "Receiver.receive": CANCELLED,
     "Sender.__aenter__": NEVER_WAITS,
     "Sender.__aexit__": CANCELLED,
+    "Sender.close": CANCELLED,
     "Sender.send": CANCELLED,
     "Sender.send_acknowledged": CANCELLED,
     "Sender.wait_closed": CANCELLED,
     "Server.__aenter__": NEVER_WAITS,
     "Server.__aexit__": CANCELLED,
     "Server.close": CANCELLED,
-    "Server.serve_forever": CANCELLED,
-    "Server.shut_down": CANCELLED,
-    # What `Server.route` finds is no part of the API; its waits are those of the calls beside it.
-    "Session.flush_messages": "Connection.__aexit__",
-    "Session.wait_ended": "Connection.wait_closed",
-    "Session.wait_for": "connect",
-    "Session.wait_over": "Closing.__await__",
-    "Session.wind_down": "Connection.wind_down",
+    "Server.shutdown": CANCELLED,
+    "Server.wait": CANCELLED,
 }
 TABLES = {"bymux": BYMUX, "jmux": JMUX, "aqueduct": AQUEDUCT}
+PACKAGES = {"bymux": "mainstem.bymux", "jmux": "mainstem.jmux", "aqueduct": "mainstem.aqueduct.aio"}
 
 
 @pytest.mark.parametrize("protocol", TABLES)
 def test_the_list_is_the_public_api(protocol: str) -> None:
     table = TABLES[protocol]
-    assert awaitables(importlib.import_module(f"mainstem.{protocol}")) == table.keys()
+    assert awaitables(importlib.import_module(PACKAGES[protocol])) == table.keys()
     through = set(table.values()) - {CANCELLED, NEVER_WAITS}
     assert all(table[name] == CANCELLED for name in through)
 
@@ -540,6 +538,8 @@ class Channel:
         if cancel.rng.random() < 0.5:
             sender.finish()
             await cancel("Sender.wait_closed", sender.wait_closed)
+        elif cancel.rng.random() < 0.5:
+            await cancel("Sender.close", sender.close)
         else:
             await cancel("Sender.__aexit__", lambda: sender.__aexit__(None, None, None))
 
@@ -553,7 +553,7 @@ class Channel:
                     await cancel.once("Receiver.__aiter__", lambda count=count: self.iterate(receiver, count))
             except ClosedError:
                 break
-        await cancel("Closed.__await__", receiver.close)
+        await cancel("Receiver.close", receiver.close)
 
     async def iterate(self, receiver: Any, count: int) -> None:
         async for message in receiver:
@@ -572,11 +572,11 @@ class Channel:
 
 async def aqueduct_world(cancel: Canceller, files: CertificateFiles) -> list[Callable[[], str]]:
     rng = cancel.rng
-    limits = Limits(receive_messages=rng.choice((1, 4, 4096)), send_messages=8)
+    limits: Any = {"receive_messages": rng.choice((1, 4, 4096)), "send_messages": 8}
     connections: list[Any] = []
     served: list[asyncio.Future[None]] = []
 
-    async def handler(connection: aqueduct.Connection) -> None:
+    async def handler(connection: aqueduct.aio.Connection) -> None:
         connections.append(connection)
         async with asyncio.TaskGroup() as group:
             while True:
@@ -605,10 +605,10 @@ async def aqueduct_world(cancel: Canceller, files: CertificateFiles) -> list[Cal
             response = b" ".join(sorted(numbers.perhaps))
         await cancel("Sender.send", lambda: respond.send(response))
 
-    async def use_channel(connection: aqueduct.Connection) -> None:
+    async def use_channel(connection: aqueduct.aio.Connection) -> None:
         to_server = rng.random() < 0.5
         numbers = Channel(rng.choice((1, 12)))
-        sender, receiver = channel(bound=rng.choice((1, 3, 1024)), mode=Mode.ORDERED)
+        sender, receiver = channel(max_messages=rng.choice((1, 3, 1024)), mode=Mode.ORDERED)
         respond, response = oneshot()
         head = b"%s%d" % (b"<" if to_server else b">", len(numbers.expected))
         parts = [receiver if to_server else sender, respond]
@@ -622,6 +622,8 @@ async def aqueduct_world(cancel: Canceller, files: CertificateFiles) -> list[Cal
         else:
             await numbers.consume(cancel, receiver)
         result = await cancel("Receiver.__await__", lambda: response)
+        await cancel("Receiver.__aenter__", response.__aenter__)
+        await cancel("Receiver.__aexit__", lambda: response.__aexit__(None, None, None))
         if to_server:
             numbers.received = result.split()
             if before:
@@ -630,7 +632,7 @@ async def aqueduct_world(cancel: Canceller, files: CertificateFiles) -> list[Cal
             numbers.perhaps = set(result.split())
         numbers.check()
 
-    async def give_up(connection: aqueduct.Connection) -> None:
+    async def give_up(connection: aqueduct.aio.Connection) -> None:
         async def use() -> None:
             sender, receiver = channel()
             respond, response = oneshot()
@@ -643,7 +645,7 @@ async def aqueduct_world(cancel: Canceller, files: CertificateFiles) -> list[Cal
         await cancel.once("a whole exchange", use)
 
     server = await cancel(
-        "serve", lambda: aqueduct.serve(handler, certificate=files.certificate, key=files.key, limits=limits)
+        "serve", lambda: aqueduct.aio.serve(handler, certificate=files.certificate, key=files.key, **limits)
     )
     await cancel("Server.__aenter__", server.__aenter__)
     accept = server._accept
@@ -653,15 +655,15 @@ async def aqueduct_world(cancel: Canceller, files: CertificateFiles) -> list[Cal
         session.loop.call_later(0.004, lambda: session.conn.is_ended or accept(session, headers))
 
     server._accept = accept_later  # type: ignore[method-assign]
-    await cancel.once("Server.serve_forever", server.serve_forever, always=True)
-    url = f"aqueduct://127.0.0.1:{server.port}"
+    await cancel.once("Server.wait", server.wait, always=True)
     early: list[asyncio.Future[Any]] = []
 
-    async def connect() -> aqueduct.Connection:
-        connection = await aqueduct.connect(url, ca=files.ca, server_name="localhost", limits=limits)
+    async def connect() -> aqueduct.aio.Connection:
+        connection = await aqueduct.aio.connect(
+            "127.0.0.1", server.port, ca=files.ca, server_name="localhost", **limits
+        )
         # Before the server's headers have come.
         early.append(asyncio.ensure_future(cancel("Connection.headers", connection.headers)))
-        early.append(asyncio.ensure_future(cancel("Connection.wait_ready", connection.wait_ready)))
         return connection
 
     client = await cancel("connect", connect)
@@ -673,8 +675,8 @@ async def aqueduct_world(cancel: Canceller, files: CertificateFiles) -> list[Cal
 
     async def close_slowly() -> None:
         client.sender.finish()
-        await cancel("Connection.wind_down", lambda: client.wind_down(5.0))
-        await cancel("Closing.__await__", client.close)
+        await cancel("Connection.wait_channels_closed", lambda: client.wait_channels_closed(5.0))
+        await cancel("Connection.close", client.close)
 
     closing = [
         close_slowly,
@@ -683,7 +685,7 @@ async def aqueduct_world(cancel: Canceller, files: CertificateFiles) -> list[Cal
     ending = [
         lambda: cancel("Server.close", server.close),
         lambda: cancel("Server.__aexit__", lambda: server.__aexit__(None, None, None)),
-        lambda: cancel("Server.shut_down", lambda: server.shut_down(0.02)),
+        lambda: cancel("Server.shutdown", lambda: server.shutdown(0.02)),
     ]
     steps = [rng.choice(closing), rng.choice(ending)]
     rng.shuffle(steps)
@@ -771,8 +773,8 @@ def test_nothing_is_lost_comes_twice_or_is_left_whatever_is_cancelled(
     protocol: str, certificates: CertificateFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # How long a client's socket waits to repeat its close: every world would last as long.
-    for module in ("aio", "dialing"):
-        monkeypatch.setattr(f"mainstem.aqueduct.{module}.DRAIN_TIME", 0.005)
+    for module in ("asyncio_connection", "dialing"):
+        monkeypatch.setattr(f"mainstem.aqueduct.{module}.DRAIN_S", 0.005)
     calls: Counter[str] = Counter()
     waited: Counter[str] = Counter()
     cancelled: Counter[tuple[str, int]] = Counter()

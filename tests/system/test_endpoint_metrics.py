@@ -163,15 +163,15 @@ async def test_an_aqueduct_server_and_connection_export_messages_too(tmp_path: P
     files = aqueduct.make_certificates(tmp_path)
     messages: list[Any] = []
 
-    async def handler(connection: aqueduct.Connection) -> None:
+    async def handler(connection: aqueduct.aio.Connection) -> None:
         async for message in connection.receiver:
             messages.append(message)  # noqa: PERF401 - each as it comes
 
     endpoints = Endpoints()
-    async with await aqueduct.serve(handler, certificate=files.certificate, key=files.key) as serving:
+    async with aqueduct.aio.serve(handler, certificate=files.certificate, key=files.key) as serving:
         endpoints.add("gauges", serving)
         with MetricsServer("127.0.0.1:0", endpoints.families) as server:
-            async with await aqueduct.connect(serving.url, ca=files.ca) as connection:
+            async with aqueduct.aio.connect("localhost", serving.port, ca=files.ca) as connection:
                 endpoints.add("gauge", connection)
                 for _ in range(10):
                     await connection.sender.send(b"tide" * 100)

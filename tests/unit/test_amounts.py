@@ -10,7 +10,7 @@ import pytest
 
 from mainstem import aqueduct, bymux, jmux
 from mainstem.amounts import MOST, check_seconds, check_whole
-from mainstem.aqueduct import Limits, QuicSettings
+from mainstem.aqueduct import Limits, Settings
 from mainstem.errors import BackPressured, ConfigurationError
 
 if TYPE_CHECKING:
@@ -54,11 +54,11 @@ def numbers(settings: type, *left_out: str) -> list[str]:
 
 MADE: list[tuple[Callable[..., object], str]] = [
     *((Limits, name) for name in numbers(Limits)),
-    *((QuicSettings, name) for name in numbers(QuicSettings)),
+    *((Settings, name) for name in numbers(Settings)),
     *((bymux.Settings, name) for name in numbers(bymux.Settings)),
     *((jmux.Settings, name) for name in numbers(jmux.Settings)),
-    (aqueduct.channel, "bound"),
-    (aqueduct.channel, "max_bytes"),
+    (aqueduct.aio.channel, "max_messages"),
+    (aqueduct.aio.channel, "max_bytes"),
 ]
 
 
@@ -80,11 +80,11 @@ def test_the_numbers_of_an_initial_stream_are_checked(own: Any) -> None:
 
 
 def test_a_channel_keeps_its_bounds_where_new_ones_are_refused() -> None:
-    sender, _ = aqueduct.channel(bound=2)
-    for refused in ({"bound": 0}, {"bound": 5, "max_bytes": 0}, {"bound": 5, "mode": "ordered"}):
+    sender, _ = aqueduct.aio.channel(max_messages=2)
+    for refused in ({"max_messages": 0}, {"max_messages": 5, "max_bytes": 0}, {"max_messages": 5, "mode": "ordered"}):
         with pytest.raises(ConfigurationError):
             sender.configure(**refused)  # type: ignore[arg-type]
     for number in range(2):
-        sender.send_nowait(number)
-    with pytest.raises(BackPressured, match="bound is 2"):
-        sender.send_nowait(2)
+        sender.try_send(number)
+    with pytest.raises(BackPressured, match="limit is 2"):
+        sender.try_send(2)

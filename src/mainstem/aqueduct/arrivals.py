@@ -9,7 +9,7 @@ from os import urandom
 from typing import TYPE_CHECKING
 
 from mainstem.aqueduct.quic.retry_tokens import RetryTokens
-from mainstem.aqueduct.quic.settings import CID_LENGTH
+from mainstem.aqueduct.settings import CID_LENGTH
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.admission import Admission

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from mainstem.aqueduct.aio import Connection, HeaderSource
+from mainstem._internal.opening import Opening
+from mainstem.amounts import check_whole
+from mainstem.aqueduct.asyncio_connection import Connection, HeaderSource
 from mainstem.aqueduct.codec import SERIALISATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.connection import AqueductConnection
 from mainstem.aqueduct.dialing import Dialer
-from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
 from mainstem.aqueduct.middleware import RAW, Serializer, choose, offer_headers
-from mainstem.aqueduct.quic import DEFAULT_BACKEND, load_backend
-from mainstem.aqueduct.quic.settings import QuicSettings
+from mainstem.aqueduct.quic import load_backend
+from mainstem.aqueduct.settings import Settings
 from mainstem.errors import ConfigurationError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 
@@ -25,54 +26,40 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.session import Session
 
 
-def parse_url(url: str) -> tuple[str, int]:
-    """Host and port of ``aqueduct://host:port``. Raises ConfigurationError."""
-    parts = urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
-        port = None
-    if parts.scheme != "aqueduct" or not parts.hostname or port is None or parts.path not in ("", "/"):
-        raise ConfigurationError(f"{url!r} is not an address of the form aqueduct://host:port")
-    return parts.hostname, port
-
-
-async def connect(
-    url: str,
+def connect(
+    host: str,
+    port: int,
     *,
     headers: HeaderSource = None,
     serializers: Sequence[Serializer] = (RAW,),
-    settings: QuicSettings | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-    backend: str = DEFAULT_BACKEND,
     sessions: Sessions | None = None,
     early: bool = False,
     timeout: float | None = 10.0,
+    settings: Settings | None = None,
     instrument: Instrument = NULL_INSTRUMENT,
-    **quic: Any,
-) -> Connection:
-    """Connect to a server; returns when the handshake is complete.
+    **overrides: Any,
+) -> Opening[Connection]:
+    """Connect to a server, in asyncio; done when the handshake is complete.
 
     If the host has several addresses, the next one is tried a quarter of a second after the one before, or as soon as that fails.
     The first handshake that completes wins, and the other attempts are closed.
 
     Args:
-        url: ``aqueduct://host:port``.
+        host: The server's name or address.
+        port: Its UDP port.
         headers: Connection headers, which the server's handler can read.
         serializers: What messages may be encoded with, the preferred one first. With more than one, connecting waits for
             the server's choice.
-        settings: QUIC settings; None for those in ``quic``.
-        limits: The bounds of the connection.
-        backend: The QUIC library, ``qh3`` or ``aioquic``.
         sessions: Where session tickets are kept.
-        early: With a ticket in ``sessions``, return at once: what is sent goes out in the first flight (0-RTT), to the address at
-            which the server was met before.
+        early: With a ticket in ``sessions``, connect at once: what is sent goes out in the first flight (0-RTT), to the address
+            at which the server was met before.
         timeout: Seconds to wait at most; None waits for as long as QUIC does.
+        settings: The settings; None for the defaults.
         instrument: What observes frames and state changes.
-        **quic: Fields of `QuicSettings` by name.
+        **overrides: Fields of `Settings` by name, instead of those in ``settings``.
 
     Returns:
-        The connection.
+        What is awaited, or entered with ``async with``, for the connection.
 
     Raises:
         Timeout: The server did not respond in time.
@@ -81,19 +68,39 @@ async def connect(
         ConfigurationError: A setting cannot be used.
 
     Example:
-        >>> async with await connect("aqueduct://localhost:4433", ca="certs/ca.pem") as connection:
+        >>> async with connect("localhost", 4433, ca="certs/ca.pem") as connection:
         ...     await connection.sender.send(b"tide")
     """
-    settings = settings or QuicSettings(**quic)
-    host, port = parse_url(url)
+    chosen = replace(settings or Settings(), **overrides)
+    if not host:
+        raise ConfigurationError("connect needs the host of a server")
+    check_whole({"port": port}, least=1, most=65_535)
+
+    async def open_connection() -> Connection:
+        return await _connect(host, port, headers, serializers, sessions, early, timeout, chosen, instrument)
+
+    return Opening(open_connection, "aqueduct.aio.connect()")
+
+
+async def _connect(
+    host: str,
+    port: int,
+    headers: HeaderSource,
+    serializers: Sequence[Serializer],
+    sessions: Sessions | None,
+    early: bool,
+    timeout: float | None,
+    settings: Settings,
+    instrument: Instrument,
+) -> Connection:
     origin = f"{host}:{port}"
-    library = load_backend(backend)
+    library = load_backend(settings.backend)
 
     def make_engine() -> AqueductConnection:
         return AqueductConnection(
             is_client=True,
             headers=[*offer_headers(serializers), *as_headers(headers)],
-            limits=limits,
+            limits=settings,
             instrument=instrument,
             peer=origin,
         )
@@ -114,11 +121,11 @@ async def connect(
         _remember_address(session, sessions, origin)
     connection = Connection(session, is_client=True)
     try:
-        session.expect_hello(settings.hello_timeout)
+        session.expect_headers(settings.handshake_timeout)
         if len(serializers) > 1:
             await session.wait_for(connection.headers(), timeout)
     except BaseException:
-        connection.close()
+        connection.abort()
         await session.wait_over(0)
         raise
     return connection

@@ -27,7 +27,7 @@ SERIALISATION_ERROR = 3
 HANDLER_FAILED = 4
 """QUIC application close code: the program on this side, or this library, failed."""
 
-HELLO_TIMED_OUT = 5
+HANDSHAKE_TIMED_OUT = 5
 """QUIC application close code: the peer's connection headers did not come in time."""
 
 NO_PLACE = 6

@@ -364,6 +364,22 @@ class AqueductConnection(TransportSide):
             return None
         return self.receive_run(channel_id, now_ns) or self.receive(channel_id, now_ns)
 
+    def has_unread(self, channel_id: int) -> bool:
+        """Say whether a message waits to be received.
+
+        Args:
+            channel_id: A channel.
+
+        Returns:
+            Whether there is one.
+
+        Example:
+            >>> server.has_unread(0)
+            False
+        """
+        receiver = self._state.receivers.get(channel_id) or self._state.drained.get(channel_id)
+        return receiver is not None and bool(receiver.queue)
+
     def want(self, channel_id: int) -> None:
         """Note that the application waits for a message of this receiver, which has none.
 

@@ -248,7 +248,7 @@ class ConnectionState:
     def move_sender(self, sender: SenderHalf, happened: SenderInput) -> None:
         old = sender.state
         sender.state = SENDER_TABLE[old, happened]
-        sender.ledger.shut()
+        sender.ledger.close()
         if self._observed and sender.state is not old:
             self._instrument.state_change(
                 f"sender {describe(sender.channel_id)}", old.name, sender.state.name, self.now_ns

@@ -11,9 +11,10 @@ import socket
 from typing import TYPE_CHECKING
 
 from mainstem._internal.eyeballs import NoneSucceededError, race, resolve
-from mainstem.aqueduct.aio import DRAIN_TIME, Endpoint
+from mainstem.aqueduct.asyncio_connection import DRAIN_S
 from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.aqueduct.session import Session
+from mainstem.aqueduct.udp_endpoint import UdpEndpoint
 from mainstem.errors import ConnectionLost, Delivery, Timeout
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.quic.link import Address, Link
 
 
-class _ClientEndpoint(Endpoint):
+class _ClientEndpoint(UdpEndpoint):
     """A client's socket. ``on_refused`` is called when ICMP reports, during the handshake, that nobody listens at the address."""
 
     session: Session
@@ -44,7 +45,7 @@ class _ClientEndpoint(Endpoint):
                 self._on_refused()
         super()._readable(udp)
 
-    def route(self, data: bytes, address: Address, udp: UdpSocket) -> Session | None:  # noqa: ARG002
+    def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Session | None:  # noqa: ARG002
         return self.session
 
 
@@ -129,9 +130,9 @@ class Dialer:
         udp = UdpSocket(host="::" if family == socket.AF_INET6 else "0.0.0.0", port=0, family=family)
         endpoint = _ClientEndpoint(udp, on_refused)
         session = endpoint.session = Session(conn, link, udp, where, serializer=self._serializer)
-        session.on_over = endpoint.shut
+        session.on_over = endpoint._close_sockets
         # A while after its close was sent, if it takes so long.
-        session.ended.add_done_callback(lambda _: session.loop.call_later(DRAIN_TIME, endpoint.shut))
+        session.ended.add_done_callback(lambda _: session.loop.call_later(DRAIN_S, endpoint._close_sockets))
         self._prepare(session)
         conn.start(session.now_ns)
         link.connect(where, session.loop.time())

@@ -4,7 +4,7 @@
 connection, makes the channel a networked one: what was queued goes with it, and the code that holds the other half
 sees no difference. A half can be sent once, and only from where it was made.
 
-A handle that is garbage-collected ends its channel: a sender cancels, a receiver closes.
+A handle that is garbage-collected ends its channel: a sender is aborted, a receiver closed.
 
 How it works. Both handles of a channel share one `Pipe`. While both are in this process, the pipe's queue is the channel.
 Once the receiver has been sent away, ``pipe.remote_sender`` takes the messages; once the sender has, ``pipe.remote_receiver``
@@ -23,6 +23,7 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from mainstem._internal.within import within
 from mainstem.amounts import check_whole
 from mainstem.aqueduct.events import Mode
 from mainstem.aqueduct.limits import DEFAULT_SEND_BYTES
@@ -33,7 +34,9 @@ from mainstem.errors import (
     ChannelError,
     ClosedError,
     ConfigurationError,
+    Delivery,
     LocalProtocolError,
+    MainstemError,
     NoReceivers,
 )
 
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M")
 
-DEFAULT_BOUND = 1024
+DEFAULT_MAX_MESSAGES = 1024
 """Messages that a sender may have queued and unacknowledged."""
 
 YIELD_EVERY = 256
@@ -91,27 +94,16 @@ class Waiters:
                 self._waiters[0].get_loop().call_soon_threadsafe(self.wake)
 
 
-class Closed:
-    """What closing returns where nothing is left to wait for: it may be awaited."""
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return
-        yield
-
-
-CLOSED = Closed()
-
-
 class Pipe(Waiters):
     """What the two halves of a channel share while both are here, and where they lead once one is not."""
 
     __slots__ = (
-        "bound",
-        "cancelled",
+        "aborted",
         "closed",
         "fast",
         "finished",
         "max_bytes",
+        "max_messages",
         "mode",
         "oneshot",
         "queue",
@@ -124,16 +116,16 @@ class Pipe(Waiters):
         self,
         *,
         mode: Mode,
-        bound: int,
+        max_messages: int,
         max_bytes: int = DEFAULT_SEND_BYTES,
         oneshot: bool = False,
     ) -> None:
         super().__init__()
-        self.configure(mode, bound, max_bytes)
+        self.configure(mode, max_messages, max_bytes)
         self.oneshot = oneshot
         self.queue: deque[Any] = deque()
         self.finished = False
-        self.cancelled = False
+        self.aborted = False
         self.closed = False
         self.sent = 0
         # Where the messages go, once the receiver was sent away; where they come from, once the sender was.
@@ -142,12 +134,12 @@ class Pipe(Waiters):
         # The short way for plain bytes, while the channel is networked and open.
         self.fast: PlainSender | None = None
 
-    def configure(self, mode: Mode, bound: int, max_bytes: int) -> None:
+    def configure(self, mode: Mode, max_messages: int, max_bytes: int) -> None:
         """Set how messages travel and how many may wait. Raises ConfigurationError, and then sets nothing."""
         if not isinstance(mode, Mode):
             raise ConfigurationError(f"mode={mode!r} is no Mode")
-        check_whole({"bound": bound, "max_bytes": max_bytes}, least=1)
-        self.mode, self.bound, self.max_bytes = mode, bound, max_bytes
+        check_whole({"max_messages": max_messages, "max_bytes": max_bytes}, least=1)
+        self.mode, self.max_messages, self.max_bytes = mode, max_messages, max_bytes
 
     def describe(self) -> str:
         """The pipe in an error or a ``repr``."""
@@ -163,27 +155,43 @@ class _Half(Handle):
         self._pipe = pipe
         self._moved = False
 
+    def _moved_error(self) -> MainstemError:
+        kind = "sender" if self.is_sender else "receiver"
+        return LocalProtocolError(f"this {kind} was sent away; whoever received it holds it now", rule="handle moved")
+
     def _require(self) -> Pipe:
         if self._moved:
-            kind = "sender" if self.is_sender else "receiver"
-            raise LocalProtocolError(
-                f"this {kind} was sent away; whoever received it holds it now", rule="handle moved"
-            )
+            raise self._moved_error()
         return self._pipe
 
     def __repr__(self) -> str:
         pipe = self._pipe
         remote = pipe.remote_sender if self.is_sender else pipe.remote_receiver
         place = "sent away" if self._moved else ("networked" if remote is not None else "local")
-        return f"<{type(self).__name__} {pipe.describe()}, {place}>"
+        return f"<{type(self).__name__} {pipe.describe()}, {place}, {'closed' if self.closed else 'open'}>"
+
+    @property
+    def closed(self) -> bool:
+        """Whether the half is of no more use: its channel has ended, or it was sent away."""
+        return self._end() is not None
+
+    @property
+    def error(self) -> Exception | None:
+        """The error that every later call raises; None while the channel is open, and after it ended in order."""
+        end = self._end()
+        return None if isinstance(end, ClosedError) else end
+
+    def _end(self) -> MainstemError | None:
+        """What a call would raise because the channel is over, or this half was sent away."""
+        raise NotImplementedError
 
 
 class Sender(_Half, Generic[M]):
     """The sending half of a channel, made by `channel` or `oneshot`, or received in a message.
 
     Once the channel has ended its error is sticky: `Aborted`, `NoReceivers`, `LostInTransit`, `ConnectionLost`, or
-    ClosedError after `finish`. As a context manager it finishes the channel, or cancels it where an exception leaves
-    the block; ``async with`` also waits until all was received, and raises where it never will be.
+    ClosedError after `finish`. As an asynchronous context manager it is closed at the end of the block, and aborted if an
+    exception leaves the block.
 
     Example:
         >>> sender, receiver = channel()
@@ -194,18 +202,21 @@ class Sender(_Half, Generic[M]):
     __slots__ = ()
     is_sender: ClassVar[bool] = True
 
-    async def send(self, message: M) -> None:
-        """Send one message; waits while the bound on queued and unacknowledged messages is reached.
+    async def send(self, message: M, timeout: float | None = None) -> None:
+        """Send one message; waits while the limit on queued and unacknowledged messages is reached.
 
-        In mode UNRELIABLE it never waits: what finds no room is dropped. A call that is cancelled has sent nothing.
+        In mode UNRELIABLE it never waits: what finds no room is dropped. A call that is cancelled, or times out, has sent
+        nothing.
 
         Args:
             message: What the connection's serialiser encodes; bytes or `Message` without one.
+            timeout: Seconds to wait; None waits forever.
 
         Raises:
+            Timeout: There was no room in time.
             LocalProtocolError: The message cannot be sent, or this handle was sent away.
             ClosedError: The channel was finished.
-            Aborted: The channel was cancelled.
+            Aborted: The channel was aborted.
             NoReceivers: The receiver was closed.
             LostInTransit: The receiver was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
@@ -215,7 +226,7 @@ class Sender(_Half, Generic[M]):
         """
         fast = self._pipe.fast
         if fast is None or not fast.put(message):
-            await self._send_slowly(message)
+            await within(timeout, self._send_slowly(message), "sending a message", delivery=Delivery.NONE)
 
     async def _send_slowly(self, message: M) -> None:
         # Every wait is before the message is sent: a call that is cancelled has sent nothing.
@@ -227,14 +238,14 @@ class Sender(_Half, Generic[M]):
                 return
         while True:
             try:
-                self.send_nowait(message)
+                self.try_send(message)
             except BackPressured:
                 remote = pipe.remote_sender
                 await (pipe.wait() if remote is None else remote.wait())
             else:
                 return
 
-    def send_nowait(self, message: M) -> None:
+    def try_send(self, message: M) -> None:
         """Send one message now.
 
         Args:
@@ -244,13 +255,13 @@ class Sender(_Half, Generic[M]):
             BackPressured: `send` would wait.
             LocalProtocolError: The message cannot be sent, or this handle was sent away.
             ClosedError: The channel was finished.
-            Aborted: The channel was cancelled.
+            Aborted: The channel was aborted.
             NoReceivers: The receiver was closed.
             LostInTransit: The receiver was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
 
         Example:
-            >>> sender.send_nowait(b"tide")
+            >>> sender.try_send(b"tide")
         """
         pipe = self._require_open()
         remote = pipe.remote_sender
@@ -258,64 +269,86 @@ class Sender(_Half, Generic[M]):
             remote.send(message)
         else:
             # Behind what was queued while both halves were here.
-            if len(pipe.queue) >= pipe.bound:
+            if len(pipe.queue) >= pipe.max_messages:
                 if pipe.mode is not Mode.UNRELIABLE:
-                    raise BackPressured(f"{len(pipe.queue)} messages are queued; the bound is {pipe.bound}")
+                    raise BackPressured(f"{len(pipe.queue)} messages are queued; the limit is {pipe.max_messages}")
                 pipe.queue.popleft()
             pipe.queue.append(message)
             pipe.wake()
         if pipe.oneshot:
             self.finish()
 
-    async def send_acknowledged(self, message: M) -> None:
+    async def send_acknowledged(self, message: M, timeout: float | None = None) -> None:
         """Send one message and wait until a receiver that the peer's application can reach has processed it.
 
-        Returns at once for a channel within the process. A call that is cancelled while it waits for the
+        Returns at once for a channel within the process. A call that is cancelled, or times out, while it waits for the
         acknowledgement has sent the message.
 
         Args:
             message: As for `send`.
+            timeout: Seconds to wait; None waits forever.
 
         Raises:
+            Timeout: It was not acknowledged in time; ``delivery`` is ``none`` if it was not even sent.
             LostInTransit: The message will never be delivered.
             ConnectionLost: The connection ended first; whether the message arrived is not known.
             LocalProtocolError: The message cannot be sent, or this handle was sent away.
             ClosedError: The channel was finished.
-            Aborted: The channel was cancelled.
+            Aborted: The channel was aborted.
             NoReceivers: The receiver was closed.
 
         Example:
             >>> await sender.send_acknowledged(b"tide")
         """
+        until = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        outcome = await within(timeout, self._send_tagged(message), "sending a message", delivery=Delivery.NONE)
+        if outcome is None:
+            return
+        left = None if until is None else max(0.0, until - asyncio.get_running_loop().time())
+        try:
+            await within(left, outcome, "waiting for an acknowledgement")
+        except ChannelError:
+            if self._pipe.remote_sender is not None:
+                self._pipe.remote_sender.reported()
+            raise
+
+    async def _send_tagged(self, message: M) -> asyncio.Future[None] | None:
+        """Sends a message; returns the future of its acknowledgement, None where there is none within the process."""
         pipe = self._require_open()
         while pipe.remote_sender is not None and (pipe.queue or not pipe.remote_sender.has_room):
             await pipe.remote_sender.wait()
             self._require_open()
         if pipe.remote_sender is None:
             await self.send(message)
-            return
+            return None
         outcome = pipe.remote_sender.send_tagged(message)
         if pipe.oneshot:
             # Before the wait, which may be cancelled: the message is on its way.
             self.finish()
-        try:
-            await outcome
-        except ChannelError:
-            pipe.remote_sender.reported()
-            raise
+        return outcome
 
     def _require_open(self) -> Pipe:
         """The pipe, where another message may be sent. Raises the sticky error elsewhere."""
-        pipe = self._require()
-        if pipe.remote_sender is not None:
-            pipe.remote_sender.check()
+        end = self._end()
+        if end is not None:
+            if self._pipe.remote_sender is not None:
+                self._pipe.remote_sender.reported()
+            raise end
+        return self._pipe
+
+    def _end(self) -> MainstemError | None:
+        pipe = self._pipe
+        if self._moved:
+            return self._moved_error()
+        if pipe.remote_sender is not None and pipe.remote_sender.error is not None:
+            return pipe.remote_sender.error
         if pipe.finished:
-            raise ClosedError("the channel was finished; nothing more can be sent on it")
-        if pipe.cancelled:
-            raise Aborted("the channel was cancelled")
+            return ClosedError("the channel was finished; nothing more can be sent on it")
+        if pipe.aborted:
+            return Aborted("the channel was aborted")
         if pipe.closed:
-            raise NoReceivers("the channel's receiver was closed")
-        return pipe
+            return NoReceivers("the channel's receiver was closed")
+        return None
 
     def finish(self) -> None:
         """End the channel gracefully: all that was sent is still delivered. May be called again.
@@ -324,7 +357,7 @@ class Sender(_Half, Generic[M]):
             >>> sender.finish()
         """
         pipe = self._pipe
-        if self._moved or pipe.finished or pipe.cancelled:
+        if self._moved or pipe.finished or pipe.aborted:
             return
         pipe.finished = True
         pipe.fast = None
@@ -332,32 +365,56 @@ class Sender(_Half, Generic[M]):
             pipe.remote_sender.finish()
         pipe.wake()
 
-    def cancel(self) -> None:
-        """Abandon the channel as soon as possible, with all that was not received.
+    async def close(self, timeout: float | None = None) -> None:
+        """Finish the channel, and wait until all was received. May be called again. Does nothing if it was sent away.
 
-        Without effect once the last frame of `finish` has gone out.
+        Args:
+            timeout: Seconds to wait; None waits forever.
+
+        Raises:
+            Timeout: The receiver did not have everything in time.
+            Aborted: The channel was aborted.
+            NoReceivers: The receiver was closed before it had everything.
+            LostInTransit: The receiver was lost on its way to the peer.
+            ConnectionLost: The connection under the channel ended.
 
         Example:
-            >>> sender.cancel()
+            >>> await sender.close()
+        """
+        if not self._moved:
+            self.finish()
+            await self.wait_closed(timeout)
+
+    def abort(self) -> None:
+        """Abandon the channel as soon as possible, with all that was not received. The receiver gets `Aborted`.
+
+        Without effect once the last frame of `finish` has gone out. May be called again.
+
+        Example:
+            >>> sender.abort()
         """
         pipe = self._pipe
-        if self._moved or pipe.cancelled:
+        if self._moved or pipe.aborted:
             return
         pipe.fast = None
         if pipe.remote_sender is not None:
-            pipe.cancelled = pipe.cancelled or not pipe.finished
+            pipe.aborted = pipe.aborted or not pipe.finished
             pipe.queue.clear()
             pipe.remote_sender.cancel()
         elif not (pipe.finished and pipe.closed):
-            pipe.cancelled = True
+            pipe.aborted = True
             pipe.queue.clear()
         pipe.wake()
 
-    async def wait_closed(self) -> None:
+    async def wait_closed(self, timeout: float | None = None) -> None:
         """Wait until the channel is over.
 
+        Args:
+            timeout: Seconds to wait; None waits forever.
+
         Raises:
-            Aborted: The channel was cancelled.
+            Timeout: The channel goes on.
+            Aborted: The channel was aborted.
             NoReceivers: The receiver was closed before the channel had finished.
             LostInTransit: The receiver was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
@@ -367,10 +424,13 @@ class Sender(_Half, Generic[M]):
             >>> sender.finish()
             >>> await sender.wait_closed()
         """
+        await within(timeout, self._wait_closed(), "waiting for the channel's end")
+
+    async def _wait_closed(self) -> None:
         pipe = self._require()
         while pipe.remote_sender is None:
-            if pipe.cancelled:
-                raise Aborted("the channel was cancelled")
+            if pipe.aborted:
+                raise Aborted("the channel was aborted")
             if pipe.finished and (pipe.closed or not pipe.queue):
                 return
             if pipe.closed:
@@ -378,17 +438,19 @@ class Sender(_Half, Generic[M]):
             await pipe.wait()
         await pipe.remote_sender.wait_ended()
 
-    def configure(self, *, mode: Mode | None = None, bound: int | None = None, max_bytes: int | None = None) -> None:
+    def configure(
+        self, *, mode: Mode | None = None, max_messages: int | None = None, max_bytes: int | None = None
+    ) -> None:
         """Choose how messages travel, and how many may be queued and unacknowledged.
 
         Args:
             mode: How messages travel; None leaves it.
-            bound: Messages that may be queued and unacknowledged; None leaves it.
+            max_messages: Messages that may be queued and unacknowledged; None leaves it.
             max_bytes: Bytes that may be queued and unacknowledged; None leaves it.
 
         Raises:
             LocalProtocolError: This handle was sent away.
-            ConfigurationError: The mode is none, or a bound is no whole number of 1 at least.
+            ConfigurationError: The mode is not a `Mode`, or a limit is not a whole number >= 1.
 
         Example:
             >>> sender.configure(mode=Mode.UNRELIABLE)
@@ -396,7 +458,7 @@ class Sender(_Half, Generic[M]):
         pipe = self._require()
         pipe.configure(
             pipe.mode if mode is None else mode,
-            pipe.bound if bound is None else bound,
+            pipe.max_messages if max_messages is None else max_messages,
             pipe.max_bytes if max_bytes is None else max_bytes,
         )
         if pipe.remote_sender is not None:
@@ -412,31 +474,21 @@ class Sender(_Half, Generic[M]):
         """Whether messages go over a connection."""
         return self._pipe.remote_sender is not None
 
-    def __enter__(self) -> Sender[M]:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.finish()
-        else:
-            self.cancel()
-
     async def __aenter__(self) -> Sender[M]:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            self.cancel()
-        elif not self._moved:
-            self.finish()
-            await self.wait_closed()
+            self.abort()
+        else:
+            await self.close()
 
     def __del__(self) -> None:
         # Without `finish` the receiver still expects messages, and none can come any more.
         pipe = getattr(self, "_pipe", None)
-        if pipe is None or self._moved or pipe.finished or pipe.cancelled:
+        if pipe is None or self._moved or pipe.finished or pipe.aborted:
             return
-        pipe.cancelled = True
+        pipe.aborted = True
         if pipe.remote_sender is not None:
             pipe.remote_sender.drop()
         else:
@@ -448,7 +500,7 @@ class Receiver(_Half, Generic[M]):
     """The receiving half of a channel: ``async for`` over it, or `receive`.
 
     Iteration ends where the sender finished. Every other end is a sticky error: `Aborted`, `LostInTransit`,
-    `ConnectionLost`, and ClosedError after `close`. As a context manager it closes the receiver. ``await receiver`` is
+    `ConnectionLost`, and ClosedError after `close`. ``async with`` closes it. ``await receiver`` is
     ``await receiver.receive()``: the one message of a oneshot.
 
     Example:
@@ -459,15 +511,19 @@ class Receiver(_Half, Generic[M]):
     __slots__ = ()
     is_sender: ClassVar[bool] = False
 
-    async def receive(self) -> M:
-        """Receive the next message. A call that is cancelled has taken nothing.
+    async def receive(self, timeout: float | None = None) -> M:
+        """Receive the next message. A call that is cancelled, or times out, has taken nothing.
+
+        Args:
+            timeout: Seconds to wait; None waits forever.
 
         Returns:
             The oldest message that was not received, as the connection's serialiser decodes it.
 
         Raises:
+            Timeout: No message came in time.
             ClosedError: The sender finished and all was received, or this receiver was closed.
-            Aborted: The sender cancelled the channel.
+            Aborted: The sender aborted the channel.
             LostInTransit: The sender was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
             RemoteProtocolError: The message cannot be decoded; the next call receives the one after it.
@@ -476,13 +532,19 @@ class Receiver(_Half, Generic[M]):
         Example:
             >>> message = await receiver.receive()
         """
+        is_there, message = self._poll()
+        if is_there:
+            return message  # type: ignore[no-any-return]
+        return await within(timeout, self._receive(), "receiving a message")
+
+    async def _receive(self) -> M:
         while True:
             is_there, message = self._poll()
             if is_there:
                 return message  # type: ignore[no-any-return]
             await self._wait()
 
-    def receive_nowait(self) -> M | None:
+    def try_receive(self) -> M | None:
         """Receive the next message if one is there.
 
         Returns:
@@ -490,14 +552,14 @@ class Receiver(_Half, Generic[M]):
 
         Raises:
             ClosedError: The sender finished and all was received, or this receiver was closed.
-            Aborted: The sender cancelled the channel.
+            Aborted: The sender aborted the channel.
             LostInTransit: The sender was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
             RemoteProtocolError: The message cannot be decoded.
             LocalProtocolError: This handle was sent away.
 
         Example:
-            >>> while (message := receiver.receive_nowait()) is not None:
+            >>> while (message := receiver.try_receive()) is not None:
             ...     print(message)
         """
         return self._poll()[1]  # type: ignore[no-any-return]
@@ -508,25 +570,43 @@ class Receiver(_Half, Generic[M]):
             message = pipe.queue.popleft()
             pipe.wake()
             return True, message
-        if pipe.closed:
-            raise ClosedError("the receiver was closed")
-        if pipe.remote_receiver is not None:
+        if pipe.remote_receiver is not None and not pipe.closed:
             return pipe.remote_receiver.poll()
-        if pipe.cancelled:
-            raise Aborted("the channel was cancelled by its sender")
-        if pipe.finished:
+        end = self._end()
+        if end is not None:
             pipe.wake()
-            raise ClosedError("the channel has finished")
+            raise end
         return False, None
 
-    def close(self) -> Closed:
-        """Close the receiver: what was not received is dropped, and the sender gets `NoReceivers`. May be called again.
+    def _end(self) -> MainstemError | None:
+        pipe = self._pipe
+        if self._moved:
+            return self._moved_error()
+        if pipe.queue:
+            return None
+        if pipe.closed:
+            return ClosedError("the receiver was closed")
+        if pipe.remote_receiver is not None:
+            return pipe.remote_receiver.error
+        if pipe.aborted:
+            return Aborted("the channel was aborted by its sender")
+        if pipe.finished:
+            return ClosedError("the channel has finished")
+        return None
 
-        Returns:
-            What may be awaited; the receiver is closed at once.
+    async def close(self) -> None:
+        """Close the receiver: what was not received is dropped, and the sender gets `NoReceivers`. May be called again.
 
         Example:
             >>> await receiver.close()
+        """
+        self.abort()
+
+    def abort(self) -> None:
+        """The same as `close`, which has nothing to wait for, as a plain call.
+
+        Example:
+            >>> receiver.abort()
         """
         pipe = self._pipe
         if not self._moved and not pipe.closed:
@@ -535,7 +615,6 @@ class Receiver(_Half, Generic[M]):
             if pipe.remote_receiver is not None:
                 pipe.remote_receiver.close()
             pipe.wake()
-        return CLOSED
 
     @property
     def is_networked(self) -> bool:
@@ -569,11 +648,11 @@ class Receiver(_Half, Generic[M]):
     def __await__(self) -> Generator[Any, None, M]:
         return self.receive().__await__()
 
-    def __enter__(self) -> Receiver[M]:
+    async def __aenter__(self) -> Receiver[M]:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    async def __aexit__(self, *_: object) -> None:
+        self.abort()
 
     def __del__(self) -> None:
         pipe = getattr(self, "_pipe", None)
@@ -616,20 +695,20 @@ def move_away(handle: Sender[Any] | Receiver[Any]) -> Pipe:
 
 
 def channel(
-    *, mode: Mode = Mode.ORDERED, bound: int = DEFAULT_BOUND, max_bytes: int = DEFAULT_SEND_BYTES
+    *, mode: Mode = Mode.ORDERED, max_messages: int = DEFAULT_MAX_MESSAGES, max_bytes: int = DEFAULT_SEND_BYTES
 ) -> tuple[Sender[Any], Receiver[Any]]:
     """Make a channel. Mode and bounds count once it is networked; within the process messages keep their order.
 
     Args:
         mode: How messages travel.
-        bound: Messages that may be queued and unacknowledged before `Sender.send` waits.
+        max_messages: Messages that may be queued and unacknowledged before `Sender.send` waits.
         max_bytes: Bytes that may be queued and unacknowledged before `Sender.send` waits.
 
     Returns:
         The channel's sender and its receiver.
 
     Raises:
-        ConfigurationError: The mode is none, or a bound is no whole number of 1 at least.
+        ConfigurationError: The mode is not a `Mode`, or a limit is not a whole number >= 1.
 
     Example:
         >>> sender, receiver = channel()
@@ -637,7 +716,7 @@ def channel(
         >>> async for update in receiver:
         ...     print(update)
     """
-    pipe = Pipe(mode=mode, bound=bound, max_bytes=max_bytes)
+    pipe = Pipe(mode=mode, max_messages=max_messages, max_bytes=max_bytes)
     return Sender(pipe), Receiver(pipe)
 
 
@@ -655,5 +734,5 @@ def oneshot(*, mode: Mode = Mode.UNORDERED) -> tuple[Sender[Any], Receiver[Any]]
         >>> await connection.sender.send({"text": "tide", "response": sender})
         >>> print(await receiver)
     """
-    pipe = Pipe(mode=mode, bound=1, oneshot=True)
+    pipe = Pipe(mode=mode, max_messages=1, oneshot=True)
     return Sender(pipe), Receiver(pipe)

@@ -92,8 +92,8 @@ class Inbound:
         if opened_by_client == state.is_client:
             # It was opened here and is over: a late frame.
             return None
-        if len(state.streams) >= state.limits.max_streams:
-            raise violation(f"more than {state.limits.max_streams} streams at once", "stream limit")
+        if len(state.streams) >= state.limits.max_open_streams:
+            raise violation(f"more than {state.limits.max_open_streams} streams at once", "stream limit")
         stream = Stream(stream_id, Role.NEW, opened_here=False, limits=state.limits)
         # Until the server has responded, the client must begin everything with a Version frame.
         stream.must_begin_with_version = not state.is_client and not self.is_ready

@@ -163,7 +163,7 @@ def stream_stopped(state: ConnectionState, stream_id: int) -> None:
     for sender in state.senders.values():
         if sender.ordered_stream == stream_id:
             sender.ordered_stream = None
-            sender.ledger.shut()
+            sender.ledger.close()
             break
     stream = state.streams.get(stream_id)
     if stream is not None and stream.role is not Role.CONNECTION:

@@ -20,7 +20,7 @@ DEFAULT_MAX_ATTACHMENTS = 1024
 DEFAULT_MAX_PAYLOAD = 16 << 20
 DEFAULT_MAX_RANGE_BYTES = 16 << 10
 DEFAULT_MAX_CHANNELS = 1 << 16
-DEFAULT_MAX_STREAMS = 1 << 17
+DEFAULT_MAX_OPEN_STREAMS = 1 << 17
 DEFAULT_MAX_GAPS = 1 << 13
 DEFAULT_MAX_FILTER_RANGES = 1 << 12
 DEFAULT_MAX_BUFFERED_BYTES = 64 << 20
@@ -37,15 +37,15 @@ QUEUED_MESSAGE_OVERHEAD = 128
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The bounds of one connection. Sizes are in bytes.
+    """The bounds of one connection, which are part of the `Settings`. Sizes are in bytes.
 
-    Raise ``max_channels`` together with ``QuicSettings.max_streams``: each live channel owns one QUIC stream.
+    Raise ``max_channels`` together with ``Settings.max_streams``: each live channel owns one QUIC stream.
 
     Raises:
         ConfigurationError: A bound is no whole number of 1 at least; ``max_header_bytes`` and ``max_attachments`` may be 0.
 
     Example:
-        >>> server = await serve(handler, limits=Limits(max_payload=1 << 20), certificate=certificate, key=key)
+        >>> connection = AqueductConnection(is_client=False, limits=Limits(max_payload=1 << 20))
     """
 
     max_header_bytes: int = DEFAULT_MAX_HEADER_BYTES
@@ -63,7 +63,7 @@ class Limits:
     max_channels: int = DEFAULT_MAX_CHANNELS
     """Live channels that the peer minted, and closed ones whose creating message has not come."""
 
-    max_streams: int = DEFAULT_MAX_STREAMS
+    max_open_streams: int = DEFAULT_MAX_OPEN_STREAMS
     """QUIC streams that are open at once; the backend's own limits are usually lower."""
 
     max_gaps: int = DEFAULT_MAX_GAPS
@@ -97,7 +97,7 @@ class Limits:
     """
 
     def __post_init__(self) -> None:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {field.name: getattr(self, field.name) for field in fields(Limits)}
         check_whole({name: values.pop(name) for name in ("max_header_bytes", "max_attachments")}, least=0)
         check_whole(values, least=1)
 

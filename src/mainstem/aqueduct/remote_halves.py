@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem.aqueduct.channel_id import ONESHOT, describe
 from mainstem.aqueduct.events import NO_MESSAGES, Attach, Incoming, Mode, Tally
 from mainstem.aqueduct.handles import (
-    DEFAULT_BOUND,
+    DEFAULT_MAX_MESSAGES,
     Pipe,
     Receiver,
     Sender,
@@ -67,31 +67,39 @@ class RemoteSender(Waiters):
         """Pass the bounds on to the engine."""
         self._pipe.fast = None
         if self.state is None and not self._session.conn.is_ended:
-            self._session.set_bounds(self._channel_id, self._pipe.bound, self._pipe.max_bytes)
+            self._session.set_bounds(self._channel_id, self._pipe.max_messages, self._pipe.max_bytes)
 
     @property
     def has_room(self) -> bool:
         """Whether another message may be sent."""
         return self._pipe.mode is Mode.UNRELIABLE or self._session.conn.has_room(self._channel_id)
 
-    def check(self) -> None:
-        """Raise the sticky error, if the channel is over."""
+    @property
+    def error(self) -> MainstemError | None:
+        """The sticky error; None while the channel goes on."""
         state = self.state
         if state is None:
-            return
-        self.reported()
+            return None
         name = describe(self._channel_id)
         if state is SenderState.CANCELLED:
-            raise Aborted(f"channel {name} was cancelled")
+            return Aborted(f"channel {name} was aborted")
         if state is SenderState.NO_RECEIVERS:
-            raise NoReceivers(f"channel {name}: the receiver closed{self._lost}")
+            return NoReceivers(f"channel {name}: the receiver closed{self._lost}")
         if state is SenderState.LOST:
-            raise LostInTransit(f"channel {name}: its receiver was lost on its way{self._lost}")
+            return LostInTransit(f"channel {name}: its receiver was lost on its way{self._lost}")
         if state is SenderState.DISCONNECTED:
             delivery = Delivery.NONE if self._session.is_untouched else self._tally.delivery
-            text = f"channel {name}: {self._session.reason}{self._lost}"
-            raise ConnectionLost(text, delivery=delivery) from self._session.error
-        raise ClosedError(f"channel {name} was finished")
+            error = ConnectionLost(f"channel {name}: {self._session.reason}{self._lost}", delivery=delivery)
+            error.__cause__ = self._session.error
+            return error
+        return ClosedError(f"channel {name} was finished")
+
+    def check(self) -> None:
+        """Raise the sticky error, if the channel is over."""
+        error = self.error
+        if error is not None:
+            self.reported()
+            raise error
 
     def reported(self) -> None:
         """A call raises what became of the channel."""
@@ -102,7 +110,9 @@ class RemoteSender(Waiters):
         self.check()
         session = self._session
         if not self.has_room:
-            raise BackPressured(f"channel {describe(self._channel_id)}: its bound is reached")
+            raise BackPressured(
+                f"channel {describe(self._channel_id)}: its limit of queued and unacknowledged messages is reached"
+            )
         handles: list[Sender[Any] | Receiver[Any]] = []
 
         def attach(handle: Any) -> int:
@@ -148,8 +158,8 @@ class RemoteSender(Waiters):
             # It cannot be sent, and no caller waits: the channel is cancelled.
             self._session.log_error(f"channel {describe(self._channel_id)}: a queued message cannot be sent: {error}")
             pipe.queue.clear()
-            pipe.cancelled = True
-        if pipe.cancelled:
+            pipe.aborted = True
+        if pipe.aborted:
             self.cancel()
         elif pipe.finished:
             self.finish()
@@ -226,18 +236,28 @@ class RemoteReceiver(Waiters):
             if type(self._session.serializer) is RawSerializer:
                 return True, payload
             return True, self._decoded(payload, _detach_nothing)
-        state = self.state
-        if state is None:
+        error = self.error
+        if error is None:
             return False, None
         self._session.receivers.pop(self._channel_id, None)
+        raise error
+
+    @property
+    def error(self) -> MainstemError | None:
+        """The sticky error; None while there is, or may come, something to receive."""
+        state = self.state
+        if state is None or self._batch or self._session.conn.has_unread(self._channel_id):
+            return None
         name = describe(self._channel_id)
         if state is ReceiverState.CANCELLED:
-            raise Aborted(f"channel {name} was cancelled by its sender")
+            return Aborted(f"channel {name} was aborted by its sender")
         if state is ReceiverState.LOST:
-            raise LostInTransit(f"channel {name}: its sender was lost on its way")
+            return LostInTransit(f"channel {name}: its sender was lost on its way")
         if state is ReceiverState.DISCONNECTED:
-            raise ConnectionLost(f"channel {name}: {self._session.reason}") from self._session.error
-        raise ClosedError(f"channel {name} has finished")
+            error = ConnectionLost(f"channel {name}: {self._session.reason}")
+            error.__cause__ = self._session.error
+            return error
+        return ClosedError(f"channel {name} has finished")
 
     def _decode(self, incoming: Incoming) -> Any:
         session = self._session
@@ -259,10 +279,7 @@ class RemoteReceiver(Waiters):
         except MainstemError:
             # The error's traceback would keep them.
             for handle in handles.values():
-                if isinstance(handle, Sender):
-                    handle.cancel()
-                else:
-                    handle.close()
+                handle.abort()
             raise
         finally:
             # What the message carried and the serialiser did not take.
@@ -310,7 +327,7 @@ def make_handle(session: Session, attachment: Attachment) -> Sender[Any] | Recei
     """A handle for a half that came attached to a message."""
     pipe = Pipe(
         mode=Mode.UNORDERED if attachment.channel_id & ONESHOT else Mode.ORDERED,
-        bound=DEFAULT_BOUND,
+        max_messages=DEFAULT_MAX_MESSAGES,
         oneshot=bool(attachment.channel_id & ONESHOT),
     )
     if attachment.is_sender:
@@ -329,7 +346,7 @@ def _bind(session: Session, handle: Sender[Any] | Receiver[Any], channel_id: int
     pipe = move_away(handle)
     if isinstance(handle, Receiver):
         pipe.remote_sender = RemoteSender(session, channel_id, pipe)
-        if pipe.queue or pipe.finished or pipe.cancelled:
+        if pipe.queue or pipe.finished or pipe.aborted:
             session.call_soon(pipe.remote_sender.drain)
     else:
         pipe.remote_receiver = RemoteReceiver(session, channel_id, pipe)

@@ -12,7 +12,7 @@ unreliable message never waits for the application: where too many wait, the old
 
 The short way. Most messages are bytes without attachments, and what Python does for each is most of their cost. While nothing
 is in the way (the sender is OPEN, nothing is pending, its ordered stream is open, no instrument observes) `Ledger.put` and
-`QuickSender.put` write frames in compiled code, into `Output`'s writer, and count them in the same ledger. ``ledger.shut()``
+`QuickSender.put` write frames in compiled code, into `Output`'s writer, and count them in the same ledger. ``ledger.close()``
 closes that way; every change of a sender's state does, and so does anything that has to wait.
 """
 
@@ -75,7 +75,7 @@ def send(
     item = Pending(payload, mode, ids, links, tag)
     full = mode is Mode.UNRELIABLE and sender.unreliable_count >= state.limits.unreliable_outstanding
     if full or sender.pending or not _transmit(state, sender, item):
-        sender.ledger.shut()
+        sender.ledger.close()
         sender.pending.append(item)
         sender.pending_bytes += len(payload)
         state.waiting[sender] = None

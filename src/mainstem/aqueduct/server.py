@@ -6,24 +6,27 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.listening import bind_sockets, find_listening_addresses
+from mainstem._internal.opening import Opening
 from mainstem._internal.tasks import start_task
+from mainstem._internal.within import within
 from mainstem.aqueduct.admission import Admission
-from mainstem.aqueduct.aio import LINGER, LONG_HEADER, Connection, Endpoint, HeaderSource
 from mainstem.aqueduct.arrivals import Arrivals
+from mainstem.aqueduct.asyncio_connection import LINGER_S, Connection, HeaderSource
 from mainstem.aqueduct.codec import HANDLER_FAILED, NO_PLACE, PROTOCOL_ERROR, SERIALISATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.connection import AqueductConnection
 from mainstem.aqueduct.connection_state import Counts
-from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
 from mainstem.aqueduct.middleware import RAW, Serializer, choose, offer_headers
-from mainstem.aqueduct.quic import DEFAULT_BACKEND, load_backend
+from mainstem.aqueduct.quic import load_backend
 from mainstem.aqueduct.quic.link import PEERS_COMPLAINT
-from mainstem.aqueduct.quic.settings import CID_LENGTH, QuicSettings
 from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.aqueduct.session import Session, logger
+from mainstem.aqueduct.settings import CID_LENGTH, Settings
 from mainstem.aqueduct.stats import add_counts, session_stats
+from mainstem.aqueduct.udp_endpoint import LONG_HEADER, UdpEndpoint
 from mainstem.endpoint_stats import Traffic
 from mainstem.errors import ChannelError, ClosedError, ConnectionLost, Delivery, LocalProtocolError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
@@ -54,13 +57,12 @@ def _is_of_peer(error: BaseException) -> bool:
     return isinstance(error, ChannelError | ClosedError | RemoteProtocolError)
 
 
-class Server(Endpoint):
+class Server(UdpEndpoint):
     """A listening server, made by `serve`. As an asynchronous context manager it is closed at the end of the block.
 
     Example:
-        >>> async with await serve(handler, certificate=certificate, key=key) as server:
-        ...     print(server.url)
-        ...     await server.serve_forever()
+        >>> async with serve(handler, "0.0.0.0", 4433, certificate=certificate, key=key) as server:
+        ...     await server.wait()
     """
 
     def __init__(
@@ -71,8 +73,7 @@ class Server(Endpoint):
         *,
         headers: HeaderSource | Callable[[Headers], HeaderSource],
         serializers: Sequence[Serializer],
-        limits: Limits,
-        settings: QuicSettings,
+        settings: Settings,
         hold_early: bool,
         instrument: Instrument,
     ) -> None:
@@ -80,7 +81,6 @@ class Server(Endpoint):
         self._handler = handler
         self._headers = headers
         self._serializers = serializers
-        self._limits = limits
         self._settings = settings
         self._hold_early = hold_early
         self._instrument = instrument
@@ -97,7 +97,7 @@ class Server(Endpoint):
         # Those whose handlers run.
         self._handled: set[Session] = set()
         self._closing = False
-        self._closed = False
+        self._ended: asyncio.Future[None] = self._loop.create_future()
         self._traffic = Traffic()
         # What connections counted that are gone.
         self._ended_counts = Counts()
@@ -105,12 +105,12 @@ class Server(Endpoint):
     @property
     def port(self) -> int:
         """The UDP port that it listens on, at every address."""
-        return int(self.udp.address[1])
+        return int(self._udp.address[1])
 
     @property
-    def url(self) -> str:
-        """The URL for clients on this machine."""
-        return f"aqueduct://localhost:{self.port}"
+    def closed(self) -> bool:
+        """Whether the server is closed."""
+        return self._ended.done()
 
     @property
     def connections(self) -> int:
@@ -128,22 +128,10 @@ class Server(Endpoint):
             4096
         """
         sessions = tuple(self._sessions)
-        return session_stats(sessions, self._traffic, self._ended_counts, role="server", is_over=self._closed)
+        return session_stats(sessions, self._traffic, self._ended_counts, role="server", is_over=self.closed)
 
-    def route(self, data: bytes, address: Address, udp: UdpSocket) -> Session | None:
-        """Find the session of a datagram; called for each. A first packet makes one.
-
-        Args:
-            data: The datagram's payload.
-            address: Its source.
-            udp: The socket that it came in by.
-
-        Returns:
-            The session; None where there is none.
-
-        Example:
-            >>> session = server.route(data, address, server.udp)
-        """
+    def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Session | None:
+        """The session of a datagram, None where there is none. A first packet makes one."""
         if data and data[0] < LONG_HEADER:
             # Most packets: one byte, then the connection id, which is this server's own.
             return self._by_cid.get(data[1 : 1 + CID_LENGTH])
@@ -177,7 +165,7 @@ class Server(Endpoint):
                 self._admission.enter_unproven(session)
             # The packet is in the link already.
             session.datagrams_received([], address)
-            self.served(session)
+            self._served(session)
 
     def _refuse(self, address: Address) -> None:
         self._traffic.connections_refused += 1
@@ -205,7 +193,7 @@ class Server(Endpoint):
     ) -> Session:
         conn = AqueductConnection(
             is_client=False,
-            limits=self._limits,
+            limits=self._settings,
             instrument=self._instrument,
             peer=f"{address[0]}:{address[1]}",
             early_data=self._hold_early,
@@ -218,14 +206,14 @@ class Server(Endpoint):
         session.on_over = lambda: self._forget(session)
         session.ended.add_done_callback(lambda _: self._log_violation(session))
         session.established.add_done_callback(lambda _: session.is_open and self._take_place(session))
-        session.expect_hello(self._settings.hello_timeout)
+        session.expect_headers(self._settings.handshake_timeout)
         cids = {header.destination_cid, bytes(link.quic.host_cid)}
         self._sessions[session] = cids
         for cid in cids:
             self._by_cid[cid] = session
         return session
 
-    def served(self, session: Session) -> None:
+    def _served(self, session: Session) -> None:
         """Note the connection ids that a session has issued and retired; called after its datagrams.
 
         Args:
@@ -286,9 +274,9 @@ class Server(Endpoint):
         entrypoint, the handler has ``drain_timeout`` for what it has not received, or not processed, yet: that was
         acknowledged, and is nowhere else. Whether it still works on it, or waits for something else, cannot be known.
         """
-        if connection.is_closed_here or task.done():
+        if connection._closed_here or task.done():
             return
-        if session.error is None and connection.is_finished:
+        if session.error is None and connection._has_all:
             timer = session.loop.call_later(self._settings.drain_timeout, task.cancel)
             task.add_done_callback(lambda _: timer.cancel())
         else:
@@ -298,23 +286,25 @@ class Server(Endpoint):
         """A connection's handler; when it has returned and the channels are over, the connection is closed."""
         try:
             await self._handler(connection)
-            connection.receiver.close()
-            await connection.wind_down(self._settings.drain_timeout)
+            connection.receiver.abort()
+            await connection.wait_channels_closed(self._settings.drain_timeout)
             messages, size = session.conn.unacknowledged
             if messages:
-                logger.warning("%s: %d messages of %d bytes were not delivered", connection.peer, messages, size)
+                logger.warning(
+                    "%s: %d messages of %d bytes were not delivered", connection.peer_address, messages, size
+                )
         except Exception as error:
             if not _is_of_peer(error):
                 self._traffic.handlers_failed += 1
-                text = f"the handler of {connection.peer} failed: {type(error).__name__}: {error}"
+                text = f"the handler of {connection.peer_address} failed: {type(error).__name__}: {error}"
                 self._warnings.log(logging.ERROR, kind_of(error), text, self._now_ns, error=error)
                 session.fail(LocalProtocolError("the server's handler failed"), code=HANDLER_FAILED)
             elif isinstance(error, RemoteProtocolError):
                 session.fail(error, code=error.code or PROTOCOL_ERROR)
             else:
-                logger.info("%s: %s", connection.peer, error)
+                logger.info("%s: %s", connection.peer_address, error)
         finally:
-            connection.close()
+            connection.abort()
 
     def _forget(self, session: Session) -> None:
         if session in self._sessions:
@@ -330,14 +320,14 @@ class Server(Endpoint):
         if session not in self._sessions:
             self._admission.leave(session)
 
-    async def shut_down(self, timeout: float = LINGER) -> None:
+    async def shutdown(self, timeout: float | None = None) -> None:
         """Accept no more connections, wait until the handlers have returned, and close the server.
 
         Args:
-            timeout: Seconds to wait for the handlers; then they are cancelled, as by `close`.
+            timeout: Seconds to wait for the handlers, which are cancelled then, as by `close`; None waits forever.
 
         Example:
-            >>> await server.shut_down(timeout=30)
+            >>> await server.shutdown(timeout=30)
         """
         self._closing = True
         handlers = self._handlers()
@@ -345,51 +335,79 @@ class Server(Endpoint):
             await asyncio.wait(handlers, timeout=timeout)
         await self.close()
 
-    async def close(self, *, timeout: float = LINGER) -> None:
-        """Close every connection, cancel their handlers and wait for them, and close the socket. May be called again.
+    async def close(self, timeout: float | None = LINGER_S) -> None:
+        """Close every connection at once, cancel the handlers and wait for them, and close the sockets. May be called again.
 
         Args:
-            timeout: Seconds to wait for the cancelled handlers. One that is not done by then is logged and left behind.
+            timeout: Seconds to wait for the cancelled handlers; one that is not done by then is logged and left behind. None
+                waits forever.
 
         Example:
             >>> await server.close()
         """
+        handlers = self._close_connections()
+        try:
+            if handlers:
+                _, pending = await asyncio.wait(handlers, timeout=timeout)
+                for task in pending:
+                    address = self._tasks[task].peer_address
+                    logger.warning("the handler of %s goes on %g s after it was cancelled", address, timeout)
+            await asyncio.sleep(0)
+        finally:
+            self._release()
+
+    def abort(self) -> None:
+        """Close every connection and the sockets at once, and cancel the handlers without waiting for them.
+
+        Example:
+            >>> server.abort()
+        """
+        self._close_connections()
+        self._release()
+
+    def _close_connections(self) -> list[asyncio.Task[None]]:
+        """Returns the handlers' tasks, which are cancelled."""
         self._closing = True
         handlers = self._handlers()
         for session in list(self._sessions):
             session.close("the server is shutting down")
         for task in handlers:
             task.cancel()
-        try:
-            if handlers:
-                _, pending = await asyncio.wait(handlers, timeout=timeout)
-                for task in pending:
-                    logger.warning(
-                        "the handler of %s goes on %g s after it was cancelled", self._tasks[task].peer, timeout
-                    )
-            await asyncio.sleep(0)
-        finally:
-            self.shut()
-            for session in list(self._sessions):
-                session.give_up()
-            self._warnings.flush(self._now_ns)
-            self._closed = True
+        return handlers
+
+    def _release(self) -> None:
+        self._close_sockets()
+        for session in list(self._sessions):
+            session.give_up()
+        self._warnings.flush(self._now_ns)
+        if not self.closed:
+            self._ended.set_result(None)
 
     @property
     def _now_ns(self) -> int:
-        return int(asyncio.get_running_loop().time() * 1e9)
+        return int(self._loop.time() * 1e9)
 
     def _handlers(self) -> list[asyncio.Task[None]]:
         """The tasks of all handlers but the one that calls."""
         return [task for task in self._tasks if task is not asyncio.current_task()]
 
-    async def serve_forever(self) -> None:
-        """Serve until this call is cancelled.
+    async def wait(self, timeout: float | None = None) -> None:
+        """Wait until the server is closed.
+
+        Args:
+            timeout: Seconds to wait; None waits forever.
+
+        Raises:
+            Timeout: The server goes on.
 
         Example:
-            >>> await server.serve_forever()
+            >>> await server.wait()
         """
-        await asyncio.get_running_loop().create_future()
+        await within(timeout, asyncio.shield(self._ended), "waiting for the server's end")
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"{self.connections} connections"
+        return f"<Server on UDP port {self.port}, {state}>"
 
     async def __aenter__(self) -> Server:
         return self
@@ -398,26 +416,24 @@ class Server(Endpoint):
         await self.close()
 
 
-async def serve(
+def serve(
     handler: Handler,
-    *,
     host: str | Sequence[str] = "127.0.0.1",
     port: int = 0,
+    *,
     headers: HeaderSource | Callable[[Headers], HeaderSource] = None,
     serializers: Sequence[Serializer] = (RAW,),
-    settings: QuicSettings | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-    backend: str = DEFAULT_BACKEND,
     tickets: ServerTickets | None = None,
     hold_early: bool = False,
+    settings: Settings | None = None,
     instrument: Instrument = NULL_INSTRUMENT,
-    **quic: Any,
-) -> Server:
-    """Listen, and run a handler for each connection.
+    **overrides: Any,
+) -> Opening[Server]:
+    """Listen in asyncio, and run a handler for each connection.
 
     When the handler has returned and every channel has ended, or after ``drain_timeout``, the connection is closed. When the
     connection or the server ends first, the handler is cancelled; after a client that had finished the entrypoint it has
-    ``drain_timeout`` to process what it received.
+    ``drain_timeout`` to process what it received. What a handler raises is logged, and its connection ends with an error.
 
     Args:
         handler: An asynchronous function that is called with a `Connection`.
@@ -425,17 +441,15 @@ async def serve(
         port: The UDP port of every address; 0 for any.
         headers: Connection headers, or a function of the client's headers that returns them.
         serializers: What messages may be encoded with; the client's preference decides.
-        settings: QUIC settings; None for those in ``quic``.
-        limits: The bounds of each connection.
-        backend: The QUIC library, ``qh3`` or ``aioquic``.
         tickets: Where session tickets are kept. With it, clients may send in their first flight; that data is processed at
             once, because a ticket serves once and so nothing can be replayed. Without it there is no early data.
         hold_early: Process early data only when the handshake is complete.
+        settings: The settings; None for the defaults.
         instrument: What observes frames and state changes.
-        **quic: Fields of `QuicSettings` by name.
+        **overrides: Fields of `Settings` by name, instead of those in ``settings``.
 
     Returns:
-        The server, which is listening.
+        What is awaited, or entered with ``async with``, for the server, which listens then.
 
     Raises:
         ConfigurationError: A setting cannot be used.
@@ -445,20 +459,24 @@ async def serve(
         >>> async def handler(connection):
         ...     async for message in connection.receiver:
         ...         print(message)
-        >>> server = await serve(handler, port=4433, certificate="certs/cert.pem", key="certs/key.pem")
+        >>> async with serve(handler, "0.0.0.0", 4433, certificate="certs/cert.pem", key="certs/key.pem") as server:
+        ...     await server.wait()
     """
-    settings = settings or QuicSettings(**quic)
-    context = load_backend(backend).server_context(settings, tickets)
-    kind = socket.SOCK_DGRAM
-    addresses = await find_listening_addresses(host, port, kind)
-    return Server(
-        [UdpSocket(bound=bound) for bound in bind_sockets(addresses, kind=kind)],
-        context,
-        handler,
-        headers=headers,
-        serializers=serializers,
-        limits=limits,
-        settings=settings,
-        hold_early=hold_early,
-        instrument=instrument,
-    )
+    chosen = replace(settings or Settings(), **overrides)
+
+    async def open_server() -> Server:
+        context = load_backend(chosen.backend).server_context(chosen, tickets)
+        kind = socket.SOCK_DGRAM
+        addresses = await find_listening_addresses(host, port, kind)
+        return Server(
+            [UdpSocket(bound=bound) for bound in bind_sockets(addresses, kind=kind)],
+            context,
+            handler,
+            headers=headers,
+            serializers=serializers,
+            settings=chosen,
+            hold_early=hold_early,
+            instrument=instrument,
+        )
+
+    return Opening(open_server, "aqueduct.aio.serve()")

@@ -17,11 +17,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mainstem._internal.callbacks import ends_connection_on_error
-from mainstem.aqueduct.codec import EXPLICIT_CLOSE, HANDLER_FAILED, HELLO_TIMED_OUT
+from mainstem.aqueduct.codec import EXPLICIT_CLOSE, HANDLER_FAILED, HANDSHAKE_TIMED_OUT
 from mainstem.aqueduct.events import (
     Acknowledged,
     ConnectionEnded,
@@ -54,7 +55,7 @@ logger = logging.getLogger("mainstem.aqueduct")
 MAX_UNDELIVERED = 64
 """Senders that are remembered because no call has raised yet that their messages were not delivered."""
 
-WIND_DOWN_STEP = 0.005
+REST_POLL_S = 0.005
 """Seconds between two checks whether a connection is at rest."""
 
 TIMER_GRANULARITY = 0.001
@@ -119,7 +120,7 @@ class Session:
             future.add_done_callback(_retrieve)
         # The senders whose messages were not delivered, as long as no call has raised that.
         self._undelivered: dict[SenderEvents, None] = {}
-        self._hello_timer: asyncio.TimerHandle | None = None
+        self._handshake_timer: asyncio.TimerHandle | None = None
         self.traffic = Traffic()
         self.warnings = LogLimit(logger)
         self._is_faulty = False
@@ -281,8 +282,8 @@ class Session:
         elif isinstance(event, Acknowledged | Lost):
             self._resolve(event)
         elif isinstance(event, PeerHeaders):
-            if self._hello_timer is not None:
-                self._hello_timer.cancel()
+            if self._handshake_timer is not None:
+                self._handshake_timer.cancel()
             # First, as it may refuse them, and then connecting fails.
             self.on_headers(event.headers)
             if not self.peer_headers.done():
@@ -297,7 +298,9 @@ class Session:
         if isinstance(event, Acknowledged):
             future.set_result(None)
         else:
-            future.set_exception(LostInTransit("the message was lost on its way"))
+            lost = LostInTransit("the message was lost on its way")
+            lost.delivery = Delivery.NONE
+            future.set_exception(lost)
             future.add_done_callback(_retrieve)
 
     @property
@@ -328,8 +331,8 @@ class Session:
             if not outcome.done():
                 outcome.set_exception(self._lost_message(outcome))
                 outcome.add_done_callback(_retrieve)
-        if self._hello_timer is not None:
-            self._hello_timer.cancel()
+        if self._handshake_timer is not None:
+            self._handshake_timer.cancel()
         if not self.ended.done():
             self.ended.set_result(None)
         self.wake()
@@ -414,30 +417,30 @@ class Session:
         """A call has raised the error of a sender."""
         self._undelivered.pop(sender, None)
 
-    async def flush_messages(self, timeout: float) -> None:
+    async def flush_messages(self, timeout: float | None) -> None:
         """Wait until every reliable message is acknowledged.
 
         Raises the error of a sender whose messages were not delivered, where no call has raised it, and Timeout after
         ``timeout`` seconds.
         """
-        until = self.loop.time() + timeout
+        until = math.inf if timeout is None else self.loop.time() + timeout
         while not self.conn.is_ended and (unacknowledged := self.conn.unacknowledged)[0]:
             if self.loop.time() >= until:
                 messages, size = unacknowledged
                 raise Timeout(
                     f"{messages} messages of {size} bytes were not acknowledged within {timeout:g} s", timeout=timeout
                 )
-            await asyncio.sleep(WIND_DOWN_STEP)
+            await asyncio.sleep(REST_POLL_S)
         for sender in self._undelivered:
             sender.check()
 
-    def expect_hello(self, timeout: float) -> None:
+    def expect_headers(self, timeout: float) -> None:
         """End the connection where the peer's headers have not come within ``timeout`` seconds."""
-        self._hello_timer = self.loop.call_later(timeout, self._hello_is_due, timeout)
+        self._handshake_timer = self.loop.call_later(timeout, self._headers_are_due, timeout)
 
-    def _hello_is_due(self, timeout: float) -> None:
+    def _headers_are_due(self, timeout: float) -> None:
         if not self.peer_headers.done() and not self.conn.is_ended:
-            self.fail(ConnectionLost(f"no connection headers came within {timeout:g} s"), code=HELLO_TIMED_OUT)
+            self.fail(ConnectionLost(f"no connection headers came within {timeout:g} s"), code=HANDSHAKE_TIMED_OUT)
 
     def close(self, reason: str = "") -> None:
         """Close the connection; what was not acknowledged may be lost."""
@@ -452,14 +455,14 @@ class Session:
         """Seconds that a close waits for what was sent before."""
         return max(FLUSH_TIME, FLUSH_ROUND_TRIPS * (self.link.round_trip or 0.0))
 
-    async def wind_down(self, timeout: float) -> None:
+    async def wait_channels_closed(self, timeout: float | None) -> None:
         """Wait until no channel is left, or for ``timeout`` seconds; then until the peer has what was sent."""
-        until = self.loop.time() + timeout
+        until = math.inf if timeout is None else self.loop.time() + timeout
         while self.conn.live_halves and not self.conn.is_ended and self.loop.time() < until:
-            await asyncio.sleep(WIND_DOWN_STEP)
+            await asyncio.sleep(REST_POLL_S)
         until = min(until, self.loop.time() + self.flush_time)
         while (self._scheduled or self.link.is_in_flight) and not self.conn.is_ended and self.loop.time() < until:
-            await asyncio.sleep(WIND_DOWN_STEP)
+            await asyncio.sleep(REST_POLL_S)
 
     def _library_failed(self, error: Exception) -> None:
         """The QUIC library gave up on itself: the connection is lost, and nothing else is."""
@@ -509,10 +512,6 @@ class Session:
         """Wait until the QUIC connection is closed and forgotten on this side, ``timeout`` seconds at most."""
         await asyncio.wait([self.over], timeout=timeout)
         self.give_up()
-
-    async def wait_ended(self) -> None:
-        """Wait until the connection is over."""
-        await asyncio.shield(self.ended)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -65,11 +65,11 @@ async def listen(protocol: str, host: str, port: int, intake: Intake, **options:
 
         return await jmux.serve(respond, host, port, **options)
     if protocol == "aqueduct":
-        from mainstem import aqueduct
+        from mainstem.aqueduct import aio
 
         async def entrypoint(connection: Any) -> None:
             async for message in connection.receiver:
                 intake.take([bytes(message)])
 
-        return await aqueduct.serve(entrypoint, host=host, port=port, **options)
+        return await aio.serve(entrypoint, host, port, **options)
     raise ConfigurationError(f"{protocol!r} is none of 'bymux', 'jmux', 'aqueduct'")

@@ -9,29 +9,28 @@ import asyncio
 import logging
 import sys
 
-from mainstem import aqueduct
-from mainstem.aqueduct import Connection, Limits
-
-LIMITS = Limits(max_channels=2000, max_streams=4000, max_buffered_bytes=8 << 20)
+from mainstem.aqueduct import aio
 
 
-async def handler(connection: Connection) -> None:
+async def handler(connection: aio.Connection) -> None:
     await connection.wait_closed()
 
 
 async def main() -> None:
     logging.disable(logging.CRITICAL)
-    server = await aqueduct.serve(
+    server = await aio.serve(
         handler,
         certificate=sys.argv[1],
         key=sys.argv[2],
-        limits=LIMITS,
+        max_channels=2000,
         max_streams=4000,
+        max_open_streams=4000,
+        max_buffered_bytes=8 << 20,
         connection_window=8 << 20,
     )
     async with server:
         print(server.port, flush=True)
-        await server.serve_forever()
+        await server.wait()
 
 
 if __name__ == "__main__":

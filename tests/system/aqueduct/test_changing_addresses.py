@@ -14,7 +14,7 @@ from mainstem import aqueduct
 from mainstem.errors import ConnectionLost
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct import Connection, Server
+    from mainstem.aqueduct.aio import Connection, Server
     from mainstem.aqueduct.certificates import CertificateFiles
 
 pytestmark = pytest.mark.system
@@ -46,13 +46,13 @@ class Rounds:
 
 
 async def serving(certificates: CertificateFiles, rounds: Rounds, backend: str) -> Server:
-    return await aqueduct.serve(
+    return await aqueduct.aio.serve(
         rounds.handler, certificate=certificates.certificate, key=certificates.key, backend=backend
     )
 
 
 async def ask(connection: Connection) -> Any:
-    respond, response = aqueduct.oneshot()
+    respond, response = aqueduct.aio.oneshot()
     await connection.sender.send(aqueduct.Message(b"there", [respond]))
     return await asyncio.wait_for(response.receive(), 5)
 
@@ -64,7 +64,7 @@ async def test_a_connection_follows_its_client(
 ) -> None:
     rounds = Rounds()
     async with await serving(certificates, rounds, server) as listening, LossyRelay(listening.port) as relay:
-        async with await aqueduct.connect(relay.url, ca=certificates.ca, backend=client) as connection:
+        async with aqueduct.aio.connect("localhost", relay.port, ca=certificates.ca, backend=client) as connection:
             for _ in range(changes):
                 assert await ask(connection) == b"back"
                 await relay.rebind()
@@ -79,7 +79,7 @@ async def test_a_client_that_changes_too_often_for_qh3_is_told_and_so_is_the_han
 ) -> None:
     rounds = Rounds()
     async with await serving(certificates, rounds, "qh3") as server, LossyRelay(server.port) as relay:
-        connection = await aqueduct.connect(relay.url, ca=certificates.ca, backend=client)
+        connection = await aqueduct.aio.connect("localhost", relay.port, ca=certificates.ca, backend=client)
         for _ in range(FOLLOWED):
             assert await ask(connection) == b"back"
             await relay.rebind()
@@ -92,6 +92,7 @@ async def test_a_client_that_changes_too_often_for_qh3_is_told_and_so_is_the_han
         await soon(rounds.ended.wait())
         assert rounds.error is not None
         assert "follows to three new addresses" in str(rounds.error)
+        connection.abort()
         await connection.close()
 
 
@@ -101,7 +102,7 @@ async def test_a_client_may_go_back_and_forth_between_two_addresses(
 ) -> None:
     rounds = Rounds()
     async with await serving(certificates, rounds, server) as listening, LossyRelay(listening.port) as relay:
-        async with await aqueduct.connect(relay.url, ca=certificates.ca) as connection:
+        async with aqueduct.aio.connect("localhost", relay.port, ca=certificates.ca) as connection:
             assert await ask(connection) == b"back"
             for _ in range(6):
                 await relay.swap()

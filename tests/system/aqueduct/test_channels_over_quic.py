@@ -15,20 +15,8 @@ from tests.support.patience import soon, until
 from tests.support.tickets import completed
 
 from mainstem import aqueduct
-from mainstem.aqueduct import (
-    CborSerializer,
-    Connection,
-    Limits,
-    Message,
-    Mode,
-    MsgspecSerializer,
-    Receiver,
-    Sender,
-    ServerTickets,
-    Sessions,
-    channel,
-    oneshot,
-)
+from mainstem.aqueduct import CborSerializer, Message, Mode, MsgspecSerializer, ServerTickets, Sessions
+from mainstem.aqueduct.aio import Connection, Receiver, Sender, channel, oneshot
 from mainstem.aqueduct.observe import FrameLog, dump_log
 from mainstem.errors import (
     Aborted,
@@ -59,11 +47,14 @@ async def joined(
     certificates: CertificateFiles, handler: Handler, *, client: str = "qh3", server: str = "qh3", **options: Any
 ) -> AsyncIterator[Connection]:
     """A client's connection to a server that runs ``handler``."""
-    both = {name: options.pop(name) for name in ("serializers", "limits") if name in options}
-    serving = await aqueduct.serve(
+    both = {name: options.pop(name) for name in ("serializers", "receive_messages", "receive_bytes") if name in options}
+    serving = await aqueduct.aio.serve(
         handler, certificate=certificates.certificate, key=certificates.key, backend=server, **both, **options
     )
-    async with serving, await aqueduct.connect(serving.url, ca=certificates.ca, backend=client, **both) as connection:
+    async with (
+        serving,
+        aqueduct.aio.connect("localhost", serving.port, ca=certificates.ca, backend=client, **both) as connection,
+    ):
         yield connection
 
 
@@ -72,7 +63,7 @@ async def at_rest(connection: Connection, halves: int = 1) -> None:
 
     def left() -> int:
         gc.collect()
-        return connection.engine.live_halves
+        return connection._session.conn.live_halves
 
     await until(lambda: left() <= halves, progress=left, poll_s=0.01)
 
@@ -97,7 +88,7 @@ async def test_requests_by_oneshots_leave_nothing_behind(
             assert await answer == b"echo %d" % number
         del answer_to, answer
         await at_rest(connection)
-        assert connection.engine.open_streams <= 4
+        assert connection._session.conn.open_streams <= 4
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
@@ -178,17 +169,19 @@ async def test_the_two_sides_agree_on_a_serialiser_that_both_have(certificates: 
         request = await connection.receiver.receive()
         await request["answer"].send(request["value"])
 
-    serving = await aqueduct.serve(
+    serving = await aqueduct.aio.serve(
         handler, certificate=certificates.certificate, key=certificates.key, serializers=[CborSerializer()]
     )
     async with serving:
         offered = [MsgspecSerializer(), CborSerializer()]
-        async with await aqueduct.connect(serving.url, ca=certificates.ca, serializers=offered) as connection:
+        async with aqueduct.aio.connect(
+            "localhost", serving.port, ca=certificates.ca, serializers=offered
+        ) as connection:
             answer_to, answer = oneshot()
             await connection.sender.send({"answer": answer_to, "value": [1, 2]})
             assert await answer == [1, 2]
-        async with await aqueduct.connect(
-            serving.url, ca=certificates.ca, serializers=[MsgspecSerializer()]
+        async with aqueduct.aio.connect(
+            "localhost", serving.port, ca=certificates.ca, serializers=[MsgspecSerializer()]
         ) as connection:
             await connection.sender.send(b"for a handler that never runs")
             with pytest.raises(ConnectionLost) as caught:
@@ -206,10 +199,10 @@ async def test_headers_go_both_ways(certificates: CertificateFiles) -> None:
         seen.extend(headers)
         return [("answer-0a1b2c", b"two"), ("answer-0a1b2c", b"three")]
 
-    serving = await aqueduct.serve(echo, certificate=certificates.certificate, key=certificates.key, headers=answer)
+    serving = await aqueduct.aio.serve(echo, certificate=certificates.certificate, key=certificates.key, headers=answer)
     async with serving:
         asked = {"question-0a1b2c": "one"}
-        async with await aqueduct.connect(serving.url, ca=certificates.ca, headers=asked) as connection:
+        async with aqueduct.aio.connect("localhost", serving.port, ca=certificates.ca, headers=asked) as connection:
             assert await connection.headers() == (("answer-0a1b2c", b"two"), ("answer-0a1b2c", b"three"))
     assert seen == [("question-0a1b2c", b"one")]
 
@@ -243,17 +236,17 @@ async def test_each_end_of_a_channel_is_told_apart(certificates: CertificateFile
         sender, receiver = channel()
         assert await report_of(receiver, sender.finish) == "ClosedError"
         sender, receiver = channel()
-        assert await report_of(receiver, sender.cancel) == "Aborted"
+        assert await report_of(receiver, sender.abort) == "Aborted"
         with pytest.raises(Aborted):
             await sender.send(b"late")
         sender, receiver = channel()
-        assert await report_of(sender, receiver.close) == "NoReceivers"
+        assert await report_of(sender, receiver.abort) == "NoReceivers"
         with pytest.raises(ClosedError):
             await receiver.receive()
         kept_sender, kept = channel()
         await connection.sender.send(Message(b"", [kept]))
         await soon(taken.get())
-        connection.close()
+        connection.abort()
         await asyncio.sleep(0)
         with pytest.raises(ConnectionLost):
             await kept_sender.send(b"")
@@ -327,14 +320,14 @@ async def test_a_reader_that_stops_stops_the_sender_and_neither_side_fills_up(
 
     async def handler(connection: Connection) -> None:
         nonlocal total
-        engines.append(connection.engine)
+        engines.append(connection._session.conn)
         await gate.wait()
         async for message in connection.receiver:
             total += len(message)
 
-    limits = Limits(receive_messages=64, receive_bytes=64 << 10)
-    async with joined(certificates, handler, client=client, server=server, limits=limits) as connection:
-        connection.sender.configure(bound=256, max_bytes=512 << 10)
+    limits = {"receive_messages": 64, "receive_bytes": 64 << 10}
+    async with joined(certificates, handler, client=client, server=server, **limits) as connection:
+        connection.sender.configure(max_messages=256, max_bytes=512 << 10)
         sent = 0
         for _ in range(2000):
             try:
@@ -363,7 +356,7 @@ async def test_what_is_sent_with_a_ticket_goes_in_the_first_flight(
     for attempt in range(3):
         # A server that was started anew: its tickets have survived it.
         tickets = ServerTickets(tmp_path / "server.db")
-        serving = await aqueduct.serve(
+        serving = await aqueduct.aio.serve(
             echo, port=0, certificate=certificates.certificate, key=certificates.key, backend=backend, tickets=tickets
         )
         async with serving:
@@ -371,8 +364,8 @@ async def test_what_is_sent_with_a_ticket_goes_in_the_first_flight(
             if attempt:
                 _move(sessions, backend, previous, origin)
             previous = origin
-            async with await aqueduct.connect(
-                serving.url, ca=certificates.ca, backend=backend, sessions=sessions, early=True
+            async with aqueduct.aio.connect(
+                "localhost", serving.port, ca=certificates.ca, backend=backend, sessions=sessions, early=True
             ) as connection:
                 answer_to, answer = oneshot()
                 await connection.sender.send(Message(b"early", [answer_to]))
@@ -397,13 +390,13 @@ async def test_a_ticket_that_the_server_has_forgotten_costs_a_resend_and_nothing
 ) -> None:
     sessions = Sessions()
     tickets = ServerTickets()
-    serving = await aqueduct.serve(
+    serving = await aqueduct.aio.serve(
         echo, certificate=certificates.certificate, key=certificates.key, backend=backend, tickets=tickets
     )
     async with serving:
         for attempt in range(2):
-            async with await aqueduct.connect(
-                serving.url, ca=certificates.ca, backend=backend, sessions=sessions, early=True
+            async with aqueduct.aio.connect(
+                "localhost", serving.port, ca=certificates.ca, backend=backend, sessions=sessions, early=True
             ) as connection:
                 answer_to, answer = oneshot()
                 await connection.sender.send(Message(b"again", [answer_to]))
@@ -419,10 +412,13 @@ async def test_a_ticket_that_the_server_has_forgotten_costs_a_resend_and_nothing
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
 async def test_a_server_may_ask_for_a_proof_of_address(certificates: CertificateFiles, backend: str) -> None:
-    serving = await aqueduct.serve(
+    serving = await aqueduct.aio.serve(
         echo, certificate=certificates.certificate, key=certificates.key, backend=backend, retry=True
     )
-    async with serving, await aqueduct.connect(serving.url, ca=certificates.ca, backend=backend) as connection:
+    async with (
+        serving,
+        aqueduct.aio.connect("localhost", serving.port, ca=certificates.ca, backend=backend) as connection,
+    ):
         answer_to, answer = oneshot()
         await connection.sender.send(Message(b"x", [answer_to]))
         assert await soon(answer) == b"echo x"
@@ -430,12 +426,12 @@ async def test_a_server_may_ask_for_a_proof_of_address(certificates: Certificate
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
 async def test_both_sides_must_name_the_same_protocol(certificates: CertificateFiles, client: str, server: str) -> None:
-    serving = await aqueduct.serve(
+    serving = await aqueduct.aio.serve(
         echo, certificate=certificates.certificate, key=certificates.key, backend=server, alpn="other"
     )
     async with serving:
         with pytest.raises(MainstemError):
-            await aqueduct.connect(serving.url, ca=certificates.ca, backend=client, timeout=5)
+            await aqueduct.aio.connect("localhost", serving.port, ca=certificates.ca, backend=client, timeout=5)
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
@@ -449,8 +445,7 @@ async def test_a_peer_that_takes_no_datagrams_is_refused(certificates: Certifica
     server = await bare_serve("127.0.0.1", 0, configuration=configuration, create_protocol=QuicConnectionProtocol)
     port = server._transport.get_extra_info("sockname")[1]
     try:
-        url = f"aqueduct://localhost:{port}"
-        async with await aqueduct.connect(url, ca=certificates.ca, backend=backend) as connection:
+        async with aqueduct.aio.connect("localhost", port, ca=certificates.ca, backend=backend) as connection:
             with pytest.raises(RemoteProtocolError) as caught:
                 await connection.wait_closed()
         assert caught.value.rule == "datagrams required"
@@ -460,15 +455,13 @@ async def test_a_peer_that_takes_no_datagrams_is_refused(certificates: Certifica
 
 async def test_a_server_that_is_not_there_is_told_in_time(certificates: CertificateFiles) -> None:
     with pytest.raises(Timeout):
-        await aqueduct.connect("aqueduct://localhost:9", ca=certificates.ca, timeout=0.3)
+        await aqueduct.aio.connect("localhost", 9, ca=certificates.ca, timeout=0.3)
 
 
-@pytest.mark.parametrize(
-    "url", ["http://localhost:1", "aqueduct://localhost", "aqueduct://:1", "aqueduct://h:1/path", "aqueduct://h:x"]
-)
-async def test_an_address_that_cannot_be_is_refused(url: str) -> None:
+@pytest.mark.parametrize(("host", "port"), [("", 1), ("localhost", 0), ("localhost", 1 << 16), ("localhost", "1")])
+async def test_an_address_that_cannot_be_is_refused(host: str, port: Any) -> None:
     with pytest.raises(ConfigurationError):
-        await aqueduct.connect(url)
+        await aqueduct.aio.connect(host, port)
 
 
 async def test_a_handle_can_be_sent_once_and_only_where_it_was_made(certificates: CertificateFiles) -> None:
@@ -483,8 +476,8 @@ async def test_a_handle_can_be_sent_once_and_only_where_it_was_made(certificates
         both = channel()
         with pytest.raises(LocalProtocolError):
             await connection.sender.send(Message(b"", list(both)))
-        both[0].send_nowait(b"still local")
-        assert both[1].receive_nowait() == b"still local"
+        both[0].try_send(b"still local")
+        assert both[1].try_receive() == b"still local"
 
 
 async def test_what_was_queued_before_a_receiver_left_goes_with_it_in_order(certificates: CertificateFiles) -> None:
@@ -495,11 +488,11 @@ async def test_what_was_queued_before_a_receiver_left_goes_with_it_in_order(cert
         got.set_result([item async for item in message.attachments[0]])
 
     async with joined(certificates, handler) as connection:
-        sender, receiver = channel(bound=10)
+        sender, receiver = channel(max_messages=10)
         for number in range(10):
-            sender.send_nowait(b"%d" % number)
+            sender.try_send(b"%d" % number)
         with pytest.raises(BackPressured):
-            sender.send_nowait(b"too much")
+            sender.try_send(b"too much")
         await connection.sender.send(Message(b"", [receiver]))
         for number in range(10, 30):
             await sender.send(b"%d" % number)
@@ -521,8 +514,7 @@ async def test_what_became_of_a_message_is_not_known_once_the_connection_is_lost
         await waits.wait()
         raise RuntimeError("the handler fails")
 
-    limits = Limits(receive_messages=1)
-    async with joined(certificates, handler, limits=limits) as connection:
+    async with joined(certificates, handler, receive_messages=1) as connection:
         await connection.sender.send(b"fills the queue")
         sending = asyncio.ensure_future(connection.sender.send_acknowledged(b"waits"))
         for _ in range(20):
@@ -573,7 +565,7 @@ async def test_a_cancel_arrives_at_once_although_nothing_else_is_said_on_the_con
             await connection.sender.send(Message(b"", [given]))
             await until(lambda: taken)
             await asyncio.sleep(pause)
-            taken.pop().cancel()
+            taken.pop().abort()
             with pytest.raises(Aborted):
                 # A connection that says nothing is spoken to after 15 s at the latest, which would help too late.
                 await soon(kept.receive())
@@ -612,7 +604,7 @@ async def test_a_cancel_that_does_not_arrive_keeps_no_processor_busy_while_messa
         for _ in range(900):
             await taken[1].send(bytes(1000))
         await until(lambda: session.conn._state.waiting)
-        taken[0].cancel()
+        taken[0].abort()
         session.flush = counted
         await until(lambda: flushes)
         await asyncio.sleep(0.5)  # a hot loop does not stop, which no event shows
@@ -620,7 +612,7 @@ async def test_a_cancel_that_does_not_arrive_keeps_no_processor_busy_while_messa
         assert session.conn._state.waiting
         # With a hot loop there were thousands.
         assert 0 < flushes < 100
-        await connection.close()
+        connection.abort()
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
@@ -628,7 +620,7 @@ async def test_a_log_of_frames_tells_both_sides_of_a_connection_alike(
     certificates: CertificateFiles, tmp_path: Path, backend: str
 ) -> None:
     logs = {name: FrameLog(tmp_path / name) for name in ("client", "server")}
-    serving = await aqueduct.serve(
+    serving = await aqueduct.aio.serve(
         echo,
         certificate=certificates.certificate,
         key=certificates.key,
@@ -638,8 +630,8 @@ async def test_a_log_of_frames_tells_both_sides_of_a_connection_alike(
     )
     async with (
         serving,
-        await aqueduct.connect(
-            serving.url, ca=certificates.ca, backend=backend, instrument=logs["client"], alpn="tide"
+        await aqueduct.aio.connect(
+            "localhost", serving.port, ca=certificates.ca, backend=backend, instrument=logs["client"], alpn="tide"
         ) as connection,
     ):
         answer_to, answer = oneshot()

@@ -9,9 +9,10 @@ from tests.support.patience import soon, until
 from tests.support.tickets import completed, has_token
 
 from mainstem import aqueduct
-from mainstem.aqueduct import Connection, Message, ServerTickets, Sessions, oneshot
+from mainstem.aqueduct import Message, ServerTickets, Sessions
+from mainstem.aqueduct.aio import Connection, oneshot
 from mainstem.aqueduct.quic import load_backend
-from mainstem.aqueduct.quic.settings import QuicSettings
+from mainstem.aqueduct.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +41,7 @@ async def test_early_data_is_processed_before_the_handshake_is_over_unless_it_is
             await message.attachments[0].send(message.payload)
 
     sessions, tickets = Sessions(), ServerTickets()
-    serving = await aqueduct.serve(
+    serving = await aqueduct.aio.serve(
         handler,
         certificate=certificates.certificate,
         key=certificates.key,
@@ -50,8 +51,8 @@ async def test_early_data_is_processed_before_the_handshake_is_over_unless_it_is
     )
     async with serving:
         for attempt in range(2):
-            async with await aqueduct.connect(
-                serving.url, ca=certificates.ca, backend=backend, sessions=sessions, early=True
+            async with aqueduct.aio.connect(
+                "localhost", serving.port, ca=certificates.ca, backend=backend, sessions=sessions, early=True
             ) as connection:
                 assert await ask(connection, b"early") == b"early"
                 await completed(connection, sessions, f"localhost:{serving.port}", backend)
@@ -94,7 +95,7 @@ async def test_an_address_token_is_kept_and_goes_with_the_next_first_flight_once
             await message.attachments[0].send(message.payload)
 
     sessions = Sessions()
-    serving = await aqueduct.serve(
+    serving = await aqueduct.aio.serve(
         handler, certificate=certificates.certificate, key=certificates.key, backend="aioquic", retry=retry
     )
     parse = serving._context.parse
@@ -110,8 +111,8 @@ async def test_an_address_token_is_kept_and_goes_with_the_next_first_flight_once
         firsts = []
         for _ in range(2):
             tokens.clear()
-            async with await aqueduct.connect(
-                serving.url, ca=certificates.ca, backend="aioquic", sessions=sessions
+            async with aqueduct.aio.connect(
+                "localhost", serving.port, ca=certificates.ca, backend="aioquic", sessions=sessions
             ) as connection:
                 assert await ask(connection, b"x") == b"x"
                 await until(lambda: has_token(sessions, f"localhost:{serving.port}"))
@@ -130,7 +131,7 @@ def test_a_token_and_a_ticket_survive_in_a_file_and_serve_once(tmp_path: Any, ce
     before.token_keeper("gauge:1")(TOKEN)
     before.close()
     sessions = Sessions(path)
-    settings = QuicSettings(ca=certificates.ca)
+    settings = Settings(ca=certificates.ca)
     seen = []
     for _ in range(2):
         link = load_backend("aioquic").client(settings, server_name="gauge", sessions=sessions, origin="gauge:1")
@@ -156,12 +157,12 @@ async def test_a_ticket_that_is_presented_twice_opens_nothing_the_second_time(
                 taken.append(message.payload)
             await message.attachments[0].send(message.payload)
 
-    serving = await aqueduct.serve(
+    serving = await aqueduct.aio.serve(
         handler, certificate=certificates.certificate, key=certificates.key, backend=backend, tickets=tickets
     )
     async with serving:
         options: dict[str, Any] = {"ca": certificates.ca, "backend": backend, "sessions": sessions, "early": True}
-        async with await aqueduct.connect(serving.url, **options) as connection:
+        async with aqueduct.aio.connect("localhost", serving.port, **options) as connection:
             await ask(connection, b"a full handshake")
             await completed(connection, sessions, f"localhost:{serving.port}", backend)
         name = f"{backend} localhost:{serving.port}".encode()
@@ -171,7 +172,7 @@ async def test_a_ticket_that_is_presented_twice_opens_nothing_the_second_time(
             pass
         for question in (b"pay", b"pay again"):
             sessions._store.put(name, ticket)
-            async with await aqueduct.connect(serving.url, **options) as connection:
+            async with aqueduct.aio.connect("localhost", serving.port, **options) as connection:
                 await ask(connection, question)
                 await completed(connection, sessions, f"localhost:{serving.port}", backend)
             while sessions._store.take(name) is not None:
@@ -194,15 +195,15 @@ async def test_a_first_flight_is_answered_before_the_server_has_heard_anything_e
             known.append(connection._session.link.handshake_done)
 
     sessions, tickets = Sessions(), ServerTickets()
-    serving = await aqueduct.serve(
+    serving = await aqueduct.aio.serve(
         handler, certificate=certificates.certificate, key=certificates.key, backend=backend, tickets=tickets
     )
     options: dict[str, Any] = {"ca": certificates.ca, "backend": backend, "sessions": sessions, "early": True}
     async with serving:
-        async with await aqueduct.connect(serving.url, **options) as connection:
+        async with aqueduct.aio.connect("localhost", serving.port, **options) as connection:
             assert await ask(connection, b"a full handshake") == b"a full handshake"
             await completed(connection, sessions, f"localhost:{serving.port}", backend)
-        async with await aqueduct.connect(serving.url, **options) as connection:
+        async with aqueduct.aio.connect("localhost", serving.port, **options) as connection:
             session = connection._session
             send, receive = session._udp.send, session.datagrams_received
             dropped: list[int] = []
@@ -244,7 +245,7 @@ async def test_a_ticket_that_was_used_before_a_server_crashed_is_used_up_for_the
     for question in (b"a full handshake", b"pay", b"pay again"):
         # The store of the server before is not closed: it was killed.
         stores.append(ServerTickets(tmp_path / "tickets.db"))
-        serving = await aqueduct.serve(
+        serving = await aqueduct.aio.serve(
             handler,
             port=port,
             certificate=certificates.certificate,
@@ -258,8 +259,8 @@ async def test_a_ticket_that_was_used_before_a_server_crashed_is_used_up_for_the
             sessions._store.put(name, ticket)
         async with (
             serving,
-            await aqueduct.connect(
-                serving.url, ca=certificates.ca, backend=backend, sessions=sessions, early=True
+            await aqueduct.aio.connect(
+                "localhost", serving.port, ca=certificates.ca, backend=backend, sessions=sessions, early=True
             ) as connection,
         ):
             assert await ask(connection, question) == question

@@ -14,14 +14,15 @@ import pytest
 from tests.support.patience import STALL_S, settle, soon, until
 
 from mainstem import aqueduct
-from mainstem.aqueduct import Connection, Message, channel, oneshot
+from mainstem.aqueduct import Message
+from mainstem.aqueduct.aio import Connection, channel, oneshot
 from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.errors import ConfigurationError, ConnectionLost, NoReceivers, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mainstem.aqueduct import Server
+    from mainstem.aqueduct.aio import Server
     from mainstem.aqueduct.certificates import CertificateFiles
 
 pytestmark = pytest.mark.system
@@ -49,7 +50,7 @@ class Log:
 async def serving(
     certificates: CertificateFiles, handler: Callable[[Connection], Awaitable[None]], **options: Any
 ) -> Server:
-    return await aqueduct.serve(handler, certificate=certificates.certificate, key=certificates.key, **options)
+    return await aqueduct.aio.serve(handler, certificate=certificates.certificate, key=certificates.key, **options)
 
 
 # Less than the drain time-out that a server has where it is given none.
@@ -59,8 +60,9 @@ BEFORE_THE_DEFAULT_S = 9.0
 async def test_a_handler_is_cancelled_when_its_client_closes_the_connection(certificates: CertificateFiles) -> None:
     log = Log()
     async with await serving(certificates, log.wait_for_ever) as server:
-        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
         await soon(log.started.wait())
+        connection.abort()
         await connection.close()
         await soon(log.ended.wait())
         assert log.cancelled
@@ -69,10 +71,13 @@ async def test_a_handler_is_cancelled_when_its_client_closes_the_connection(cert
 async def test_a_handler_is_cancelled_when_its_client_is_lost(certificates: CertificateFiles) -> None:
     log = Log()
     async with await serving(certificates, log.wait_for_ever, idle_timeout=1.0, keep_alive=0) as server:
-        connection = await aqueduct.connect(server.url, ca=certificates.ca, keep_alive=0, idle_timeout=1.0)
+        connection = await aqueduct.aio.connect(
+            "localhost", server.port, ca=certificates.ca, keep_alive=0, idle_timeout=1.0
+        )
         await soon(log.started.wait())
         await soon(log.ended.wait())
         assert log.cancelled
+        connection.abort()
         await connection.close()
 
 
@@ -87,7 +92,7 @@ async def test_a_handler_has_time_for_what_a_client_finished_before_it_closed(ce
         done.set()
 
     async with await serving(certificates, slow) as server:
-        async with await aqueduct.connect(server.url, ca=certificates.ca) as connection:
+        async with aqueduct.aio.connect("localhost", server.port, ca=certificates.ca) as connection:
             for number in range(50):
                 await connection.sender.send(b"%d" % number)
         await soon(done.wait())
@@ -99,7 +104,7 @@ async def test_a_handler_whose_client_had_finished_is_cancelled_after_the_drain_
 ) -> None:
     log = Log()
     async with await serving(certificates, log.wait_for_ever, drain_timeout=0.05) as server:
-        async with await aqueduct.connect(server.url, ca=certificates.ca):
+        async with aqueduct.aio.connect("localhost", server.port, ca=certificates.ca):
             await soon(log.started.wait())
         await asyncio.wait_for(log.ended.wait(), BEFORE_THE_DEFAULT_S)
         assert log.cancelled
@@ -112,7 +117,7 @@ async def test_channels_that_a_handler_left_open_end_after_the_drain_timeout(cer
         kept.append(await connection.receiver.receive())
 
     async with await serving(certificates, handler, drain_timeout=0.05) as server:
-        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
         _, receiver = channel()
         await connection.sender.send(Message(b"", [receiver]))
         await asyncio.wait_for(connection.wait_closed(), BEFORE_THE_DEFAULT_S)
@@ -130,7 +135,7 @@ async def test_a_handler_that_has_returned_is_not_kept_for_the_drain_timeout(cer
 
     left = asyncio.Event()
     async with await serving(certificates, handler) as server:
-        async with await aqueduct.connect(server.url, ca=certificates.ca):
+        async with aqueduct.aio.connect("localhost", server.port, ca=certificates.ca):
             pass
         await until(lambda: tasks)
         left.set()
@@ -153,7 +158,7 @@ async def test_a_handler_has_the_end_of_the_entrypoint_before_its_client_closes(
 
     async with await serving(certificates, handler) as server:
         for _ in range(5):
-            async with await aqueduct.connect(server.url, ca=certificates.ca):
+            async with aqueduct.aio.connect("localhost", server.port, ca=certificates.ca):
                 pass
         await until(lambda: len(ends) == 5, progress=lambda: len(ends))
     assert ends == ["in order"] * 5
@@ -163,12 +168,13 @@ async def test_a_handler_that_closes_its_own_connection_runs_on(certificates: Ce
     go_on, done = asyncio.Event(), asyncio.Event()
 
     async def handler(connection: Connection) -> None:
+        connection.abort()
         await connection.close()
         await go_on.wait()
         done.set()
 
     async with await serving(certificates, handler) as server:
-        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
         await soon(connection.wait_closed())
         await until(lambda: not server.connections)
         go_on.set()
@@ -192,7 +198,7 @@ async def test_closing_a_server_waits_for_its_handlers_with_a_limit(
             cleaned.append("tidy")
 
     server = await serving(certificates, tidy)
-    connection = await aqueduct.connect(server.url, ca=certificates.ca)
+    connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
     await soon(started.wait())
     closing = asyncio.ensure_future(server.close(timeout=STALL_S))
     await soon(cleaning.wait())
@@ -201,6 +207,7 @@ async def test_closing_a_server_waits_for_its_handlers_with_a_limit(
     go_on.set()
     await soon(closing)
     assert cleaned == ["tidy"]
+    connection.abort()
     await connection.close()
     started.clear()
 
@@ -211,11 +218,12 @@ async def test_closing_a_server_waits_for_its_handlers_with_a_limit(
                 await release.wait()
 
     server = await serving(certificates, stubborn)
-    connection = await aqueduct.connect(server.url, ca=certificates.ca)
+    connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
     await soon(started.wait())
     await soon(server.close(timeout=0.1))
     assert "goes on 0.1 s after it was cancelled" in caplog.text
     release.set()
+    connection.abort()
     await connection.close()
     await until(lambda: not server._tasks)
 
@@ -233,17 +241,18 @@ async def test_shutting_down_lets_handlers_return_and_takes_no_new_clients(certi
         answered.set()
 
     server = await serving(certificates, handler)
-    connection = await aqueduct.connect(server.url, ca=certificates.ca)
+    connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
     respond, response = oneshot()
     await connection.sender.send(Message(b"work", [respond]))
     await soon(received.wait())
-    ending = asyncio.ensure_future(server.shut_down(timeout=STALL_S))
+    ending = asyncio.ensure_future(server.shutdown(timeout=STALL_S))
     with pytest.raises((Timeout, ConnectionLost)):
-        await aqueduct.connect(server.url, ca=certificates.ca, timeout=0.5)
+        await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, timeout=0.5)
     go.set()
     assert await soon(response) == b"done"
     await soon(ending)
     assert answered.is_set()
+    connection.abort()
     await connection.close()
 
 
@@ -260,12 +269,12 @@ async def test_a_client_whose_handshake_completes_after_the_shutdown_began_is_no
         await go.wait()
 
     server = await serving(certificates, handler)
-    first = await aqueduct.connect(server.url, ca=certificates.ca)
+    first = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
     await until(lambda: served)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(AqueductConnection, "start", lambda self, now_ns: None)
-        late = await aqueduct.connect(server.url, ca=certificates.ca)
-    ending = asyncio.ensure_future(server.shut_down(timeout=STALL_S))
+        late = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
+    ending = asyncio.ensure_future(server.shutdown(timeout=STALL_S))
     await settle()
     late._session.conn.start(late._session.now_ns)
     late._session.wake()
@@ -274,12 +283,13 @@ async def test_a_client_whose_handshake_completes_after_the_shutdown_began_is_no
     go.set()
     await soon(ending)
     assert len(served) == 1
+    first.abort()
     await first.close()
 
 
 async def test_a_client_that_never_sends_its_headers_is_dropped(certificates: CertificateFiles) -> None:
     log = Log()
-    async with await serving(certificates, log.wait_for_ever, hello_timeout=0.5) as server:
+    async with await serving(certificates, log.wait_for_ever, handshake_timeout=0.5) as server:
         from mainstem.aqueduct.connection import AqueductConnection
 
         def silent(self: AqueductConnection, now_ns: int) -> None:
@@ -287,11 +297,12 @@ async def test_a_client_that_never_sends_its_headers_is_dropped(certificates: Ce
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(AqueductConnection, "start", silent)
-            connection = await aqueduct.connect(server.url, ca=certificates.ca)
+            connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
         assert server.connections == 1
         with pytest.raises(ConnectionLost, match="no connection headers"):
             await soon(connection.wait_closed())
         assert not log.started.is_set()
+        connection.abort()
         await connection.close()
 
 
@@ -316,19 +327,20 @@ async def test_peers_that_go_away_make_no_error_in_the_log(
 
     async with await serving(certificates, iterate) as server:
         # The entrypoint is cancelled; the connection is closed; a channel in a group of tasks is cancelled.
-        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
         await connection.sender.send(b"tide")
-        connection.sender.cancel()
+        connection.sender.abort()
         await soon(connection.wait_closed())
-        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
         await connection.sender.send_acknowledged(b"tide")
+        connection.abort()
         await connection.close()
-        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
         received.clear()
         sender, receiver = channel()
         await connection.sender.send(Message(b"updates", [receiver]))
         await soon(received.wait())
-        sender.cancel()
+        sender.abort()
         await soon(connection.wait_closed())
         await until(lambda: over == 3, progress=lambda: over)
     assert over == 3
@@ -343,7 +355,7 @@ async def test_peers_that_go_away_make_no_error_in_the_log(
 
     async with await serving(certificates, poll) as server:
         # The entrypoint is finished, and the handler receives once more.
-        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
         await connection.sender.send(b"tide")
         connection.sender.finish()
         await soon(connection.wait_closed())
@@ -358,9 +370,10 @@ async def test_a_failing_handler_is_in_the_log_and_in_the_close_code(
         raise RuntimeError("no water")
 
     async with await serving(certificates, broken) as server:
-        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
         with pytest.raises(ConnectionLost, match=r"handler failed \(4\)"):
             await soon(connection.wait_closed())
+        connection.abort()
         await connection.close()
     assert "no water" in caplog.text
 
@@ -370,12 +383,13 @@ async def test_a_broken_rule_is_logged_once_with_the_peer_and_the_rule(
 ) -> None:
     async with await serving(certificates, Log().wait_for_ever) as server:
         for _ in range(3):
-            connection = await aqueduct.connect(server.url, ca=certificates.ca)
-            await connection.wait_ready()
-            connection.engine._state.out.datagram(b"\x63")
+            connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
+            await connection.headers()
+            connection._session.conn._state.out.datagram(b"\x63")
             connection._session.wake()
             with contextlib.suppress(Exception):
                 await soon(connection.wait_closed())
+            connection.abort()
             await connection.close()
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(lines) == 2
@@ -394,7 +408,7 @@ async def test_leaving_a_connection_delivers_what_was_sent(certificates: Certifi
 
     sent = [b"%05d" % number + bytes(2000) for number in range(1000)]
     async with await serving(certificates, collect) as server:
-        async with await aqueduct.connect(server.url, ca=certificates.ca) as connection:
+        async with aqueduct.aio.connect("localhost", server.port, ca=certificates.ca) as connection:
             for message in sent:
                 await connection.sender.send(message)
         await soon(done.wait())
@@ -407,7 +421,7 @@ async def test_leaving_a_connection_raises_where_the_server_went_before_all_was_
     log = Log()
     server = await serving(certificates, log.wait_for_ever)
     with pytest.raises(ConnectionLost, match=r"\d+ messages of \d+ bytes were not delivered"):  # noqa: PT012
-        async with await aqueduct.connect(server.url, ca=certificates.ca) as connection:
+        async with aqueduct.aio.connect("localhost", server.port, ca=certificates.ca) as connection:
             await soon(log.started.wait())
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(send_for_ever(connection), 0.3)
@@ -428,13 +442,14 @@ async def test_leaving_a_sender_raises_where_its_receiver_closed_before_all_was_
         await asyncio.sleep(10)
 
     async with await serving(certificates, close_at_once) as server:
-        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
         sender, receiver = channel()
         with pytest.raises(NoReceivers):  # noqa: PT012 - raised at the end of the block
             async with sender:
                 await connection.sender.send(Message(b"", [receiver]))
                 for _ in range(1000):
                     await sender.send(bytes(10_000))
+        connection.abort()
         await connection.close()
 
 
@@ -459,8 +474,8 @@ async def test_a_server_reads_the_certificate_of_its_client(
     server = await serving(files, name, backend="aioquic", client_ca=files.ca)
     async with server:
         certificate, key = files.clients["gauge"]
-        async with await aqueduct.connect(
-            server.url, ca=files.ca, certificate=certificate, key=key, backend=library
+        async with aqueduct.aio.connect(
+            "localhost", server.port, ca=files.ca, certificate=certificate, key=key, backend=library
         ) as connection:
             respond, response = oneshot()
             await connection.sender.send(Message(b"", [respond]))
@@ -470,10 +485,13 @@ async def test_a_server_reads_the_certificate_of_its_client(
         server_pair = {"certificate": files.certificate, "key": files.key}
         for refused in (foreign, server_pair, {}):
             with pytest.raises(ConnectionLost):  # noqa: PT012 - a client learns of it at or after the handshake
-                connection = await aqueduct.connect(server.url, ca=files.ca, backend=library, **refused)
+                connection = await aqueduct.aio.connect(
+                    "localhost", server.port, ca=files.ca, backend=library, **refused
+                )
                 try:
                     await soon(connection.headers())
                 finally:
+                    connection.abort()
                     await connection.close()
 
 
@@ -489,14 +507,14 @@ async def test_what_cannot_be_had_of_certificates_is_refused(certificates: Certi
             tickets=aqueduct.ServerTickets(),
         )
     with pytest.raises(ConfigurationError, match="client_ca"):
-        await aqueduct.connect("aqueduct://localhost:1", client_ca=certificates.ca)
+        await aqueduct.aio.connect("localhost", 1, client_ca=certificates.ca)
 
 
 async def test_a_server_that_is_silent_after_tls_times_out_by_name(certificates: CertificateFiles) -> None:
     udp = UdpSocket(host="127.0.0.1", port=0, family=2)
     try:
         with pytest.raises(Timeout):
-            await aqueduct.connect(f"aqueduct://127.0.0.1:{udp.address[1]}", ca=certificates.ca, timeout=0.2)
+            await aqueduct.aio.connect("127.0.0.1", udp.address[1], ca=certificates.ca, timeout=0.2)
     finally:
         udp.close()
 
@@ -516,8 +534,8 @@ async def test_cancelled_connecting_and_closing_leave_no_socket_and_no_task(cert
 
     async with await serving(certificates, handler) as server:
         before = sockets()
-        for turns in range(40):
-            connecting = asyncio.ensure_future(aqueduct.connect(server.url, ca=certificates.ca))
+        for turns in range(1, 41):
+            connecting = asyncio.ensure_future(aqueduct.aio.connect("localhost", server.port, ca=certificates.ca))
             for _ in range(turns):
                 await asyncio.sleep(0.0005)
             connecting.cancel()
@@ -539,10 +557,11 @@ async def test_a_full_server_warns_once_and_counts(
     certificates: CertificateFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with await serving(certificates, Log().wait_for_ever, max_connections=1) as server:
-        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
         for _ in range(2):
             with pytest.raises(Timeout):
-                await aqueduct.connect(server.url, ca=certificates.ca, timeout=0.5)
+                await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, timeout=0.5)
+        connection.abort()
         await connection.close()
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(lines) == 2
@@ -572,17 +591,19 @@ async def test_a_connection_that_fails_internally_ends_with_an_error_and_touches
         raise OverflowError("a fault")
 
     async with await serving(certificates, echo, backend=backend) as server:
-        first, second = [await aqueduct.connect(server.url, ca=certificates.ca, backend=backend) for _ in range(2)]
+        first, second = [
+            await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend) for _ in range(2)
+        ]
         assert await ask(first) == await ask(second) == b"tide"
         session = next(iter(server._sessions))
         monkeypatch.setattr(session.link, step, fail)
-        receive = server.udp.receive
+        receive = server._udp.receive
         with monkeypatch.context() as patch:
             # Both clients' packets come in one batch.
-            patch.setattr(server.udp, "receive", list)
+            patch.setattr(server._udp, "receive", list)
             asking = [asyncio.ensure_future(ask(connection)) for connection in (first, second)]
             await asyncio.sleep(0.05)
-            patch.setattr(server.udp, "receive", receive)
+            patch.setattr(server._udp, "receive", receive)
             assert await asking[1] == b"tide"
             if step == "transmit":
                 asking[0].cancel()  # nothing can tell this client
@@ -594,7 +615,9 @@ async def test_a_connection_that_fails_internally_ends_with_an_error_and_touches
         assert isinstance(session.error, ConnectionLost)
         assert "OverflowError: a fault" in str(session.error)
         assert any("OverflowError: a fault" in record.message for record in caplog.records)
+        second.abort()
         await second.close()
+        first.abort()
         await first.close()
 
 
@@ -603,9 +626,10 @@ async def test_connection_headers_that_raise_end_the_connection(certificates: Ce
         raise ZeroDivisionError("a fault")
 
     async with await serving(certificates, Log().wait_for_ever, headers=fail) as server:
-        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
         with pytest.raises(ConnectionLost):
             await soon(connection.wait_closed())
+        connection.abort()
         await connection.close()
 
 
@@ -617,9 +641,10 @@ async def test_whatever_a_handler_raises_ends_its_connection(
         raise fault
 
     async with await serving(certificates, handler) as server:
-        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
         with contextlib.suppress(ConnectionLost):
             await soon(connection.wait_closed())
+        connection.abort()
         await connection.close()
         await until(lambda: server.connections == 0)
 
@@ -640,14 +665,15 @@ async def test_a_handler_that_still_runs_takes_a_place(certificates: Certificate
 
     async with await serving(certificates, slow_to_end, max_connections=2) as server:
         for number in range(1, 3):
-            connection = await aqueduct.connect(server.url, ca=certificates.ca)
+            connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
             await until(lambda number=number: running == number)
+            connection.abort()
             await connection.close()
         await until(lambda: server.connections == 0)
         with pytest.raises((Timeout, ConnectionLost)):
-            await aqueduct.connect(server.url, ca=certificates.ca, timeout=0.5)
+            await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, timeout=0.5)
         assert server.stats().connections_refused
         assert most == 2
         release.set()
         await until(lambda: running == 0)
-        await (await aqueduct.connect(server.url, ca=certificates.ca)).close()
+        (await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)).abort()

@@ -16,13 +16,13 @@ from mainstem import aqueduct
 from mainstem.aqueduct.admission import MAX_UNPROVEN
 from mainstem.aqueduct.connection import AqueductConnection
 from mainstem.aqueduct.quic import load_backend
-from mainstem.aqueduct.quic.settings import QuicSettings
+from mainstem.aqueduct.settings import Settings
 from mainstem.errors import ConnectionLost, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mainstem.aqueduct import Connection, Server
+    from mainstem.aqueduct.aio import Connection, Server
     from mainstem.aqueduct.certificates import CertificateFiles
 
 pytestmark = pytest.mark.system
@@ -39,14 +39,16 @@ async def echo(connection: Connection) -> None:
 
 
 async def serving(certificates: CertificateFiles, backend: str, **options: Any) -> Server:
-    return await aqueduct.serve(
+    return await aqueduct.aio.serve(
         echo, certificate=certificates.certificate, key=certificates.key, backend=backend, **options
     )
 
 
-async def use(url: str, certificates: CertificateFiles, backend: str) -> None:
+async def use(port: int, certificates: CertificateFiles, backend: str) -> None:
     """Connect, and have a message acknowledged."""
-    async with await aqueduct.connect(url, ca=certificates.ca, backend=backend, timeout=CONNECT_S) as connection:
+    async with aqueduct.aio.connect(
+        "localhost", port, ca=certificates.ca, backend=backend, timeout=CONNECT_S
+    ) as connection:
         await soon(connection.sender.send_acknowledged(b"tide"))
 
 
@@ -59,7 +61,7 @@ def garbage() -> bytes:
 def hello(backend: str) -> list[bytes]:
     """The first packets of a client that goes no further."""
     link = load_backend(backend).client(
-        QuicSettings(verify=False), server_name="localhost", sessions=None, origin="localhost"
+        Settings(verify=False), server_name="localhost", sessions=None, origin="localhost"
     )
     link.connect(("127.0.0.1", 4433), 0.0)
     return [data for data, _ in link.transmit(0.0)]
@@ -79,7 +81,7 @@ async def test_packets_that_cannot_be_decrypted_keep_nothing(certificates: Certi
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as attacker:
             for _ in range(2 * PLACES):
                 attacker.sendto(garbage(), ("127.0.0.1", server.port))
-        await use(server.url, certificates, backend)
+        await use(server.port, certificates, backend)
         assert server.connections <= 1
 
 
@@ -94,7 +96,7 @@ async def test_handshakes_from_forged_addresses_keep_no_client_out(
             await asyncio.sleep(0)
         await until(lambda: server.connections >= MAX_UNPROVEN, progress=lambda: server.connections)
         for _ in range(3):
-            await use(server.url, certificates, backend)
+            await use(server.port, certificates, backend)
         # What is left is bounded, however many have come.
         assert MAX_UNPROVEN <= server.connections <= MAX_UNPROVEN + 3
         assert server.stats().connections_refused == 0
@@ -104,7 +106,7 @@ async def test_handshakes_from_forged_addresses_keep_no_client_out(
 async def test_a_forged_address_gets_no_more_than_three_times_what_it_sent(
     certificates: CertificateFiles, backend: str
 ) -> None:
-    async with await serving(certificates, backend, hello_timeout=0.3) as server:
+    async with await serving(certificates, backend, handshake_timeout=0.3) as server:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as victim:
             victim.bind(("127.0.0.9", 0))
             victim.setblocking(False)
@@ -122,17 +124,20 @@ async def test_a_forged_address_gets_no_more_than_three_times_what_it_sent(
 @BACKENDS
 async def test_no_address_has_more_than_its_share(certificates: CertificateFiles, backend: str) -> None:
     async with await serving(certificates, backend, max_connections=4, max_connections_per_address=2) as server:
-        connections = [await aqueduct.connect(server.url, ca=certificates.ca, backend=backend) for _ in range(2)]
+        connections = [
+            await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend) for _ in range(2)
+        ]
         for connection in connections:
             await soon(connection.sender.send_acknowledged(b"tide"))
         with pytest.raises(Timeout):
-            await aqueduct.connect(server.url, ca=certificates.ca, backend=backend, timeout=0.3)
+            await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend, timeout=0.3)
         async with LossyRelay(server.port, source="127.0.0.2") as relay:
-            await use(relay.url, certificates, backend)
+            await use(relay.port, certificates, backend)
         for connection in connections:
+            connection.abort()
             await connection.close()
         await until(lambda: not server.connections, progress=lambda: server.connections)
-        await use(server.url, certificates, backend)
+        await use(server.port, certificates, backend)
 
 
 @BACKENDS
@@ -143,14 +148,18 @@ async def test_a_client_that_says_nothing_after_tls_makes_room(certificates: Cer
     async with await serving(certificates, backend, max_connections=2) as server:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(AqueductConnection, "start", silent)
-            first, second = [await aqueduct.connect(server.url, ca=certificates.ca, backend=backend) for _ in range(2)]
+            first, second = [
+                await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend)
+                for _ in range(2)
+            ]
             await until(lambda: server.stats().connections_opened == 2, progress=server.stats)
-        await use(server.url, certificates, backend)
+        await use(server.port, certificates, backend)
         with pytest.raises(ConnectionLost, match="the place was needed") as caught:
             await soon(first.wait_closed())
         assert caught.value.delivery == "none"
-        assert not second.engine.is_ended
+        assert not second._session.conn.is_ended
         for connection in (first, second):
+            connection.abort()
             await connection.close()
 
 
@@ -160,7 +169,9 @@ async def test_of_clients_that_come_at_once_no_more_are_served_than_there_are_pl
 ) -> None:
     async def outcome() -> str:
         try:
-            connection = await aqueduct.connect(server.url, ca=certificates.ca, backend=backend, timeout=1)
+            connection = await aqueduct.aio.connect(
+                "localhost", server.port, ca=certificates.ca, backend=backend, timeout=1
+            )
         except Timeout:
             return "none"
         held.append(connection)
@@ -175,4 +186,5 @@ async def test_of_clients_that_come_at_once_no_more_are_served_than_there_are_pl
         outcomes = await soon(asyncio.gather(*(outcome() for _ in range(6))))
         assert sorted(outcomes) == ["none"] * 4 + ["served"] * 2
         for connection in held:
+            connection.abort()
             await connection.close()

@@ -11,7 +11,8 @@ import pytest
 from tests.support.patience import soon, until
 
 from mainstem import aqueduct
-from mainstem.aqueduct import Connection, Message, Mode, Receiver, Sender, channel, oneshot
+from mainstem.aqueduct import Message, Mode
+from mainstem.aqueduct.aio import Connection, Receiver, Sender, channel, oneshot
 from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:
@@ -43,11 +44,11 @@ async def serve_everything(connection: Connection) -> None:
                 with contextlib.suppress(MainstemError):
                     await handle.send(b"tide")
                     if message.payload == b"cancel":
-                        handle.cancel()
+                        handle.abort()
                     elif message.payload == b"finish":
                         handle.finish()
             elif message.payload == b"close":
-                handle.close()
+                handle.abort()
             else:
                 with contextlib.suppress(MainstemError):
                     await handle.receive()
@@ -66,9 +67,9 @@ async def one_round(connection: Connection) -> None:
             if ending == b"finish":
                 sender.finish()
             elif ending == b"cancel":
-                sender.cancel()
+                sender.abort()
             elif ending == b"close":
-                kept.close()
+                kept.abort()
             with contextlib.suppress(MainstemError):
                 if ending in (b"finish", b"cancel"):
                     await soon(_drain(kept))
@@ -82,7 +83,7 @@ async def _drain(receiver: Receiver[Any]) -> None:
         pass
 
 
-@pytest.mark.parametrize("ending", ["finish", "cancel"])
+@pytest.mark.parametrize("ending", ["finish", "abort"])
 async def test_a_receiver_that_is_closed_after_its_channel_ended_is_forgotten(
     certificates: CertificateFiles, ending: str
 ) -> None:
@@ -91,14 +92,14 @@ async def test_a_receiver_that_is_closed_after_its_channel_ended_is_forgotten(
             (sender,) = message.attachments
             getattr(sender, ending)()
 
-    serving = await aqueduct.serve(handler, certificate=certificates.certificate, key=certificates.key)
-    async with serving, await aqueduct.connect(serving.url, ca=certificates.ca) as connection:
+    serving = await aqueduct.aio.serve(handler, certificate=certificates.certificate, key=certificates.key)
+    async with serving, aqueduct.aio.connect("localhost", serving.port, ca=certificates.ca) as connection:
         sender, receiver = channel()
         await connection.sender.send(Message(b"", [sender]))
         remote = receiver._pipe.remote_receiver
         assert remote is not None
         await until(lambda: remote.state is not None, progress=lambda: remote.state)
-        receiver.close()
+        receiver.abort()
         assert not connection._session.receivers
 
 
@@ -113,8 +114,13 @@ async def test_channels_that_ended_in_every_way_leave_nothing_on_either_side(
         sessions.append(connection._session)
         await serve_everything(connection)
 
-    serving = await aqueduct.serve(handler, certificate=certificates.certificate, key=certificates.key, backend=server)
-    async with serving, await aqueduct.connect(serving.url, ca=certificates.ca, backend=client) as connection:
+    serving = await aqueduct.aio.serve(
+        handler, certificate=certificates.certificate, key=certificates.key, backend=server
+    )
+    async with (
+        serving,
+        aqueduct.aio.connect("localhost", serving.port, ca=certificates.ca, backend=client) as connection,
+    ):
         sessions.append(connection._session)
 
         def left() -> list[tuple[int, int, int]]:

@@ -15,7 +15,7 @@ from mainstem.aqueduct.connection import AqueductConnection
 from mainstem.errors import ConnectionLost
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct import Connection
+    from mainstem.aqueduct.aio import Connection
     from mainstem.aqueduct.certificates import CertificateFiles
 
 pytestmark = pytest.mark.system
@@ -45,12 +45,14 @@ async def test_a_server_waits_until_its_client_has_the_last_acknowledgements(
         asyncio.get_running_loop().call_later(OUTAGE_S, setattr, relay, "loss", 0.0)
 
     async with (
-        await aqueduct.serve(
+        await aqueduct.aio.serve(
             handler, certificate=certificates.certificate, key=certificates.key, backend=backend
         ) as server,
         LossyRelay(server.port) as relay,
     ):
-        await soon(send_messages(await aqueduct.connect(relay.url, ca=certificates.ca, backend=backend)))
+        await soon(
+            send_messages(await aqueduct.aio.connect("localhost", relay.port, ca=certificates.ca, backend=backend))
+        )
         assert relay.lost
     assert received == MESSAGES
 
@@ -79,7 +81,7 @@ async def test_an_orderly_close_arrives_although_its_first_packet_is_lost(
         if closes == "server":
             await go.wait()
             lose_for_a_while()
-            connection.close()
+            connection.abort()
         else:
             try:
                 result = await wait_closed(connection)
@@ -89,20 +91,24 @@ async def test_an_orderly_close_arrives_although_its_first_packet_is_lost(
 
     # Nothing else that is sent tells the other side.
     async with (
-        await aqueduct.serve(
+        await aqueduct.aio.serve(
             handler, certificate=certificates.certificate, key=certificates.key, backend=backend, keep_alive=0
         ) as server,
         LossyRelay(server.port) as relay,
     ):
-        connection = await aqueduct.connect(relay.url, ca=certificates.ca, backend=backend, keep_alive=0)
+        connection = await aqueduct.aio.connect(
+            "localhost", relay.port, ca=certificates.ca, backend=backend, keep_alive=0
+        )
         await connection.sender.send_acknowledged(b"tide")
         go.set()
         if closes == "client":
             lose_for_a_while()
+            connection.abort()
             await connection.close()
             assert await asyncio.wait_for(ended, 5) == "in order"
         else:
             assert await asyncio.wait_for(wait_closed(connection), 5) == "in order"
+            connection.abort()
             await connection.close()
         assert relay.lost
 
@@ -115,13 +121,15 @@ async def test_no_connection_over_a_lossy_path_is_lost_at_its_end(certificates: 
     async def handler(connection: Connection) -> None:
         received.extend([message async for message in connection.receiver])
 
-    async def leave_in_order(server: aqueduct.Server, seed: int) -> None:
+    async def leave_in_order(server: aqueduct.aio.Server, seed: int) -> None:
         async with LossyRelay(server.port, loss=0.05, seed=seed) as relay:
             await send_messages(
-                await aqueduct.connect(relay.url, ca=certificates.ca, backend=backend, timeout=30, keep_alive=0)
+                await aqueduct.aio.connect(
+                    "localhost", relay.port, ca=certificates.ca, backend=backend, timeout=30, keep_alive=0
+                )
             )
 
-    async with await aqueduct.serve(
+    async with aqueduct.aio.serve(
         handler, certificate=certificates.certificate, key=certificates.key, backend=backend
     ) as server:
         await soon(asyncio.gather(*(leave_in_order(server, seed) for seed in range(CONNECTIONS))))
@@ -138,20 +146,21 @@ async def test_a_client_learns_why_it_was_dropped_when_other_timers_are_due_at_o
     def silent(self: AqueductConnection, now_ns: int) -> None:
         """Send nothing."""
 
-    async with await aqueduct.serve(
+    async with aqueduct.aio.serve(
         handler,
         certificate=certificates.certificate,
         key=certificates.key,
         backend=backend,
-        hello_timeout=0.5,
+        handshake_timeout=0.5,
         keep_alive=0.5,
     ) as server:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(AqueductConnection, "start", silent)
-            connection = await aqueduct.connect(server.url, ca=certificates.ca, backend=backend)
+            connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend)
         await asyncio.sleep(0.4)
         # The loop is late: the time-out of the headers and the keep-alive's come in the same turn.
         time.sleep(0.3)
         with pytest.raises(ConnectionLost, match=r"no connection headers came within 0\.5 s"):
             await asyncio.wait_for(connection.wait_closed(), 5)
+        connection.abort()
         await connection.close()

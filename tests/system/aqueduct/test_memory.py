@@ -17,8 +17,8 @@ from tests.support.patience import STALL_S, wait_for
 from mainstem.aqueduct.codec import encode_uint
 from mainstem.aqueduct.frames import VERSION_BYTES, ConnectionControl, encode_message
 from mainstem.aqueduct.quic import load_backend
-from mainstem.aqueduct.quic.settings import QuicSettings
 from mainstem.aqueduct.quic.udp import UdpSocket
+from mainstem.aqueduct.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ class Flooder:
 
     def __init__(self, port: int, ca: Path) -> None:
         self.link = load_backend("qh3").client(
-            QuicSettings(ca=ca), server_name="localhost", sessions=None, origin=f"localhost:{port}"
+            Settings(ca=ca), server_name="localhost", sessions=None, origin=f"localhost:{port}"
         )
         self.udp = UdpSocket(host="127.0.0.1", port=0, family=socket.AF_INET)
         self.address = ("127.0.0.1", port)

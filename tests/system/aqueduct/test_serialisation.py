@@ -9,7 +9,8 @@ import pytest
 from tests.support.patience import soon
 
 from mainstem import aqueduct
-from mainstem.aqueduct import CborSerializer, Connection, Limits, Message, MsgspecSerializer, Sender, channel
+from mainstem.aqueduct import CborSerializer, Message, MsgspecSerializer
+from mainstem.aqueduct.aio import Connection, Sender, channel
 from mainstem.errors import Aborted, LostInTransit, RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -75,11 +76,14 @@ async def test_a_payload_that_cannot_be_is_an_error_of_the_peer_and_its_attachme
             caught.set_result(error)
         await connection.wait_closed()
 
-    serving = await aqueduct.serve(
+    serving = await aqueduct.aio.serve(
         handler, certificate=certificates.certificate, key=certificates.key, serializers=[kind()]
     )
     serializers = [Crafted(kind.header)]
-    async with serving, await aqueduct.connect(serving.url, ca=certificates.ca, serializers=serializers) as connection:
+    async with (
+        serving,
+        aqueduct.aio.connect("localhost", serving.port, ca=certificates.ca, serializers=serializers) as connection,
+    ):
         given, kept = channel()
         await connection.sender.send(Message(PAYLOADS[kind][name], [given]))
         error = await soon(caught)
@@ -96,12 +100,13 @@ async def test_what_was_attached_to_a_message_that_nobody_took_is_lost_in_transi
 
     async def handler(connection: Connection) -> None:
         await close.wait()
-        connection.receiver.close()
+        connection.receiver.abort()
         await connection.wait_closed()
 
-    limits = Limits(receive_messages=1)
-    serving = await aqueduct.serve(handler, certificate=certificates.certificate, key=certificates.key, limits=limits)
-    async with serving, await aqueduct.connect(serving.url, ca=certificates.ca) as connection:
+    serving = await aqueduct.aio.serve(
+        handler, certificate=certificates.certificate, key=certificates.key, receive_messages=1
+    )
+    async with serving, aqueduct.aio.connect("localhost", serving.port, ca=certificates.ca) as connection:
         await connection.sender.send(b"fills the queue")
         sender, receiver = channel()
         given, kept = channel()
@@ -117,4 +122,5 @@ async def test_what_was_attached_to_a_message_that_nobody_took_is_lost_in_transi
         with pytest.raises(LostInTransit):
             await sender.send(b"sticky")
         assert isinstance(inner, Sender)
+        connection.abort()
         await connection.close()

@@ -10,7 +10,8 @@ import pytest
 from tests.support.patience import soon, until
 
 from mainstem import aqueduct
-from mainstem.aqueduct import Connection, Limits, Message, channel, oneshot
+from mainstem.aqueduct import Message
+from mainstem.aqueduct.aio import Connection, channel, oneshot
 from mainstem.errors import BackPressured
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ async def test_a_reader_goes_on_although_reading_was_paused_for_channels_that_no
     engines = []
 
     async def handler(connection: Connection) -> None:
-        engines.append(connection.engine)
+        engines.append(connection._session.conn)
         async for message in connection.receiver:
             if message.payload == b"unread":
                 kept.extend(message.attachments)
@@ -39,11 +40,14 @@ async def test_a_reader_goes_on_although_reading_was_paused_for_channels_that_no
             async for question in wanted:
                 await answers.send(question)
 
-    limits = Limits(max_buffered_bytes=1 << 20, receive_bytes=64 << 10)
-    serving = await aqueduct.serve(
-        handler, certificate=certificates.certificate, key=certificates.key, backend=server, limits=limits
+    limits: Any = {"max_buffered_bytes": 1 << 20, "receive_bytes": 64 << 10}
+    serving = await aqueduct.aio.serve(
+        handler, certificate=certificates.certificate, key=certificates.key, backend=server, **limits
     )
-    async with serving, await aqueduct.connect(serving.url, ca=certificates.ca, backend=client) as connection:
+    async with (
+        serving,
+        aqueduct.aio.connect("localhost", serving.port, ca=certificates.ca, backend=client) as connection,
+    ):
         questions, wanted = channel()
         answers, answered = channel()
         fillers = []
@@ -57,7 +61,7 @@ async def test_a_reader_goes_on_although_reading_was_paused_for_channels_that_no
         for sender in fillers:
             with contextlib.suppress(BackPressured):
                 while True:
-                    sender.send_nowait(bytes(1000))
+                    sender.try_send(bytes(1000))
         if server == "qh3":
             # It cannot hold single streams, so that it comes to this.
             await until(lambda: engines[0].buffered_bytes > 1 << 20, progress=lambda: engines[0].buffered_bytes)
@@ -65,6 +69,7 @@ async def test_a_reader_goes_on_although_reading_was_paused_for_channels_that_no
             await soon(questions.send(b"%d" % number))
             assert await soon(answered.receive()) == b"%d" % number
         # What is not read cannot be waited for.
+        connection.abort()
         await connection.close()
 
 
@@ -80,8 +85,8 @@ async def test_a_oneshot_is_answered_while_its_connection_carries_a_flood_that_n
             else:
                 await message.attachments[0].send(b"answer")
 
-    serving = await aqueduct.serve(handler, certificate=certificates.certificate, key=certificates.key)
-    async with serving, await aqueduct.connect(serving.url, ca=certificates.ca) as connection:
+    serving = await aqueduct.aio.serve(handler, certificate=certificates.certificate, key=certificates.key)
+    async with serving, aqueduct.aio.connect("localhost", serving.port, ca=certificates.ca) as connection:
         sender, receiver = channel()
         await connection.sender.send(Message(b"unread", [receiver]))
 
@@ -105,4 +110,5 @@ async def test_a_oneshot_is_answered_while_its_connection_carries_a_flood_that_n
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+        connection.abort()
         await connection.close()

@@ -107,7 +107,7 @@ def test_nothing_is_taken_beyond_a_bound_nor_while_it_is_shut(module: ModuleType
     assert not made.put(b"")
     made.acknowledge(0, 2)
     made.settle()
-    made.shut()
+    made.close()
     assert not made.put(b"")
     made.open(2)
     assert made.put(b"")

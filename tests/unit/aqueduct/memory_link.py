@@ -18,8 +18,8 @@ from mainstem.aqueduct.events import (
 from mainstem.aqueduct.limits import Limits
 from mainstem.aqueduct.middleware import RAW
 from mainstem.aqueduct.quic.link import Link
-from mainstem.aqueduct.quic.settings import QuicSettings
 from mainstem.aqueduct.session import Session
+from mainstem.aqueduct.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,7 @@ class MemoryLink(Link):
     session: Session
 
     def __init__(self) -> None:
-        super().__init__(None, QuicSettings(keep_alive=0), is_client=False)
+        super().__init__(None, Settings(keep_alive=0), is_client=False)
         self.handshake_done = True
         self.inbox: list[Command] = []
         self.lost: Exception | None = None

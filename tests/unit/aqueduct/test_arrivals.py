@@ -11,7 +11,7 @@ from mainstem.aqueduct import make_certificates
 from mainstem.aqueduct.admission import MAX_UNPROVEN, Admission
 from mainstem.aqueduct.arrivals import SMALLEST_FIRST, Arrivals
 from mainstem.aqueduct.quic import load_backend
-from mainstem.aqueduct.quic.settings import QuicSettings
+from mainstem.aqueduct.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ class Door:
     def __init__(self, library: str, files: CertificateFiles, **options: Any) -> None:
         pytest.importorskip(library)
         self.backend = load_backend(library)
-        settings = QuicSettings(certificate=files.certificate, key=files.key, **options)
+        settings = Settings(certificate=files.certificate, key=files.key, **options)
         self.context = self.backend.server_context(settings, None)
         self.admission: Admission[Any] = Admission(
             max_connections=4, max_connections_per_address=4, drop=lambda connection: None
@@ -43,7 +43,7 @@ class Door:
         self.arrivals = Arrivals(self.context, self.admission, always_retry=settings.retry)
 
     def client(self) -> Link:
-        link = self.backend.client(QuicSettings(verify=False), server_name="localhost", sessions=None, origin="")
+        link = self.backend.client(Settings(verify=False), server_name="localhost", sessions=None, origin="")
         link.connect(SERVER, 0.0)
         return link
 

@@ -13,7 +13,8 @@ import pytest
 from memory_link import join
 from tests.support.patience import soon
 
-from mainstem.aqueduct import Message, channel, oneshot
+from mainstem.aqueduct import Message
+from mainstem.aqueduct.aio import channel, oneshot
 from mainstem.errors import ClosedError, ConnectionLost
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ async def interrupted(step: Awaitable[Any], after: int) -> tuple[bool, Any]:
 
 
 async def test_a_send_that_is_cancelled_while_it_gives_way_has_sent_nothing() -> None:
-    sender, receiver = channel(bound=10_000)
+    sender, receiver = channel(max_messages=10_000)
     sent = 0
     cancelled = 0
     for number in range(1000):
@@ -45,7 +46,7 @@ async def test_a_send_that_is_cancelled_while_it_gives_way_has_sent_nothing() ->
         cancelled += not done
     assert cancelled
     messages = 0
-    while receiver.receive_nowait() is not None:
+    while receiver.try_receive() is not None:
         messages += 1
     assert messages == sent
 
@@ -61,7 +62,7 @@ async def test_a_oneshot_whose_acknowledgement_is_no_longer_waited_for_still_arr
     gc.collect()
     message = await server.receiver.receive()
     assert await soon(message.attachments[0].receive()) == b"tide"
-    await client.close()
+    client.abort()
 
 
 async def test_a_finished_sender_says_so_when_it_is_to_send_with_an_acknowledgement() -> None:
@@ -70,7 +71,7 @@ async def test_a_finished_sender_says_so_when_it_is_to_send_with_an_acknowledgem
     client.sender.finish()
     with pytest.raises(ClosedError):
         await client.sender.send_acknowledged(b"tide")
-    await client.close()
+    client.abort()
 
 
 async def test_whatever_waits_learns_of_a_lost_connection_by_one_class() -> None:
@@ -104,7 +105,7 @@ async def test_whatever_waits_learns_of_a_lost_connection_by_one_class() -> None
         with pytest.raises(ConnectionLost):
             await step
     del message
-    await client.close()
+    client.abort()
 
 
 async def test_a_time_out_of_the_choice_of_a_serialiser_is_mainstems_own() -> None:
@@ -114,4 +115,4 @@ async def test_a_time_out_of_the_choice_of_a_serialiser_is_mainstems_own() -> No
     session = client._session
     with pytest.raises(Timeout):
         await session.wait_for(asyncio.get_running_loop().create_future(), 0.01)
-    await client.close()
+    client.abort()

@@ -70,7 +70,7 @@ def build_tree(pair: Pair, size: int) -> None:
 
 def reclaim(build: object, size: int) -> float:
     """Processor seconds that it takes to lose ``size`` channels at their root, without the building of them."""
-    pair = Pair(limits=Limits(max_channels=1 << 20, max_streams=1 << 20))
+    pair = Pair(limits=Limits(max_channels=1 << 20, max_open_streams=1 << 20))
     pair.hold = lambda end, command: isinstance(command, SendDatagram)
     pair.client.conn.transport_state(uni_streams=1 << 30, bidi_streams=1 << 30, datagrams=10, max_datagram=1100)
     build(pair, size)  # type: ignore[operator]

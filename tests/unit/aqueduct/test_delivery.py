@@ -10,8 +10,9 @@ import pytest
 from memory_link import MemoryLink, join, turns
 from tests.support.patience import soon
 
-from mainstem.aqueduct import Limits, Message, Mode, channel
-from mainstem.aqueduct.codec import HELLO_TIMED_OUT, NO_PLACE, SERIALISATION_ERROR
+from mainstem.aqueduct import Limits, Message, Mode
+from mainstem.aqueduct.aio import channel
+from mainstem.aqueduct.codec import HANDSHAKE_TIMED_OUT, NO_PLACE, SERIALISATION_ERROR
 from mainstem.aqueduct.events import Tally
 from mainstem.aqueduct.quic.link import REFUSALS
 from mainstem.errors import ConnectionLost, Delivery
@@ -19,7 +20,7 @@ from mainstem.errors import ConnectionLost, Delivery
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mainstem.aqueduct import Connection, Sender
+    from mainstem.aqueduct.aio import Connection, Sender
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "aqueduct.md"
 
@@ -55,7 +56,7 @@ class World:
             conn.transport_state(uni_streams=0)
 
         self.link.update = update_without  # type: ignore[method-assign]
-        update_without(self.client.engine)
+        update_without(self.client._session.conn)
 
     def silent(self) -> None:
         """From here on nothing comes from the server."""
@@ -125,7 +126,7 @@ async def delivery(situation: Callable[[World], Awaitable[None]], step: Callable
     await situation(world)
     with pytest.raises(ConnectionLost) as caught:
         await soon(step(world))
-    await world.client.close()
+    world.client.abort()
     return caught.value.delivery
 
 
@@ -157,7 +158,7 @@ async def test_a_message_that_waits_for_its_acknowledgement_has_a_delivery_of_it
     with pytest.raises(ConnectionLost) as caught:
         await soon(waiting)
     assert caught.value.delivery == expected
-    await world.client.close()
+    world.client.abort()
 
 
 async def test_a_connection_counts_the_messages_of_all_its_channels() -> None:
@@ -179,7 +180,7 @@ async def test_a_connection_counts_the_messages_of_all_its_channels() -> None:
     await world.start()
     await some_wait(world)
     assert await lost(world.client) == "partial"
-    await world.client.close()
+    world.client.abort()
 
 
 def test_a_tally_in_words() -> None:
@@ -187,4 +188,4 @@ def test_a_tally_in_words() -> None:
     assert Tally(left=2).delivery == Tally(left=2, acknowledged=2).delivery == "unknown"
     assert Tally(left=2, acknowledged=1).delivery == Tally(left=2, waiting=1).delivery == "partial"
     assert Tally(1, 1, 0) + Tally(2, 0, 1) == Tally(3, 1, 1)
-    assert REFUSALS == (SERIALISATION_ERROR, HELLO_TIMED_OUT, NO_PLACE)
+    assert REFUSALS == (SERIALISATION_ERROR, HANDSHAKE_TIMED_OUT, NO_PLACE)

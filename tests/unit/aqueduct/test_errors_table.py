@@ -16,8 +16,8 @@ from tests.support.patience import soon
 
 from mainstem import aqueduct
 from mainstem import errors as mainstem_errors
-from mainstem.aqueduct import Limits, Message, Receiver, Sender, channel
-from mainstem.aqueduct.aio import Connection
+from mainstem.aqueduct import Limits, Message
+from mainstem.aqueduct.aio import Connection, Receiver, Sender, channel
 from mainstem.errors import ConnectionLost, RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -43,10 +43,8 @@ def error_class(name: str) -> type[BaseException]:
 def function_of(call: str) -> Any:
     owner, _, method = call.partition(".")
     if not method:
-        return getattr(aqueduct, owner, None)
-    return getattr(
-        {"Connection": Connection, "Sender": Sender, "Receiver": Receiver}.get(owner, aqueduct.Server), method
-    )
+        return getattr(aqueduct.aio, owner, None)
+    return getattr(getattr(aqueduct.aio, owner), method)
 
 
 @pytest.mark.parametrize("call", [call for call in TABLE if " " not in call])
@@ -63,7 +61,7 @@ def test_every_public_call_that_waits_is_in_the_table() -> None:
         ("Connection", Connection),
         ("Sender", Sender),
         ("Receiver", Receiver),
-        ("Server", aqueduct.Server),
+        ("Server", aqueduct.aio.Server),
     ):
         public |= {
             f"{name}.{method}"
@@ -74,6 +72,7 @@ def test_every_public_call_that_waits_is_in_the_table() -> None:
 
 
 WORLDS: list[World] = []
+TIMEOUT_S = 0.02
 
 
 class World:
@@ -101,7 +100,7 @@ class World:
             await self.client.sender.send(Message(b"never received", [receiver, far]))
             await sender.send(b"lost too")
             await turns(5)
-            self.server.receiver.close()
+            self.server.receiver.abort()
             with contextlib.suppress(mainstem_errors.NoReceivers):
                 await soon(self.client.sender.wait_closed())
             await turns(20)
@@ -119,21 +118,21 @@ class World:
             sender.finish()
             far_sender.finish()
         elif way == "Aborted":
-            sender.cancel()
-            far_sender.cancel()
+            sender.abort()
+            far_sender.abort()
         elif way == "NoReceivers":
-            far_receiver.close()
+            far_receiver.abort()
         elif way == "ConnectionLost":
             self.client._session.fail(ConnectionLost("the path is gone"))
         elif way == "RemoteProtocolError":
             await far_sender.send(b"\xc1")
             self.client._session.serializer = aqueduct.MsgspecSerializer()
-        elif way == "BackPressured":
-            sender.configure(bound=1)
+        elif way in ("BackPressured", "Timeout"):
+            sender.configure(max_messages=1)
             with contextlib.suppress(mainstem_errors.BackPressured):
                 while True:
-                    sender.send_nowait(b"x")
-        if way != "BackPressured":
+                    sender.try_send(b"x")
+        if way not in ("BackPressured", "Timeout"):
             await turns(20)
         return sender, receiver
 
@@ -141,25 +140,22 @@ class World:
 async def call_sender(call: str, way: str) -> None:
     world = World()
     sender, _ = await world.pair(way)
-    if call == "Sender.send_nowait":
-        sender.send_nowait(b"late")
+    if call == "Sender.try_send":
+        sender.try_send(b"late")
     elif call == "Sender.configure":
-        sender.configure(bound=0 if way == "ConfigurationError" else 3)
-    elif call == "async with Sender":
-        async with sender:
-            pass
+        sender.configure(max_messages=0 if way == "ConfigurationError" else 3)
     else:
-        arguments = [] if call == "Sender.wait_closed" else [b"late"]
-        await getattr(sender, call.partition(".")[2])(*arguments)
+        arguments = [b"late"] if "send" in call else []
+        await getattr(sender, call.partition(".")[2])(*arguments, timeout=TIMEOUT_S if way == "Timeout" else None)
 
 
 async def call_receiver(call: str, way: str) -> None:
     world = World()
     _, receiver = await world.pair(way)
     if call == "Receiver.receive":
-        await receiver.receive()
-    elif call == "Receiver.receive_nowait":
-        receiver.receive_nowait()
+        await receiver.receive(timeout=TIMEOUT_S if way == "Timeout" else None)
+    elif call == "Receiver.try_receive":
+        receiver.try_receive()
     else:
         async for _ in receiver:
             pass
@@ -168,23 +164,21 @@ async def call_receiver(call: str, way: str) -> None:
 async def call_connection(call: str, way: str) -> None:
     world = World()
     client = world.client
-    if call == "async with Connection":
-        async with client:
-            if way == "Timeout":
-                for _ in range(3):
-                    await client.sender.send(b"not received")
-                client._session.conn._state.limits = Limits()
-                with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr("mainstem.aqueduct.aio.FLUSH_LIMIT", 0.02)
-                    await client.__aexit__(None, None, None)
-            else:
-                world.kept += await world.pair(way)
-                if way == "ConnectionLost":
-                    return
-                if way == "LostInTransit":
-                    # Its own error, which a call raises here.
-                    with contextlib.suppress(mainstem_errors.NoReceivers):
-                        await client.sender.send(b"late")
+    if call == "Connection.close":
+        if way == "Timeout":
+            for _ in range(3):
+                await client.sender.send(b"not received")
+            client._session.conn._state.limits = Limits()
+        else:
+            world.kept += await world.pair(way)
+            if way == "LostInTransit":
+                # Its own error, which a call raises here.
+                with contextlib.suppress(mainstem_errors.NoReceivers):
+                    await client.sender.send(b"late")
+        await client.close(timeout=TIMEOUT_S)
+        return
+    if way == "Timeout":
+        await getattr(client, call.partition(".")[2])(timeout=0.0)
         return
     error = ConnectionLost("the path is gone") if way == "ConnectionLost" else RemoteProtocolError("no", rule="none")
     client._session.fail(error)
@@ -198,24 +192,27 @@ async def call_connect(call: str, way: str) -> None:
     async def handler(connection: Connection) -> None:
         await asyncio.sleep(10)
 
-    if call == "serve":
+    if call == "Server.wait":
+        async with aqueduct.aio.serve(handler, certificate=files.certificate, key=files.key) as server:
+            await server.wait(timeout=TIMEOUT_S)
+    elif call == "serve":
         if way == "ConfigurationError":
-            await aqueduct.serve(handler)
-        await aqueduct.serve(handler, host="192.0.2.1", certificate=files.certificate, key=files.key)
+            await aqueduct.aio.serve(handler)
+        await aqueduct.aio.serve(handler, "192.0.2.1", certificate=files.certificate, key=files.key)
     elif way == "ConfigurationError":
-        await aqueduct.connect("http://localhost")
+        await aqueduct.aio.connect("localhost", 0)
     elif way == "Timeout":
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
             silent.bind(("127.0.0.1", 0))
-            await aqueduct.connect(f"aqueduct://127.0.0.1:{silent.getsockname()[1]}", ca=files.ca, timeout=0.1)
+            await aqueduct.aio.connect("127.0.0.1", silent.getsockname()[1], ca=files.ca, timeout=0.1)
     elif way == "ConnectionLost":
-        async with await aqueduct.serve(handler, certificate=files.certificate, key=files.key) as server:
+        async with aqueduct.aio.serve(handler, certificate=files.certificate, key=files.key) as server:
             # The certificate is not trusted.
-            await aqueduct.connect(server.url)
+            await aqueduct.aio.connect("localhost", server.port)
     else:
-        async with await aqueduct.serve(handler, certificate=files.certificate, key=files.key) as server:
+        async with aqueduct.aio.serve(handler, certificate=files.certificate, key=files.key) as server:
             serializers = [aqueduct.MsgspecSerializer(), aqueduct.CborSerializer()]
-            await aqueduct.connect(server.url, ca=files.ca, serializers=serializers)
+            await aqueduct.aio.connect("localhost", server.port, ca=files.ca, serializers=serializers)
 
 
 CALLS: dict[str, Callable[[str, str], Awaitable[None]]] = {
@@ -224,6 +221,7 @@ CALLS: dict[str, Callable[[str, str], Awaitable[None]]] = {
     "Connection": call_connection,
     "connect": call_connect,
     "serve": call_connect,
+    "Server": call_connect,
 }
 
 
@@ -237,5 +235,5 @@ async def test_each_error_of_the_table_is_raised(call: str, name: str, tmp_path:
     except Exception as error:
         raised = error
     while WORLDS:
-        await WORLDS.pop().client.close()
+        WORLDS.pop().client.abort()
     assert type(raised) is error_class(name), repr(raised)

@@ -8,8 +8,9 @@ import gc
 import pytest
 from tests.support.patience import soon
 
-from mainstem.aqueduct import Mode, Receiver, Sender, channel, oneshot
-from mainstem.errors import Aborted, BackPressured, ClosedError, NoReceivers
+from mainstem.aqueduct import Mode
+from mainstem.aqueduct.aio import Receiver, Sender, channel, oneshot
+from mainstem.errors import Aborted, BackPressured, ClosedError, Delivery, NoReceivers, Timeout
 
 
 async def test_messages_come_out_in_order_until_the_sender_has_finished() -> None:
@@ -25,10 +26,10 @@ async def test_messages_come_out_in_order_until_the_sender_has_finished() -> Non
 
 
 async def test_a_full_channel_makes_its_sender_wait() -> None:
-    sender, receiver = channel(bound=1)
+    sender, receiver = channel(max_messages=1)
     await sender.send(1)
     with pytest.raises(BackPressured):
-        sender.send_nowait(2)
+        sender.try_send(2)
     waiting = asyncio.ensure_future(sender.send(2))
     await asyncio.sleep(0)
     assert not waiting.done()
@@ -41,14 +42,14 @@ async def test_a_reader_that_waits_is_woken() -> None:
     sender, receiver = channel()
     waiting = asyncio.ensure_future(receiver.receive())
     await asyncio.sleep(0)
-    sender.send_nowait("x")
+    sender.try_send("x")
     assert await waiting == "x"
 
 
 async def test_cancelling_drops_what_was_not_received() -> None:
     sender, receiver = channel()
     await sender.send(1)
-    sender.cancel()
+    sender.abort()
     with pytest.raises(Aborted):
         await receiver.receive()
     with pytest.raises(Aborted):
@@ -57,7 +58,7 @@ async def test_cancelling_drops_what_was_not_received() -> None:
 
 async def test_closing_tells_the_sender() -> None:
     sender, receiver = channel()
-    receiver.close()
+    receiver.abort()
     with pytest.raises(NoReceivers):
         await sender.send(1)
     with pytest.raises(ClosedError):
@@ -87,16 +88,39 @@ async def test_a_oneshot_is_finished_by_its_message() -> None:
         await receiver
 
 
-async def test_leaving_a_with_block_finishes_or_cancels() -> None:
+async def test_closed_and_error_tell_how_a_channel_ended() -> None:
     sender, receiver = channel()
-    with sender:
-        await sender.send(1)
-    assert [message async for message in receiver] == [1]
+    assert (sender.closed, receiver.closed, sender.error, receiver.error) == (False, False, None, None)
+    await sender.send(1)
+    sender.finish()
+    assert (sender.closed, receiver.closed) == (True, False), "a message waits to be received"
+    await receiver.receive()
+    assert (sender.closed, receiver.closed, sender.error, receiver.error) == (True, True, None, None)
     sender, receiver = channel()
-    with pytest.raises(RuntimeError), sender:
-        raise RuntimeError
-    with pytest.raises(Aborted):
-        await receiver.receive()
+    sender.abort()
+    assert isinstance(sender.error, Aborted)
+    assert isinstance(receiver.error, Aborted)
+    sender, receiver = channel()
+    await receiver.close()
+    assert isinstance(sender.error, NoReceivers)
+    assert receiver.closed
+    assert receiver.error is None
+
+
+async def test_a_call_that_times_out_has_done_nothing() -> None:
+    sender, receiver = channel(max_messages=1)
+    with pytest.raises(Timeout, match=r"receiving a message: timed out after 0\.01 s"):
+        await receiver.receive(timeout=0.01)
+    await sender.send(1, timeout=0)
+    for send in (sender.send, sender.send_acknowledged):
+        with pytest.raises(Timeout) as caught:
+            await send(2, timeout=0.01)
+        assert (caught.value.delivery, caught.value.may_retry) == (Delivery.NONE, True)
+    with pytest.raises(Timeout):
+        await sender.close(timeout=0.01)
+    assert await receiver.receive(timeout=0) == 1
+    with pytest.raises(ClosedError):
+        await receiver.receive(timeout=0)
 
 
 async def test_handles_travel_through_local_channels_as_they_are() -> None:
@@ -108,18 +132,18 @@ async def test_handles_travel_through_local_channels_as_they_are() -> None:
 
 
 async def test_an_acknowledged_send_returns_once_the_message_is_there() -> None:
-    sender, receiver = channel(bound=1)
+    sender, receiver = channel(max_messages=1)
     await sender.send_acknowledged("first")
     waiting = asyncio.ensure_future(sender.send_acknowledged("second"))
     await asyncio.sleep(0)
     assert not waiting.done()
     assert await receiver.receive() == "first"
     await soon(waiting)
-    assert receiver.receive_nowait() == "second"
+    assert receiver.try_receive() == "second"
 
 
 async def test_unreliable_messages_beyond_the_bound_replace_the_oldest() -> None:
-    sender, receiver = channel(mode=Mode.UNRELIABLE, bound=2)
+    sender, receiver = channel(mode=Mode.UNRELIABLE, max_messages=2)
     for number in range(5):
         await sender.send(number)
     sender.finish()
@@ -134,8 +158,8 @@ async def test_the_end_of_a_channel_can_be_waited_for(ending: str) -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     if ending == "cancelled":
-        sender.cancel()
-        sender.cancel()
+        sender.abort()
+        sender.abort()
         with pytest.raises(Aborted):
             await soon(waiting)
     elif ending == "closed":
@@ -157,15 +181,15 @@ async def test_the_end_of_a_channel_can_be_waited_for(ending: str) -> None:
 
 async def test_handles_show_what_they_are() -> None:
     sender, receiver = channel(mode=Mode.UNORDERED)
-    assert repr(sender) == "<Sender unordered, local>"
-    assert repr(receiver) == "<Receiver unordered, local>"
-    assert repr(oneshot()[0]) == "<Sender oneshot unordered, local>"
+    assert repr(sender) == "<Sender unordered, local, open>"
+    assert repr(receiver) == "<Receiver unordered, local, open>"
+    assert repr(oneshot()[0]) == "<Sender oneshot unordered, local, closed>"
     assert (sender.mode, sender.is_networked, receiver.is_networked) == (Mode.UNORDERED, False, False)
-    sender.configure(mode=Mode.ORDERED, bound=1)
+    sender.configure(mode=Mode.ORDERED, max_messages=1)
     assert sender.mode is Mode.ORDERED
-    sender.send_nowait(1)
-    with pytest.raises(BackPressured, match="the bound is 1"):
-        sender.send_nowait(2)
+    sender.try_send(1)
+    with pytest.raises(BackPressured, match="the limit is 1"):
+        sender.try_send(2)
 
 
 async def test_leaving_an_async_with_block_finishes_or_cancels_and_waits() -> None:
@@ -180,8 +204,9 @@ async def test_leaving_an_async_with_block_finishes_or_cancels_and_waits() -> No
     with pytest.raises(RuntimeError):
         async with sender:
             raise RuntimeError
-    with receiver, pytest.raises(Aborted):
-        await receiver.receive()
+    async with receiver:
+        with pytest.raises(Aborted):
+            await receiver.receive()
 
 
 async def test_a_handle_that_another_thread_drops_ends_its_channel() -> None:

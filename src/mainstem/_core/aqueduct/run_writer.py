@@ -355,7 +355,7 @@ class Ledger:
         self.stream_id = stream_id
         self.is_open = True
 
-    def shut(self) -> None:
+    def close(self) -> None:
         """Something does: `put` takes none until the next `open`."""
         self.is_open = False
 

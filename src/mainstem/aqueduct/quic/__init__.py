@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 BACKENDS = {"qh3": "quic", "aioquic": "quic-aioquic"}
 """The backends by name, each with the extra that installs it."""
-DEFAULT_BACKEND = "qh3"
 
 
-def load_backend(name: str = DEFAULT_BACKEND) -> Backend:
+def load_backend(name: str) -> Backend:
     """The backend of that name. Raises ConfigurationError if it is unknown, MissingExtraError if it is not installed."""
     if name not in BACKENDS:
         raise ConfigurationError(f"backend {name!r}; there are {', '.join(BACKENDS)}")

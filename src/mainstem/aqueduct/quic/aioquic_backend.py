@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem.aqueduct.connection import AqueductConnection
-    from mainstem.aqueduct.quic.settings import QuicSettings
     from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
+    from mainstem.aqueduct.settings import Settings
 
 _LIMIT_FRAME_CAPACITY = 17
 """A frame type and two variable-length integers of at most eight bytes."""
@@ -68,7 +68,7 @@ class _ConnectionWindow(Limit):  # type: ignore[misc]
 class _Connection(QuicConnection):  # type: ignore[misc]
     """The library's connection with bounded windows and other stream limits."""
 
-    def __init__(self, *, settings: QuicSettings, **options: Any) -> None:
+    def __init__(self, *, settings: Settings, **options: Any) -> None:
         self._local_max_data: Limit
         super().__init__(**options)
         self.held_streams: set[int] = set()
@@ -104,7 +104,7 @@ class _MutualConnection(_Connection):
     here, before the client's last handshake message is processed.
     """
 
-    def __init__(self, *, settings: QuicSettings, **options: Any) -> None:
+    def __init__(self, *, settings: Settings, **options: Any) -> None:
         super().__init__(settings=settings, **options)
         self._client_ca = read_pem(settings.client_ca, "client authority")
 
@@ -195,7 +195,7 @@ class AioquicLink(Link):
 class _Context:
     """What the connections of one server share."""
 
-    def __init__(self, settings: QuicSettings, tickets: ServerTickets | None) -> None:
+    def __init__(self, settings: Settings, tickets: ServerTickets | None) -> None:
         if settings.client_ca is not None and tickets is not None:
             raise ConfigurationError("client_ca and tickets: a resumed session presents no certificate")
         self._settings = settings
@@ -257,7 +257,7 @@ class AioquicBackend:
 
     name = "aioquic"
 
-    def client(self, settings: QuicSettings, *, server_name: str, sessions: Sessions | None, origin: str) -> Link:
+    def client(self, settings: Settings, *, server_name: str, sessions: Sessions | None, origin: str) -> Link:
         configuration = QuicConfiguration(is_client=True, server_name=settings.server_name or server_name)
         configure(configuration, settings, QuicFileLogger)
         ticket_handler: Callable[[Any], None] | None = None
@@ -275,7 +275,7 @@ class AioquicBackend:
         )
         return AioquicLink(quic, settings, is_client=True)
 
-    def server_context(self, settings: QuicSettings, tickets: ServerTickets | None) -> _Context:
+    def server_context(self, settings: Settings, tickets: ServerTickets | None) -> _Context:
         return _Context(settings, tickets)
 
 

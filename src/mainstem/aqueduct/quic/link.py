@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mainstem.aqueduct.codec import EXPLICIT_CLOSE, HELLO_TIMED_OUT, NO_PLACE, PROTOCOL_ERROR, SERIALISATION_ERROR
+from mainstem.aqueduct.codec import EXPLICIT_CLOSE, HANDSHAKE_TIMED_OUT, NO_PLACE, PROTOCOL_ERROR, SERIALISATION_ERROR
 from mainstem.aqueduct.events import (
     CloseConnection,
     HoldConnection,
@@ -22,7 +22,7 @@ from mainstem.aqueduct.events import (
     WatchDelivery,
 )
 from mainstem.aqueduct.quic.farewell import Farewell
-from mainstem.aqueduct.quic.settings import CID_LENGTH
+from mainstem.aqueduct.settings import CID_LENGTH
 from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from mainstem.aqueduct.connection import AqueductConnection
     from mainstem.aqueduct.events import Command
-    from mainstem.aqueduct.quic.settings import QuicSettings
     from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
+    from mainstem.aqueduct.settings import Settings
 
 Address = tuple[Any, ...]
 
@@ -54,7 +54,7 @@ PEERS_COMPLAINT = "peer's complaint"
 SUCCESS_CODES = (0, EXPLICIT_CLOSE)
 """Close codes that are no error."""
 
-REFUSALS = (SERIALISATION_ERROR, HELLO_TIMED_OUT, NO_PLACE)
+REFUSALS = (SERIALISATION_ERROR, HANDSHAKE_TIMED_OUT, NO_PLACE)
 """Close codes by which a peer ends a connection before its application has had anything of it."""
 
 
@@ -75,11 +75,11 @@ class Backend(Protocol):
 
     name: str
 
-    def client(self, settings: QuicSettings, *, server_name: str, sessions: Sessions | None, origin: str) -> Link:
+    def client(self, settings: Settings, *, server_name: str, sessions: Sessions | None, origin: str) -> Link:
         """A client's connection, not yet begun."""
         ...
 
-    def server_context(self, settings: QuicSettings, tickets: ServerTickets | None) -> ServerContext:
+    def server_context(self, settings: Settings, tickets: ServerTickets | None) -> ServerContext:
         """What all connections of one server share."""
         ...
 
@@ -113,7 +113,7 @@ def read_pem(path: str | Path | None, what: str) -> str:
     return str(path)
 
 
-def configure(configuration: Any, settings: QuicSettings, quic_logger: Any) -> None:
+def configure(configuration: Any, settings: Settings, quic_logger: Any) -> None:
     """Fill a library's configuration; both name these things alike."""
     configuration.connection_id_length = CID_LENGTH
     configuration.alpn_protocols = [settings.alpn]
@@ -147,7 +147,7 @@ class Link:
 
     library_errors: tuple[type[Exception], ...] = (RuntimeError, ValueError, AssertionError)
 
-    def __init__(self, quic: Any, settings: QuicSettings, *, is_client: bool) -> None:
+    def __init__(self, quic: Any, settings: Settings, *, is_client: bool) -> None:
         self.quic = quic
         self.settings = settings
         self.is_client = is_client

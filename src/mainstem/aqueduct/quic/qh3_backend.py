@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem.aqueduct.connection import AqueductConnection
-    from mainstem.aqueduct.quic.settings import QuicSettings
     from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
+    from mainstem.aqueduct.settings import Settings
 
 _UNUSED = frozenset(
     ("connection_credit", "stream_credit", "streams_available", "peer_blocked", "path_validated", "peer_migration")
@@ -44,7 +44,7 @@ class Qh3Link(Link):
 
     library_errors = (*Link.library_errors, qh3_connection.QuicConnectionError)
 
-    def __init__(self, quic: Any, settings: QuicSettings, *, is_client: bool) -> None:
+    def __init__(self, quic: Any, settings: Settings, *, is_client: bool) -> None:
         super().__init__(quic, settings, is_client=is_client)
         # The peer's streams that have ended, of two directions and of one. The library remembers the last 1,024 ended
         # streams; the copy of a packet that comes later opens an older one anew.
@@ -227,7 +227,7 @@ class Qh3Link(Link):
 class _Context:
     """What the connections of one server share."""
 
-    def __init__(self, settings: QuicSettings, tickets: ServerTickets | None) -> None:
+    def __init__(self, settings: Settings, tickets: ServerTickets | None) -> None:
         self._settings = settings
         self._tickets = tickets
         if settings.client_ca is not None:
@@ -294,7 +294,7 @@ class Qh3Backend:
 
     name = "qh3"
 
-    def client(self, settings: QuicSettings, *, server_name: str, sessions: Sessions | None, origin: str) -> Link:
+    def client(self, settings: Settings, *, server_name: str, sessions: Sessions | None, origin: str) -> Link:
         configuration = QuicConfiguration(is_client=True, server_name=settings.server_name or server_name)
         configure(configuration, settings, QuicFileLogger)
         if sessions is not None:
@@ -305,7 +305,7 @@ class Qh3Backend:
         )
         return Qh3Link(quic, settings, is_client=True)
 
-    def server_context(self, settings: QuicSettings, tickets: ServerTickets | None) -> _Context:
+    def server_context(self, settings: Settings, tickets: ServerTickets | None) -> _Context:
         return _Context(settings, tickets)
 
 

@@ -120,15 +120,12 @@ class AqueductChannel:
     """The entrypoint channel of one Aqueduct connection, in order; the last message of a partition is acknowledged."""
 
     def __init__(self, options: ChannelOptions) -> None:
-        from mainstem import aqueduct
         from mainstem._internal.loop_thread import LoopThread
 
         self._options = options
         self._thread = LoopThread("mainstem-aqueduct")
         try:
-            self._connection: Any = self._thread.run(
-                aqueduct.connect(options.channel, ca=options.ca or None, timeout=options.timeout)
-            )
+            self._connection: Any = self._thread.run(self._connect())
         except BaseException:
             self._thread.stop()
             raise
@@ -144,6 +141,12 @@ class AqueductChannel:
             )
         return len(rows)
 
+    async def _connect(self) -> Any:
+        from mainstem.aqueduct.aio import connect
+
+        options = self._options
+        return await connect(*options.address, ca=options.ca or None, timeout=options.timeout)
+
     async def _send(self, messages: list[bytes], is_last: bool) -> None:
         sender = self._connection.sender
         for message in messages[:-1]:
@@ -153,7 +156,7 @@ class AqueductChannel:
 
     def close(self) -> None:
         """Closes the connection."""
-        self._thread.call(self._connection.close)
+        self._thread.call(self._connection.abort)
         self._thread.stop()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem.aqueduct.quic import load_backend
-from mainstem.aqueduct.quic.settings import QuicSettings
+from mainstem.aqueduct.settings import Settings
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.certificates import CertificateFiles
@@ -48,9 +48,9 @@ class Pair:
     """A client and a server that have shaken hands, at a time that the test moves."""
 
     def __init__(self, files: CertificateFiles, client: str = "qh3") -> None:
-        context = load_backend("qh3").server_context(QuicSettings(certificate=files.certificate, key=files.key), None)
+        context = load_backend("qh3").server_context(Settings(certificate=files.certificate, key=files.key), None)
         self.client = load_backend(client).client(
-            QuicSettings(ca=files.ca), server_name="localhost", sessions=None, origin=""
+            Settings(ca=files.ca), server_name="localhost", sessions=None, origin=""
         )
         self.heard = Heard()
         self.heard_by_client = Heard()

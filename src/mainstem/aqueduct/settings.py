@@ -1,4 +1,4 @@
-"""The settings of a QUIC connection, whichever library carries it."""
+"""The settings of one side: QUIC's, whichever library carries it, and the limits of a connection."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem.amounts import check_seconds, check_whole
+from mainstem.aqueduct.limits import Limits
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+DEFAULT_BACKEND = "qh3"
 DEFAULT_ALPN = "aqueduct"
 """The application protocol that both sides must name; the specification names none."""
 
@@ -21,16 +23,21 @@ CID_LENGTH = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuicSettings:
-    """The QUIC settings of one side. Sizes are in bytes, times in seconds.
+class Settings(Limits):
+    """The settings of a client or a server. Sizes are in bytes, times in seconds.
+
+    `connect` and `serve` take them as ``settings=``, and each field as a keyword that overrides it.
 
     Raises:
         ConfigurationError: A number lies outside of what its text here says.
 
     Example:
-        >>> settings = QuicSettings(certificate="cert.pem", key="key.pem", idle_timeout=30)
-        >>> server = await serve(handler, settings=settings)
+        >>> settings = Settings(certificate="cert.pem", key="key.pem")
+        >>> server = serve(handler, "0.0.0.0", 4433, settings=settings, max_payload=1 << 20)
     """
+
+    backend: str = DEFAULT_BACKEND
+    """The QUIC library: ``qh3`` or ``aioquic``."""
 
     alpn: str = DEFAULT_ALPN
     """The application protocol that is negotiated."""
@@ -48,23 +55,24 @@ class QuicSettings:
     """Whether a client verifies the server's certificate; False accepts any, for tests only."""
 
     server_name: str | None = None
-    """The name that the server's certificate must have; None for the host of the URL."""
+    """The name that the server's certificate must have; None for the host that the client connects to."""
 
     client_ca: str | Path | None = None
     """A server's: a PEM file of the authorities whose certificates clients must present; None asks for none."""
 
-    hello_timeout: float = 15.0
+    handshake_timeout: float = 15.0
     """A connection whose peer has not sent its connection headers after so long is closed."""
 
     drain_timeout: float = 10.0
     """A server's: how long what is left may take once one side is done. It bounds a handler whose client has finished the
     entrypoint and closed, and the channels of a connection whose handler has returned. 0 leaves them no time."""
 
-    idle_timeout: float = 60.0
-    """A connection on which nothing arrives for so long is lost."""
+    idle_timeout: float = 30.0
+    """A connection on which nothing arrives for this long is lost."""
 
-    keep_alive: float = 15.0
-    """A ping goes out after so long without a packet; 0 sends none."""
+    keep_alive: float = 10.0
+    """A ping goes out after this long without a packet, and the peer acknowledges it; 0 sends none. With the defaults a dead
+    peer is noticed after 30 s, however quiet the application is."""
 
     max_datagram_size: int = 1200
     """UDP payload: 1200 passes everywhere; more is faster where the path is known."""
@@ -96,7 +104,8 @@ class QuicSettings:
     """Where TLS secrets go, for packet analysers."""
 
     def __post_init__(self) -> None:
-        check_seconds({"hello_timeout": self.hello_timeout, "idle_timeout": self.idle_timeout})
+        super().__post_init__()
+        check_seconds({"handshake_timeout": self.handshake_timeout, "idle_timeout": self.idle_timeout})
         check_seconds({"drain_timeout": self.drain_timeout, "keep_alive": self.keep_alive}, may_be_zero=True)
         least, most = DATAGRAM_SIZES
         check_whole({"max_datagram_size": self.max_datagram_size}, least=least, most=most)

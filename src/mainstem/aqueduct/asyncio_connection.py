@@ -1,0 +1,252 @@
+"""The `Connection` of the asyncio API, from either side."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mainstem._internal.within import within
+from mainstem.aqueduct.certificates import describe_certificate
+from mainstem.aqueduct.channel_id import ENTRYPOINT
+from mainstem.aqueduct.connection_state import Counts
+from mainstem.aqueduct.events import Mode
+from mainstem.aqueduct.handles import DEFAULT_MAX_MESSAGES, Pipe, Receiver, Sender
+from mainstem.aqueduct.remote_halves import RemoteReceiver, RemoteSender
+from mainstem.aqueduct.state import ReceiverState
+from mainstem.aqueduct.stats import session_stats
+from mainstem.errors import ChannelError, ConfigurationError
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.codec import Headers
+    from mainstem.aqueduct.quic.link import Address
+    from mainstem.aqueduct.session import Session
+    from mainstem.aqueduct.stats import AqueductStats
+
+HeaderSource = Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | None
+
+LINGER_S = 10.0
+"""Seconds that waiting for channels takes at most, and closing a server for its handlers."""
+
+DRAIN_S = 0.25
+"""Seconds that a client keeps its socket after its connection has ended, while its close is sent again."""
+
+CLOSE_TIMEOUT_S = 10.0
+"""Seconds that closing a connection waits until every message is acknowledged."""
+
+
+class Connection:
+    """One connection, from either side: what `connect` returns and what a server's handler gets.
+
+    A client has `sender`, a server `receiver`: the two halves of the entrypoint channel. All else is sent through it.
+
+    As an asynchronous context manager it is closed at the end of the block, and aborted if an exception leaves the block.
+
+    Example:
+        >>> async with connect("localhost", 4433, ca="ca.pem") as connection:
+        ...     await connection.sender.send(b"tide")
+    """
+
+    def __init__(self, session: Session, *, is_client: bool) -> None:
+        self._session = session
+        self._is_client = is_client
+        self._closed_here = False
+        pipe = self._entrypoint = Pipe(mode=Mode.ORDERED, max_messages=DEFAULT_MAX_MESSAGES)
+        self._sender: Sender[Any] | None = None
+        self._receiver: Receiver[Any] | None = None
+        if is_client:
+            pipe.remote_sender = RemoteSender(session, ENTRYPOINT, pipe)
+            self._sender = Sender(pipe)
+        else:
+            pipe.remote_receiver = RemoteReceiver(session, ENTRYPOINT, pipe)
+            self._receiver = Receiver(pipe)
+
+    @property
+    def sender(self) -> Sender[Any]:
+        """The entrypoint's sender, at a client. Raises ConfigurationError at a server."""
+        if self._sender is None:
+            raise ConfigurationError("a server's connection has the entrypoint's receiver, not its sender")
+        return self._sender
+
+    @property
+    def receiver(self) -> Receiver[Any]:
+        """The entrypoint's receiver, at a server. Raises ConfigurationError at a client."""
+        if self._receiver is None:
+            raise ConfigurationError("a client's connection has the entrypoint's sender, not its receiver")
+        return self._receiver
+
+    async def headers(self, timeout: float | None = None) -> Headers:
+        """Wait for the peer's connection headers.
+
+        Args:
+            timeout: Seconds to wait; None waits for as long as the connection lives.
+
+        Returns:
+            Pairs of a key and a value, in the peer's order.
+
+        Raises:
+            Timeout: They did not come in time.
+            ConnectionLost: The connection ended before they came.
+            RemoteProtocolError: The peer broke the protocol before they came.
+
+        Example:
+            >>> headers = dict(await connection.headers())
+        """
+        return await within(timeout, asyncio.shield(self._session.peer_headers), "the peer's headers")
+
+    @property
+    def peer_address(self) -> Address:
+        """The peer's address: host and port, as sockets have them."""
+        return self._session.address
+
+    @property
+    def peer_certificate(self) -> dict[str, Any] | None:
+        """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it.
+
+        None where the peer presented none, or the session was resumed. A server has one where it has ``client_ca``, and has
+        verified it then; a client that does not ``verify`` has the server's all the same.
+        """
+        der = self.peer_certificate_der
+        return None if der is None else describe_certificate(der)
+
+    @property
+    def peer_certificate_der(self) -> bytes | None:
+        """The peer's TLS certificate in DER, for a library that reads certificates; None as above."""
+        return self._session.link.peer_certificate
+
+    @property
+    def early_data_accepted(self) -> bool:
+        """Whether the server accepted what was sent before the handshake was complete."""
+        return self._session.link.early_data_accepted
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is over, for whatever reason."""
+        return self._session.ended.done()
+
+    @property
+    def error(self) -> Exception | None:
+        """Why the connection failed; None while it is open, and after an orderly close by either side."""
+        return self._session.error
+
+    def stats(self) -> AqueductStats:
+        """Get what the connection has now and what it has counted; may be called in any thread.
+
+        A server's connections count bytes and ends into one: theirs has what all of them counted.
+
+        Returns:
+            The figures.
+
+        Example:
+            >>> connection.stats().unsent_bytes
+            0
+        """
+        session = self._session
+        role = "client" if self._is_client else "server"
+        return session_stats((session,), session.traffic, Counts(), role=role, is_over=self.closed)
+
+    async def wait_closed(self, timeout: float | None = None) -> None:
+        """Wait until the connection is over. Returns after an orderly close by either side.
+
+        Args:
+            timeout: Seconds to wait; None waits forever.
+
+        Raises:
+            Timeout: The connection goes on.
+            ConnectionLost: The connection was lost.
+            RemoteProtocolError: The peer broke the protocol, or reports that this side did.
+
+        Example:
+            >>> await connection.wait_closed()
+        """
+        await within(timeout, asyncio.shield(self._session.ended), "waiting for the connection's end")
+        if self._session.error is not None:
+            raise self._session.error.with_traceback(None)
+
+    async def wait_channels_closed(self, timeout: float | None = LINGER_S) -> None:
+        """Wait until every channel has ended, and the peer has what was sent. Returns when the time is up, too.
+
+        Args:
+            timeout: Seconds to wait at most; None waits forever.
+
+        Example:
+            >>> connection.sender.finish()
+            >>> await connection.wait_channels_closed()
+        """
+        await self._session.wait_channels_closed(timeout)
+
+    async def close(self, reason: str = "", timeout: float | None = CLOSE_TIMEOUT_S) -> None:
+        """Close the connection in order. May be called again.
+
+        It finishes the entrypoint, waits until every message is acknowledged and until the server has the entrypoint's end
+        (one second at most, or 20 round trips), and closes. Channels that are open then end with `ConnectionLost`. A call that
+        fails or is cancelled has closed the connection too.
+
+        Args:
+            reason: A text for the peer.
+            timeout: Seconds to wait for acknowledgements; None waits as long as the connection lives.
+
+        Raises:
+            Timeout: Messages were not acknowledged in time.
+            ConnectionLost: The connection ended, and messages were not delivered.
+            NoReceivers: A receiver was closed before it had all messages.
+            LostInTransit: A receiver was lost on its way to the peer, with its messages.
+
+        Example:
+            >>> await connection.close()
+        """
+        try:
+            if not self._closed_here:
+                if self._sender is not None:
+                    self._sender.finish()
+                await self._session.flush_messages(timeout)
+                await self._hand_over_end()
+        finally:
+            self.abort(reason)
+            await self._session.wait_over(DRAIN_S)
+
+    def abort(self, reason: str = "") -> None:
+        """Close the connection with all its channels, at once. What is not acknowledged may be lost. May be called again.
+
+        Args:
+            reason: A text for the peer.
+
+        Example:
+            >>> connection.abort()
+        """
+        self._closed_here = True
+        self._session.close(reason)
+
+    @property
+    def _has_all(self) -> bool:
+        """Whether the client has finished the entrypoint, at a server."""
+        remote = self._entrypoint.remote_receiver
+        return remote is not None and remote.state is ReceiverState.FINISHED
+
+    def __repr__(self) -> str:
+        host, port, *_ = self.peer_address
+        state = "closed" if self.closed else "open"
+        return f"<Connection {'to' if self._is_client else 'from'} {host}:{port}, {state}>"
+
+    async def __aenter__(self) -> Connection:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.abort()
+        await self.close()
+
+    async def _hand_over_end(self) -> None:
+        """Wait until the server has the entrypoint's end: a close that overtakes it would cancel the handler at once."""
+        remote = self._entrypoint.remote_sender
+        if remote is not None:
+            with contextlib.suppress(TimeoutError, ChannelError):
+                async with asyncio.timeout(self._session.flush_time):
+                    await remote.wait_ended()
+
+    def __del__(self) -> None:
+        session = getattr(self, "_session", None)
+        if session is not None and not self._closed_here and self._is_client and not session.conn.is_ended:
+            warnings.warn("an Aqueduct connection was dropped without being closed", ResourceWarning, stacklevel=2)
