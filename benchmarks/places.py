@@ -51,7 +51,7 @@ def scan_seconds(place: Path | str, options: dict[str, str] | None = None) -> tu
     """Every row of every column, as Arrow batches; the seconds, and the rows."""
     started = time.perf_counter()
     with mainstem.open_recordings(place, options) as recordings:
-        rows = sum(batch.num_rows for batch in recordings.to_batches())
+        rows = sum(batch.num_rows for batch in recordings.scan().to_batches())
     return time.perf_counter() - started, rows
 
 
@@ -122,7 +122,7 @@ def s3(folder: Path, report: Report) -> None:
     with s3_server(folder / "s3") as options:
         files = fs.S3FileSystem(**options)
         with mainstem.open_recordings(path) as recordings:
-            pq.write_table(recordings.to_arrow(), folder / "rows.parquet")
+            pq.write_table(recordings.scan().to_arrow(), folder / "rows.parquet")
         store = S3Store(
             "tides", access_key_id=options["access_key"], secret_access_key=options["secret_key"],
             region=options["region"], endpoint=f"http://{options['endpoint_override']}",

@@ -45,15 +45,21 @@ def main() -> None:
         with open_recordings(directory) as recordings:
             fields = pl.Struct({"symbol": pl.String, "price": pl.Int64})
             quotes = (
-                recordings.to_polars()
+                recordings.scan_polars()
                 .select(pl.col("payload").cast(pl.String).str.json_decode(fields).alias("q"))
                 .unnest("q")
             )
-            print(quotes.group_by("symbol").agg(pl.len().alias("quotes"), pl.col("price").max()).sort("symbol").rows())
+            print(
+                quotes.group_by("symbol")
+                .agg(pl.len().alias("quotes"), pl.col("price").max())
+                .sort("symbol")
+                .collect()
+                .rows()
+            )
 
             # DuckDB reads the object itself, by Arrow's stream interface. Only the columns of the query are read.
             database = duckdb.connect()
-            database.register("messages", recordings.to_reader(columns=["stream_id", "payload"]))
+            database.register("messages", recordings.scan(["stream_id", "payload"]))
             print(
                 database.sql(
                     """

@@ -50,7 +50,7 @@ def target(data: bytes) -> None:
         with open_recordings(DIRECTORY) as recordings:
             for reader in recordings:
                 read(reader)
-            for batch in recordings.to_batches():
+            for batch in recordings.scan().to_batches():
                 batch.validate(full=True)
     except RecordingError as error:
         assert str(error)

@@ -55,7 +55,7 @@ def check(recordings: Recordings) -> None:
     assert [reader.descriptor.stop_position >= 0 for reader in recordings] == [True, False]
     for reader in recordings:
         assert [data for _, data in messages(reader, reader.start_position, reader.end_position())] == sent
-    assert [bytes(value.as_py()) for value in recordings.to_arrow()["payload"]] == sent * 2
+    assert [bytes(value.as_py()) for value in recordings.scan().to_arrow()["payload"]] == sent * 2
 
 
 def test_a_reference_archive_is_read(archive: Path) -> None:

@@ -91,7 +91,7 @@ def test_the_demo_loses_nothing_over_a_lossy_network(tmp_path: Path) -> None:
     assert result["naks"] > 0
     assert (tmp_path / "out" / "report.html").read_text().count("<svg") == 4
     with open_recordings(result["recording"]) as recordings:
-        assert recordings.to_arrow().num_rows == 4000
+        assert recordings.scan().to_arrow().num_rows == 4000
     assert errors == ""
     assert left_of(process) == []
 

@@ -153,7 +153,7 @@ def reader(folder: str) -> None:
     import mainstem
 
     recordings = mainstem.open_recordings(folder)
-    print(recordings.to_polars(codec="json").get_column("height").to_list())
+    print(recordings.scan(codec="json").to_polars().collect().get_column("height").to_list())
 
 
 def driver() -> None:

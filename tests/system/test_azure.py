@@ -47,12 +47,12 @@ def test_a_recording_is_shipped_to_azure_and_looked_after_by_commands(tmp_path: 
     assert run("recordings", "show", url)
     assert run("recordings", "verify", url, "--frames") == []
     with open_recordings(url, options) as recordings:
-        assert [bytes(value.as_py()) for value in recordings.to_arrow()["payload"]] == station.sent
+        assert [bytes(value.as_py()) for value in recordings.scan().to_arrow()["payload"]] == station.sent
     # A time in the future: all is older, but the segment that the recording grows in stays.
     run("recordings", "rm", url, "--before", "2100-01-01T00:00:00Z", "--grace", "0s")
     (row,) = run("recordings", "ls", url)
     with open_recordings(url, options) as recordings:
-        left = [bytes(value.as_py()) for value in recordings.to_arrow()["payload"]]
+        left = [bytes(value.as_py()) for value in recordings.scan().to_arrow()["payload"]]
     assert 0 < len(left) < len(station.sent)
     assert left == station.sent[len(station.sent) - len(left) :]
     assert run("recordings", "verify", url, "--frames") == []

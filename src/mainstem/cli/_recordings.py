@@ -28,7 +28,7 @@ StoreOption = Annotated[
 
 
 def filters(*, begin: str = "", end: str = "", **ids: Sequence[int] | None) -> list[tuple[str, str, Any]] | None:
-    """The filters of ``Recordings.to_batches`` for these options; None for all rows."""
+    """The filters of ``Recordings.scan`` for these options; None for all rows."""
     chosen: list[tuple[str, str, Any]] = [(name, "in", list(values)) for name, values in ids.items() if values]
     for text, option, operator in ((begin, "--from", ">="), (end, "--to", "<")):
         if text.isdecimal():

@@ -60,7 +60,7 @@ def run(
     where = filters(begin=begin, end=end, recording_id=recording, stream_id=stream, session_id=session)
     names = [name.strip() for name in columns.split(",")] if columns else None
     with open_recordings(place, pairs(store_option, "--store-option")) as recordings:
-        rows = recordings.to_reader(names, where, frames=frames, strict=not lossy, codec=codec_of(codec, option))
+        rows = recordings.scan(names, where, frames=frames, strict=not lossy, codec=codec_of(codec, option)).to_reader()
         with _output(out) as file:
             count = write_rows(rows, file, kind, payload=payload)
     say(f"wrote {count:,} rows to {'standard output' if out == '-' else out}")

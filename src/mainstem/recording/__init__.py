@@ -8,6 +8,7 @@ from mainstem.recording.reader import RecordingReader
 from mainstem.recording.recorder import Recorder
 from mainstem.recording.recordings import Recordings, open_recording, open_recordings
 from mainstem.recording.replay import SkippedRange, batches, messages, replay_onto
+from mainstem.recording.scan import Scan
 from mainstem.recording.verify import Fault, faults
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "RecordingDescriptor",
     "RecordingReader",
     "Recordings",
+    "Scan",
     "SkippedRange",
     "batches",
     "faults",

@@ -121,7 +121,7 @@ def check(readers: object) -> None:
 
 def test_an_archive_by_hand_is_read(archive: Path) -> None:
     with open_recordings(archive) as recordings:
-        rows = recordings.to_arrow().to_pylist()
+        rows = recordings.scan().to_arrow().to_pylist()
         assert [bytes(row["payload"]) for row in rows] == messages_sent() * 2
         assert {row["session_id"] for row in rows} == {SESSION_ID}
         check(recordings)

@@ -13,6 +13,7 @@ from tests.support.streams import Stream, record
 import mainstem
 from mainstem.cli import main
 from mainstem.codecs import find_codec
+from mainstem.codecs.json_lines import JsonLines
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder, Recordings
 
@@ -46,7 +47,7 @@ def recordings(tmp_path: Path) -> Iterator[Recordings]:
 
 def test_a_recording_is_a_table_of_what_its_messages_hold(recordings: Recordings) -> None:
     schema = pa.schema([("n", pa.int64()), ("t", pa.string())])
-    table = recordings.to_arrow(codec="json", schema=schema)
+    table = recordings.scan(codec="json", schema=schema).to_arrow()
     assert table.schema.names == [*NAMES, "n", "t", "rescued", "payload"]
     rows = table.to_pylist()
     assert [row["n"] for row in rows] == [*range(100), None, 5, *range(100, 300)]
@@ -54,19 +55,53 @@ def test_a_recording_is_a_table_of_what_its_messages_hold(recordings: Recordings
     assert rows[100]["problem"].startswith("JSONDecodeError")
     assert rows[101]["rescued"] == '{"late":[1]}'
     assert rows[0]["recorded_at"] is not None
-    assert [row["position"] for row in rows] == recordings.to_arrow(["position"]).column(0).to_pylist()
-    inferred = recordings.to_arrow(codec=find_codec("json"))
+    assert [row["position"] for row in rows] == recordings.scan(["position"]).to_arrow().column(0).to_pylist()
+    inferred = recordings.scan(codec=find_codec("json")).to_arrow()
     assert inferred.schema.field("late").type == pa.list_(pa.int64())
-    assert recordings.to_polars(codec="json", schema=schema).equals(pl.from_arrow(table))
-    assert recordings.to_pandas(codec="json", schema=schema).n.sum() == sum(range(300)) + 5
-    assert sum(batch.num_rows for batch in recordings.to_batches(codec="json", schema=schema, rows=7)) == 302
+    assert recordings.scan(codec="json", schema=schema).to_polars().collect().equals(pl.from_arrow(table))
+    assert recordings.scan(codec="json", schema=schema).to_pandas().n.sum() == sum(range(300)) + 5
+    assert sum(batch.num_rows for batch in recordings.scan(codec="json", schema=schema).to_batches(rows=7)) == 302
 
 
 def test_columns_and_conditions_are_chosen_as_without_a_codec(recordings: Recordings) -> None:
-    table = recordings.to_arrow(["n", "length", "position"], [("position", "<=", 192)], codec="json")
+    table = recordings.scan(["n", "length", "position"], [("position", "<=", 192)], codec="json").to_arrow()
     assert table.schema.names == ["n", "length", "position"]
     assert table.column("n").to_pylist() == [0, 1, 2]
-    assert recordings.to_arrow(["problem", "n"], codec="json").num_rows == 302
+    assert recordings.scan(["problem", "n"], codec="json").to_arrow().num_rows == 302
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda frame: frame.select("n", "stream_id"),
+        lambda frame: frame.filter(pl.col("n") > 250).select("t"),
+        lambda frame: frame.filter((pl.col("position") <= 192) & (pl.col("n") > 0)),
+        lambda frame: frame.head(101).select("problem", "payload"),
+        lambda frame: frame.filter(pl.col("problem").is_not_null()).head(1),
+        lambda frame: frame.select(pl.len()),
+    ],
+)
+def test_a_lazy_query_decodes_and_returns_what_it_does_on_a_data_frame(recordings: Recordings, query: Any) -> None:
+    for options in ({}, {"columns": ["n", "t", "position", "stream_id", "problem", "payload", "length"]}):
+        eager = pl.from_arrow(recordings.scan(codec="json", **options).to_arrow())
+        for lazy in (
+            recordings.scan_polars(codec="json", **options),
+            recordings.scan(codec="json", **options).to_polars(),
+        ):
+            assert query(lazy).collect().equals(query(eager))
+
+
+def test_a_lazy_query_reads_only_the_messages_that_its_condition_allows(recordings: Recordings) -> None:
+    read: list[int] = []
+
+    class Counting(JsonLines):
+        def decode_batch(self, payloads: Any, schema: pa.Schema) -> Any:
+            read.append(len(payloads))
+            return super().decode_batch(payloads, schema)
+
+    frame = recordings.scan_polars(codec=Counting(), schema=pa.schema([("n", pa.int64())]))
+    assert frame.filter(pl.col("position") <= 192).select("n").collect()["n"].to_list() == [0, 1, 2]
+    assert sum(read) == 3
 
 
 @pytest.mark.parametrize(
@@ -84,7 +119,7 @@ def test_what_cannot_be_decoded_is_refused_before_anything_is_read(
     recordings: Recordings, options: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=reason):
-        recordings.to_batches(**options)
+        recordings.scan(**options).to_batches()
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "arrow"])
@@ -124,6 +159,6 @@ def test_a_time_of_a_codec_is_a_time(tmp_path: Path) -> None:
     place = write(tmp_path / "json", [b'{"at": "2026-01-31T12:00:00Z"}'])
     with mainstem.open_recordings(place) as recordings:
         schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
-        assert recordings.to_arrow(["at"], codec="json", schema=schema).to_pylist() == [
+        assert recordings.scan(["at"], codec="json", schema=schema).to_arrow().to_pylist() == [
             {"at": datetime(2026, 1, 31, 12, tzinfo=UTC)}
         ]

@@ -35,18 +35,18 @@ def recordings(tmp_path: Path) -> Iterator[Recordings]:
 def written(recordings: Recordings, path: Path, kind: str, payload: str = "base64") -> Path:
     out = path / f"out.{kind}"
     with out.open("wb") as file:
-        assert write_rows(recordings.to_reader(), file, kind, payload=payload) == len(PAYLOADS)
+        assert write_rows(recordings.scan().to_reader(), file, kind, payload=payload) == len(PAYLOADS)
     return out
 
 
 def test_parquet_and_arrow_are_read_back_by_others_as_they_were(recordings: Recordings, tmp_path: Path) -> None:
-    whole = recordings.to_polars()
+    whole = recordings.scan().to_polars().collect()
     parquet = written(recordings, tmp_path, "parquet")
     assert pl.read_parquet(parquet).equals(whole)
     rows = duckdb.sql(f"select payload from read_parquet('{parquet}') order by position").fetchall()
     assert rows == [(payload,) for payload in PAYLOADS]
     arrow = written(recordings, tmp_path, "arrow")
-    assert pa.ipc.open_stream(arrow.read_bytes()).read_all().equals(recordings.to_arrow())
+    assert pa.ipc.open_stream(arrow.read_bytes()).read_all().equals(recordings.scan().to_arrow())
 
 
 @pytest.mark.parametrize("payload", ["base64", "hex", "text"])
@@ -58,7 +58,7 @@ def test_csv_and_json_lines_are_read_back_by_others(recordings: Recordings, tmp_
         types = "{position: 'BIGINT', recorded_at: 'TIMESTAMPTZ', length: 'INT', payload: 'VARCHAR'}"
         source = f"{reader}('{path}', {'types' if kind == 'csv' else 'columns'}={types})"
         rows = duckdb.sql(f"select position, recorded_at, length, {decode} from {source} order by position").fetchall()
-        expected = recordings.to_arrow(["position", "recorded_at", "length", "payload"]).to_pylist()
+        expected = recordings.scan(["position", "recorded_at", "length", "payload"]).to_arrow().to_pylist()
         assert [row[0] for row in rows] == [row["position"] for row in expected]
         assert [row[1] for row in rows] == [row["recorded_at"] for row in expected]
         assert [bytes(row[3]) for row in rows] == PAYLOADS
@@ -66,7 +66,7 @@ def test_csv_and_json_lines_are_read_back_by_others(recordings: Recordings, tmp_
 
 def test_a_json_line_is_a_message(recordings: Recordings) -> None:
     file = io.BytesIO()
-    write_rows(recordings.to_reader(["position", "payload"]), file, "jsonl", payload="text")
+    write_rows(recordings.scan(["position", "payload"]).to_reader(), file, "jsonl", payload="text")
     lines = [json.loads(line) for line in file.getvalue().splitlines()]
     assert [line["payload"].encode() for line in lines] == PAYLOADS
 
@@ -77,22 +77,22 @@ def test_bytes_that_are_no_text_are_refused_with_their_position(tmp_path: Path) 
                                 mtu_length=1408, join_position=0)  # fmt: skip
         record(writer, Stream(), [b"fine", b"\xff\xfe"])
     with open_recordings(tmp_path) as recordings, pytest.raises(RecordingError, match="position 128 is not UTF-8"):
-        write_rows(recordings.to_reader(), io.BytesIO(), "csv", payload="text")
+        write_rows(recordings.scan().to_reader(), io.BytesIO(), "csv", payload="text")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_rows_are_a_whole_file_too(recordings: Recordings, tmp_path: Path, kind: str) -> None:
     out = tmp_path / f"empty.{kind}"
     with out.open("wb") as file:
-        assert write_rows(recordings.to_reader(where=[("stream_id", "=", 5)]), file, kind) == 0
+        assert write_rows(recordings.scan(where=[("stream_id", "=", 5)]).to_reader(), file, kind) == 0
     if kind == "parquet":
-        assert pl.read_parquet(out).columns == recordings.to_arrow().column_names
+        assert pl.read_parquet(out).columns == recordings.scan().to_arrow().column_names
     if kind == "csv":
         assert out.read_text().startswith('"recording_id"')
 
 
 def test_what_is_unknown_is_refused(recordings: Recordings) -> None:
     with pytest.raises(ConfigurationError, match="'xls' is none of parquet"):
-        write_rows(recordings.to_reader(), io.BytesIO(), "xls")
+        write_rows(recordings.scan().to_reader(), io.BytesIO(), "xls")
     with pytest.raises(ConfigurationError, match="'utf' is none of base64"):
-        write_rows(recordings.to_reader(), io.BytesIO(), "csv", payload="utf")
+        write_rows(recordings.scan().to_reader(), io.BytesIO(), "csv", payload="utf")

@@ -40,7 +40,7 @@ def test_reading_many_recordings_keeps_few_files_open(place: Path) -> None:
     before, rows, most = descriptors(), 0, 0
     with open_recordings(place) as recordings:
         for _ in range(2):  # what was released is opened again
-            for batch in recordings.to_batches(["recording_id", "position"]):
+            for batch in recordings.scan(["recording_id", "position"]).to_batches():
                 rows += len(batch)
                 most = max(most, descriptors())
     assert rows == 2 * 10 * MANY

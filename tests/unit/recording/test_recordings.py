@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -50,29 +51,43 @@ def write(path: Path, streams: int = 3, messages: int = 200) -> dict[int, list[b
     return payloads_by_stream
 
 
+@dataclass
+class Recorded:
+    """Recordings, and what was published on each stream. Hypothesis prints it with an example: payloads are left out."""
+
+    path: Path
+    payloads: dict[int, list[bytes]] = field(repr=False)
+
+
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, list[bytes]]]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     path = tmp_path_factory.mktemp("recordings")
-    return path, write(path)
+    return Recorded(path, write(path))
 
 
 @pytest.fixture
-def recordings(place: tuple[Path, dict[int, list[bytes]]]) -> Iterator[Recordings]:
-    with mainstem.open_recordings(place[0]) as opened:
+def recordings(recorded: Recorded) -> Iterator[Recordings]:
+    with mainstem.open_recordings(recorded.path) as opened:
         yield opened
 
 
-def test_every_way_out_has_the_same_rows(place: tuple[Path, dict[int, list[bytes]]], recordings: Recordings) -> None:
-    table = recordings.to_arrow()
+def eager_frame(recordings: Recordings) -> pl.DataFrame:
+    frame = pl.from_arrow(recordings.scan().to_arrow())
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def test_every_way_out_has_the_same_rows(recorded: Recorded, recordings: Recordings) -> None:
+    table = recordings.scan().to_arrow()
     assert table.column_names == COLUMNS
-    expected = [payload for payloads in place[1].values() for payload in payloads]
+    expected = [payload for payloads in recorded.payloads.values() for payload in payloads]
     assert table["payload"].to_pylist() == expected
-    assert pa.Table.from_batches(recordings.to_batches()).equals(table)
-    assert recordings.to_reader().read_all().equals(table)
+    assert pa.Table.from_batches(recordings.scan().to_batches()).equals(table)
+    assert recordings.scan().to_reader().read_all().equals(table)
     assert pa.table(recordings).equals(table)  # by Arrow's stream interface
-    assert recordings.to_polars().equals(pl.from_arrow(table))  # type: ignore[arg-type]
-    assert recordings.scan_polars().collect().equals(recordings.to_polars())
-    assert recordings.to_pandas()["payload"].tolist() == expected
+    assert recordings.scan().to_polars().collect().equals(pl.from_arrow(table))  # type: ignore[arg-type]
+    assert recordings.scan_polars().collect().equals(pl.from_arrow(table))  # type: ignore[arg-type]
+    assert recordings.scan().to_pandas()["payload"].tolist() == expected
     assert duckdb.sql("select payload from recordings").fetchall() == [(payload,) for payload in expected]
 
 
@@ -83,13 +98,13 @@ def test_a_sequence_of_readers(recordings: Recordings) -> None:
 
 
 def test_columns_come_as_they_are_asked_for(recordings: Recordings) -> None:
-    assert recordings.to_arrow(["length", "position"]).column_names == ["length", "position"]
-    assert (recordings.to_arrow([]).num_columns, recordings.to_arrow([]).num_rows) == (0, 600)
-    assert recordings.to_arrow([], [("stream_id", "=", 1001)]).num_rows == 200
-    assert "type" in recordings.to_arrow(frames=True).column_names
-    assert recordings.to_arrow(frames=True).num_rows > recordings.to_arrow().num_rows
+    assert recordings.scan(["length", "position"]).to_arrow().column_names == ["length", "position"]
+    assert (recordings.scan([]).to_arrow().num_columns, recordings.scan([]).to_arrow().num_rows) == (0, 600)
+    assert recordings.scan([], [("stream_id", "=", 1001)]).to_arrow().num_rows == 200
+    assert "type" in recordings.scan(frames=True).to_arrow().column_names
+    assert recordings.scan(frames=True).to_arrow().num_rows > recordings.scan().to_arrow().num_rows
     with pytest.raises(ConfigurationError, match="no column 'topic'"):
-        recordings.to_arrow(["topic"])
+        recordings.scan(["topic"]).to_arrow()
 
 
 columns = st.sampled_from(["recording_id", "stream_id", "session_id", "position", "recorded_at", "length"])
@@ -115,16 +130,16 @@ def filters(draw: st.DrawFn) -> tuple[str, str, Any]:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.lists(filters(), min_size=1, max_size=3), min_size=1, max_size=3))
 def test_a_filter_leaves_out_no_row_and_lets_none_through(
-    place: tuple[Path, dict[int, list[bytes]]], where: list[list[tuple[str, str, Any]]]
+    recorded: Recorded, where: list[list[tuple[str, str, Any]]]
 ) -> None:
     import pyarrow.parquet as pq
 
-    with open_recordings(place[0]) as recordings:
-        whole = recordings.to_arrow()
+    with open_recordings(recorded.path) as recordings:
+        whole = recordings.scan().to_arrow()
         expected = whole.filter(pq.filters_to_expression(where))
-        assert recordings.to_arrow(where=where).equals(expected)
-        assert recordings.to_arrow(where=pq.filters_to_expression(where)).equals(expected)
-        assert recordings.to_arrow(["length"], where).equals(expected.select(["length"]))
+        assert recordings.scan(where=where).to_arrow().equals(expected)
+        assert recordings.scan(where=pq.filters_to_expression(where)).to_arrow().equals(expected)
+        assert recordings.scan(["length"], where).to_arrow().equals(expected.select(["length"]))
 
 
 def expression(part: tuple[str, str, Any]) -> pl.Expr:
@@ -143,14 +158,14 @@ def expression(part: tuple[str, str, Any]) -> pl.Expr:
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(filters().filter(lambda each: "in" not in each[1]), min_size=1, max_size=3), st.booleans())
 def test_polars_pushes_conditions_down_and_keeps_every_row(
-    place: tuple[Path, dict[int, list[bytes]]], parts: list[tuple[str, str, Any]], joined_by_or: bool
+    recorded: Recorded, parts: list[tuple[str, str, Any]], joined_by_or: bool
 ) -> None:
     predicate = expression(parts[0])
     for part in parts[1:]:
         predicate = predicate | expression(part) if joined_by_or else predicate & expression(part)
-    with open_recordings(place[0]) as recordings:
-        whole = recordings.to_polars()
-        lazy = recordings.scan_polars().filter(predicate)
+    with open_recordings(recorded.path) as recordings:
+        whole = eager_frame(recordings)
+        lazy = recordings.scan().to_polars().filter(predicate)
         assert lazy.collect().equals(whole.filter(predicate))
         assert lazy.select("length").collect().equals(whole.filter(predicate).select("length"))
 
@@ -199,17 +214,17 @@ def applied(frame: Any, each: tuple[str, Any], number: int) -> Any:
 @example([("head", 7), ("with_row_index", None), ("len", None)])
 @given(st.lists(steps(), min_size=1, max_size=5))
 def test_a_lazy_query_returns_what_the_same_steps_on_a_data_frame_do(
-    place: tuple[Path, dict[int, list[bytes]]], query: list[tuple[str, Any]]
+    recorded: Recorded, query: list[tuple[str, Any]]
 ) -> None:
-    with open_recordings(place[0]) as recordings:
-        eager, lazy = recordings.to_polars(), recordings.scan_polars()
+    with open_recordings(recorded.path) as recordings:
+        eager, lazy = eager_frame(recordings), recordings.scan().to_polars()
         for number, each in enumerate(query):
             eager, lazy = applied(eager, each, number), applied(lazy, each, number)
         for engine in ("in-memory", "streaming"):
             assert lazy.collect(engine=engine).equals(eager), engine
 
 
-def test_a_condition_of_polars_bounds_what_is_read(place: tuple[Path, dict[int, list[bytes]]]) -> None:
+def test_a_condition_of_polars_bounds_what_is_read(recorded: Recorded) -> None:
     noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
     within = bounds_of((pl.col("stream_id") == 1002) & (pl.col("recorded_at") < noon) & (pl.col("position") >= 4096))
     assert within.stream_id == frozenset({1002})
@@ -225,31 +240,31 @@ def test_only_what_can_be_true_is_opened(tmp_path: Path) -> None:
         segment.unlink()
     with open_recordings(tmp_path) as recordings:
         where = [("stream_id", "=", 1002)]
-        assert recordings.to_arrow(where=where).num_rows == 200
-        assert recordings.scan_polars().filter(pl.col("stream_id") == 1002).collect().height == 200
+        assert recordings.scan(where=where).to_arrow().num_rows == 200
+        assert recordings.scan().to_polars().filter(pl.col("stream_id") == 1002).collect().height == 200
         with pytest.raises(RecordingError):
-            recordings.to_arrow()
+            recordings.scan().to_arrow()
         with pytest.raises(RecordingError):
-            recordings.to_arrow(where=pc.field("stream_id") == 1002)
+            recordings.scan(where=pc.field("stream_id") == 1002).to_arrow()
 
 
 def test_polars_reads_no_more_rows_than_it_takes(recordings: Recordings) -> None:
-    assert recordings.scan_polars().head(5).collect().equals(recordings.to_polars().head(5))
+    assert recordings.scan().to_polars().head(5).collect().equals(eager_frame(recordings).head(5))
 
 
 def test_times_that_are_not_known_match_no_condition(tmp_path: Path) -> None:
     write(tmp_path, streams=2)
     positions_file(tmp_path, 0).unlink()
     with open_recordings(tmp_path) as recordings:
-        assert recordings.to_arrow(["recorded_at"])["recorded_at"].null_count == 200
-        assert recordings.to_arrow(where=[("recorded_at", ">=", "2020-01-01")]).num_rows == 200
+        assert recordings.scan(["recorded_at"]).to_arrow()["recorded_at"].null_count == 200
+        assert recordings.scan(where=[("recorded_at", ">=", "2020-01-01")]).to_arrow().num_rows == 200
 
 
 def test_a_time_without_an_offset_is_in_utc(recordings: Recordings) -> None:
-    texts = recordings.to_arrow(where=[("recorded_at", "<", "2026-01-31T12:00:01")])
-    shifted = recordings.to_arrow(where=[("recorded_at", "<", "2026-01-31T13:00:01+01:00")])
-    naive = recordings.to_arrow(where=[("recorded_at", "<", datetime(2026, 1, 31, 12, 0, 1))])
-    assert 0 < texts.num_rows < recordings.to_arrow().num_rows
+    texts = recordings.scan(where=[("recorded_at", "<", "2026-01-31T12:00:01")]).to_arrow()
+    shifted = recordings.scan(where=[("recorded_at", "<", "2026-01-31T13:00:01+01:00")]).to_arrow()
+    naive = recordings.scan(where=[("recorded_at", "<", datetime(2026, 1, 31, 12, 0, 1))]).to_arrow()
+    assert 0 < texts.num_rows < recordings.scan().to_arrow().num_rows
     assert texts.equals(shifted)
     assert texts.equals(naive)
 
@@ -269,7 +284,7 @@ def test_a_time_without_an_offset_is_in_utc(recordings: Recordings) -> None:
 )
 def test_a_filter_that_cannot_be_is_refused(recordings: Recordings, where: Any, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
-        recordings.to_batches(where=where)
+        recordings.scan(where=where).to_batches()
 
 
 def test_what_is_recorded_later_is_in_the_next_reading(tmp_path: Path) -> None:
@@ -279,9 +294,9 @@ def test_what_is_recorded_later_is_in_the_next_reading(tmp_path: Path) -> None:
                                 mtu_length=1408, join_position=0)  # fmt: skip
         record(writer, stream, [b"one"])
         with open_recordings(tmp_path) as recordings:
-            assert recordings.to_arrow(["payload"])["payload"].to_pylist() == [b"one"]
+            assert recordings.scan(["payload"]).to_arrow()["payload"].to_pylist() == [b"one"]
             record(writer, stream, [b"two"])
-            assert recordings.to_arrow(["payload"])["payload"].to_pylist() == [b"one", b"two"]
+            assert recordings.scan(["payload"]).to_arrow()["payload"].to_pylist() == [b"one", b"two"]
 
 
 def test_a_damaged_part_raises_or_is_passed_over(tmp_path: Path) -> None:
@@ -290,5 +305,5 @@ def test_a_damaged_part_raises_or_is_passed_over(tmp_path: Path) -> None:
         file.write(b"\xff" * 64)
     with open_recordings(tmp_path) as recordings:
         with pytest.raises(RecordingError, match=f"0-{2 * TERM}.rec"):
-            recordings.to_arrow()
-        assert 0 < recordings.to_arrow(strict=False).num_rows < 200
+            recordings.scan().to_arrow()
+        assert 0 < recordings.scan(strict=False).to_arrow().num_rows < 200

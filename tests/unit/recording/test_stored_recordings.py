@@ -40,7 +40,7 @@ def check(recordings: Recordings) -> None:
     full, empty = recordings
     assert [data for _, data in messages(full, 0, full.end_position())] == SENT
     assert (full.descriptor.stream_id, empty.descriptor.stream_id, empty.end_position()) == (1001, 1002, 0)
-    rows = recordings.to_arrow().to_pylist()
+    rows = recordings.scan().to_arrow().to_pylist()
     assert [bytes(row["payload"]) for row in rows] == SENT
     assert {row["recorded_at"].timestamp() for row in rows} == {1_700_000_000.0}
 
@@ -78,4 +78,4 @@ def test_a_recorder_goes_on_in_a_stored_directory(archive: Path) -> None:
         )
         record(writer, Stream(session_id=79), [b"new"] * 3, time_ns=1_800_000_000 * 10**9)
     with open_recordings(archive) as recordings:
-        assert [bytes(value.as_py()) for value in recordings.to_arrow()["payload"]] == [*SENT, *[b"new"] * 3]
+        assert [bytes(value.as_py()) for value in recordings.scan().to_arrow()["payload"]] == [*SENT, *[b"new"] * 3]

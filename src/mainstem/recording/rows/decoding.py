@@ -60,14 +60,19 @@ class Decoding:
         with needs_extras():
             import pyarrow as pa
 
-        self.rows = DecodedRows(self._codec, schema, self.known)
-        #: What is read of the messages.
-        self.read = [*self.known, "payload"]
-        whole = self.rows.schema(arrow_schema(self.read, frames=False))
+        self._schema: Any = schema
+        read, rows = self.of(self.known)
+        whole = rows.schema(arrow_schema(read, frames=False))
         if names is not None and (unknown := [name for name in names if name not in whole.names]):
             also = [name for name in columns_of(frames=False) if name not in whole.names]
             raise ConfigurationError(f"there is no column {unknown[0]!r}; there are {', '.join([*whole.names, *also])}")
+        #: The columns of the rows.
         self.schema: Any = whole if names is None else pa.schema([whole.field(name) for name in names])
+
+    def of(self, names: Sequence[str]) -> tuple[list[str], DecodedRows]:
+        """What must be read of the messages for these columns, and what decodes it to rows with them among others."""
+        known = [name for name in self.known if name in names]
+        return [*known, "payload"], DecodedRows(self._codec, self._schema, known)
 
 
 def sample(readers: Sequence[RecordingReader]) -> list[bytes]:

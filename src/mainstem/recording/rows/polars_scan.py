@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import needs_extras
 from mainstem.recording.rows.bounds import EVERYTHING, IDS, RANGES, PredicateBounds, compared
-from mainstem.recording.rows.schema import arrow_schema, columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import polars as pl
     import pyarrow as pa
@@ -25,31 +24,25 @@ _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _PER_US = {"Milliseconds": (1000, 1), "Microseconds": (1, 1), "Nanoseconds": (1, 1000)}
 
 
-def scan(
-    read: Callable[[pa.Schema, PredicateBounds, bool, int, bool], Iterator[pa.RecordBatch]],
-    *,
-    frames: bool,
-    strict: bool,
+def lazy_frame(
+    schema: pa.Schema, read: Callable[[Sequence[str], PredicateBounds, int], Iterator[pa.RecordBatch]]
 ) -> pl.LazyFrame:
-    """A lazy frame over ``read(schema, bounds, frames, rows of a batch, strict)``."""
+    """A lazy frame over ``read(names of columns, bounds, rows of a batch)``."""
     with needs_extras():
         import polars as pl
         import pyarrow as pa
         from polars.io.plugins import register_io_source
 
-    names = list(columns_of(frames=frames))
-
     def source(
         columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        chosen = names if columns is None else columns
+        chosen = schema.names if columns is None else columns
         # The predicate is applied here, so its columns are read too.
         also = [] if predicate is None else sorted(set(predicate.meta.root_names()).difference(chosen))
-        schema = arrow_schema([*chosen, *also], frames=frames)
         # Rows that the predicate excludes count towards the limit, so they are read too.
         bounds = EVERYTHING if predicate is None or n_rows is not None else bounds_of(predicate)
         left = n_rows
-        for batch in read(schema, bounds, frames, batch_size or ROWS_PER_BATCH, strict):
+        for batch in read([*chosen, *also], bounds, batch_size or ROWS_PER_BATCH):
             # Unlike a batch, a table without columns keeps its number of rows in Polars.
             frame = pl.from_arrow(pa.Table.from_batches([batch]))
             assert isinstance(frame, pl.DataFrame), "a table, and not an array, went in"
@@ -62,7 +55,7 @@ def scan(
             if left == 0:
                 return
 
-    empty = pl.from_arrow(arrow_schema(names, frames=frames).empty_table())
+    empty = pl.from_arrow(schema.empty_table())
     assert isinstance(empty, pl.DataFrame), "a table, and not an array, went in"
     return register_io_source(source, schema=empty.schema)
 

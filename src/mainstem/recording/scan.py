@@ -1,0 +1,211 @@
+"""A scan: which rows and columns of recordings to read, in whatever form it is asked for. Nothing is read before."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from mainstem.errors import ConfigurationError, needs_extras
+from mainstem.recording.rows.bounds import EVERYTHING, PredicateBounds
+from mainstem.recording.rows.decoding import Decoding
+from mainstem.recording.rows.filters import row_filter
+from mainstem.recording.rows.reading import read_rows
+from mainstem.recording.rows.scan_range import ScanRange
+from mainstem.recording.rows.schema import NULLABLE, arrow_schema, columns_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from mainstem.codecs import Codec
+    from mainstem.recording.reader import RecordingReader
+
+# Rows of a record batch: enough to make a batch's own cost small, few enough to stay in the cache.
+ROWS_PER_BATCH = 20_000
+
+
+class Scan:
+    """Rows of recordings, as ``Recordings.scan`` describes them. Each method reads what is recorded when it is called.
+
+    A scan has Arrow's stream interface, so DuckDB, Polars and others take it as a table. Keep the recordings open while it is read.
+
+    Example:
+        >>> trades = recordings.scan(codec="avro", codec_options={"schema": "trade.avsc"})
+        >>> trades.to_polars().filter(pl.col("price") > 100).collect()
+    """
+
+    def __init__(
+        self,
+        readers: Sequence[RecordingReader],
+        columns: Iterable[str] | None,
+        where: Any,
+        *,
+        frames: bool,
+        strict: bool,
+        codec: Codec | str | None,
+        codec_options: Mapping[str, str] | None,
+        schema: pa.Schema | None,
+    ) -> None:
+        self._readers, self._frames, self._strict = readers, frames, strict
+        self._filter = row_filter(where, frames=frames)
+        self._decoding: Decoding | None = None
+        if codec is not None:
+            if frames:
+                raise ConfigurationError("a codec decodes messages, not frames")
+            self._decoding = Decoding(readers, columns, codec, codec_options, schema)
+        elif codec_options or schema is not None:
+            raise ConfigurationError("codec_options and schema are for a codec")
+        names = columns_of(frames=frames) if columns is None else columns
+        #: The columns of the rows.
+        self.schema: pa.Schema = arrow_schema(names, frames=frames) if self._decoding is None else self._decoding.schema
+
+    def to_reader(self, *, rows: int = ROWS_PER_BATCH) -> pa.RecordBatchReader:
+        """Read the rows as a stream of record batches. Memory is that of a batch.
+
+        Args:
+            rows: The maximum rows of a batch.
+
+        Returns:
+            A reader of record batches, none of them empty; it can be read once.
+
+        Raises:
+            ConfigurationError: ``rows`` is not above zero.
+            RecordingError: While reading: a segment is missing or damaged; names file and position.
+
+        Example:
+            >>> messages = recordings.scan(["stream_id"]).to_reader()
+            >>> duckdb.sql("select stream_id, count(*) from messages group by all")
+        """
+        import pyarrow as pa
+
+        if rows <= 0:
+            raise ConfigurationError(f"rows: {rows} is not above zero")
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches(self.schema.names, EVERYTHING, rows))
+
+    def to_batches(self, *, rows: int = ROWS_PER_BATCH) -> Iterator[pa.RecordBatch]:
+        """Like ``to_reader``, as an iterator.
+
+        Args:
+            rows: The maximum rows of a batch.
+
+        Returns:
+            An iterator over record batches.
+
+        Raises:
+            ConfigurationError: ``rows`` is not above zero.
+            RecordingError: While reading: a segment is missing or damaged.
+
+        Example:
+            ``for batch in recordings.scan(["payload"]).to_batches(): ...``
+        """
+        return iter(self.to_reader(rows=rows))
+
+    def to_arrow(self) -> pa.Table:
+        """Read all rows into an Arrow table.
+
+        Returns:
+            The table.
+
+        Raises:
+            RecordingError: A segment is missing or damaged.
+
+        Example:
+            ``recordings.scan(["position", "payload"], [("stream_id", "in", [1001, 1002])]).to_arrow()``
+        """
+        return self.to_reader().read_all()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Read all rows into a pandas DataFrame.
+
+        Returns:
+            The DataFrame.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+            RecordingError: A segment is missing or damaged.
+
+        Example:
+            ``recordings.scan(["recorded_at", "length"]).to_pandas().set_index("recorded_at").resample("1s").sum()``
+        """
+        with needs_extras():
+            import pandas  # noqa: F401 - Arrow imports it, and does not name the extra
+
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.LazyFrame:
+        """The rows as a lazy frame of Polars; ``collect()`` reads them.
+
+        Polars pushes down the columns that the query needs, a limit (``head``) and filters. Comparisons of recording_id,
+        stream_id, session_id, position and recorded_at with plain values, joined by ``&`` and ``|``, read only what can match.
+        A filter after a limit reads the rows of the limit.
+
+        Returns:
+            The lazy frame; each ``collect()`` reads again.
+
+        Raises:
+            MissingExtraError: polars is not installed.
+
+        Example:
+            ``recordings.scan().to_polars().filter(pl.col("stream_id") == 1001).select(pl.col("length").sum()).collect()``
+        """
+        from mainstem.recording.rows.polars_scan import lazy_frame
+
+        return lazy_frame(self.schema, self._batches)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def _batches(self, names: Sequence[str], bounds: PredicateBounds, rows: int) -> Iterator[pa.RecordBatch]:
+        """Batches of at most this many rows with these of the columns, of messages within the filter and the bounds."""
+        if self._decoding is None:
+            yield from self._messages(names, bounds, rows)
+            return
+        read, decode = self._decoding.of(names)
+        for batch in decode(self._messages(read, bounds, rows)):
+            yield batch.select(names)
+
+    def _messages(self, names: Sequence[str], bounds: PredicateBounds, rows: int) -> Iterator[pa.RecordBatch]:
+        expression, frames = self._filter.expression, self._frames
+        filtered = columns_of(frames=frames) if self._filter.columns is None else sorted(self._filter.columns)
+        # Without a column a batch has no rows either: one is read to count them.
+        read = list(dict.fromkeys(chain(names, filtered))) or ["position"]
+        nullable = {name: name in NULLABLE for name in read}
+        for reader, start, end in ranges_within(self._readers, self._filter.bounds & bounds, frames=frames):
+            for batch in read_rows(
+                reader, start, end, nullable, frames=frames, rows_per_batch=rows, strict=self._strict
+            ):
+                selected = batch if expression is None else batch.filter(expression)
+                if selected.num_rows:
+                    yield selected.select(names)
+
+
+def ranges_within(
+    readers: Iterable[RecordingReader], bounds: PredicateBounds, *, frames: bool
+) -> Iterator[tuple[RecordingReader, int, int]]:
+    """What must be read of each recording for rows within ``bounds``: a reader with start and end."""
+    times, positions = bounds.recorded_at, bounds.position
+    wanted = ScanRange(
+        from_time_ns=None if times.low is None else times.low * 1000,
+        to_time_ns=None if times.high is None else (times.high + 1) * 1000,
+        from_position=None if positions.low is None else max(positions.low, 0),
+        to_position=None if positions.high is None else max(positions.high + 1, 0),
+    )
+    for reader in readers:
+        descriptor = reader.descriptor
+        ids = (
+            (bounds.recording_id, descriptor.recording_id),
+            (bounds.stream_id, descriptor.stream_id),
+            (bounds.session_id, descriptor.session_id),
+        )
+        # Where it is not known when a row was recorded, no condition on that time is true.
+        if any(chosen is not None and each not in chosen for chosen, each in ids) or (
+            wanted.has_times and not reader.has_times
+        ):
+            continue
+        start, end = wanted.of_times(reader, reader.start_position, reader.end_position())
+        start, end = wanted.of_positions(reader, start, end, frames=frames)
+        if start < end:
+            yield reader, start, end
