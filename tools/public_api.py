@@ -21,6 +21,7 @@ PUBLIC = {
     "mainstem.duologue": ("duologue", "a server with a private channel to each client, over Aeron"),
     "mainstem.duologue.aio": ("duologue-aio", "duologues for asyncio"),
     "mainstem.recording": ("recording", "streams recorded to segments, read by position, replayed"),
+    "mainstem.recording.aio": ("recording-aio", "persistent subscriptions for asyncio"),
     "mainstem.capture": ("capture", "packet captures as rows of frames"),
     "mainstem.codecs": ("codecs", "payloads to rows and columns, and back"),
     "mainstem.spark": ("spark", "sources, sinks and sessions for PySpark"),
@@ -35,7 +36,7 @@ PUBLIC = {
 MAINSTEM_PAGES = {
     "client": (
         "the media driver and the connection to it",
-        ("MediaDriver", "Aeron", "ClientContext", "ClientSettings", "Counter"),
+        ("MediaDriver", "connect", "Aeron", "ClientContext", "ClientSettings", "Counter"),
     ),
     "publications": ("sending", ("Publication", "ExclusivePublication", "BufferClaim", "OfferStatus")),
     "subscriptions": (

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 BATCH = 1_000  # messages in one batch
 POLL_LIMIT = 64  # fragments a poll, as the peers do
-WAIT_NS = 1_000_000  # of a round trip's wait, which a message ends
+WAIT_S = 0.001  # of a round trip's wait, which a message ends
 
 
 def channel(options: Options, offset: int = 0) -> str:
@@ -61,7 +61,7 @@ class Ends:
 
     def waiter(self, subscription: mainstem.aeron.client.Subscription) -> Callable[[], object]:
         """What waits for a reply: over IPC the subscription's own wait, which spins at first; else a driver needs the core."""
-        return partial(subscription.wait_for_data, WAIT_NS) if self._is_ipc else self.idle
+        return partial(subscription.wait_for_data, timeout=WAIT_S) if self._is_ipc else self.idle
 
     def wait(self, condition: Callable[[], bool]) -> None:
         while not condition():

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Requester,
         Responder,
         Subscription,
+        connect,
     )
     from mainstem.aeron.driver.media_driver import MediaDriver
     from mainstem.errors import (
@@ -91,6 +92,7 @@ _HOMES = {
     "Request": _CLIENT,
     "Requester": _CLIENT,
     "Subscription": _CLIENT,
+    "connect": _CLIENT,
     "ActiveDriverError": _ERRORS,
     "AdminAction": _ERRORS,
     "BackPressured": _ERRORS,
@@ -167,6 +169,7 @@ __all__ = [
     "Subscription",
     "Timeout",
     "aio",
+    "connect",
     "open_recordings",
 ]
 

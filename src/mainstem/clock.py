@@ -11,10 +11,16 @@ NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
 NS_PER_SECOND = 1_000_000_000
 NEVER_NS = layout.NEVER_NS  # a deadline that never comes: the largest int64
+NOT_A_TIME = "NaN is not a number of seconds"
 
 
 def seconds_ns(seconds: float) -> int:
-    """Returns a duration in nanoseconds, ``NEVER_NS`` at most: ``math.inf`` and ``sys.maxsize`` seconds never end."""
+    """Returns a duration in nanoseconds, ``NEVER_NS`` at most: ``math.inf`` and ``sys.maxsize`` seconds never end.
+
+    Raises ValueError for NaN.
+    """
+    if seconds != seconds:
+        raise ValueError(NOT_A_TIME)
     return round(min(seconds * NS_PER_SECOND, NEVER_NS))
 
 

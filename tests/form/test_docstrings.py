@@ -50,6 +50,21 @@ def public_objects(package: griffe.Module, module_name: str) -> Iterator[griffe.
                     yield method
 
 
+def has_blocking_twin(package: griffe.Module, module_name: str, target: griffe.Object) -> bool:
+    """Whether a method of Aeron for asyncio has a blocking one with the same parameters: it documents only what differs."""
+    if module_name not in ("mainstem.aio", "mainstem.recording.aio") or not isinstance(target, griffe.Function):
+        return False
+    assert target.parent is not None
+    blocking = package if module_name == "mainstem.aio" else package["recording"]
+    for kind in blocking.members.values():
+        if kind.name == target.parent.name and kind.is_class:
+            twin = kind.all_members.get(target.name)
+            return twin is not None and [each.name for each in twin.parameters] == [  # type: ignore[union-attr]
+                each.name for each in target.parameters
+            ]
+    return False
+
+
 def faults(target: griffe.Object) -> Iterator[str]:
     """What the docstring of one public object lacks."""
     if target.docstring is None:
@@ -76,7 +91,12 @@ def faults(target: griffe.Object) -> Iterator[str]:
 
 @pytest.mark.parametrize("module_name", PUBLIC)
 def test_everything_public_is_documented(package: griffe.Module, module_name: str) -> None:
-    lacking = [f"{target.path}: {fault}" for target in public_objects(package, module_name) for fault in faults(target)]
+    lacking = [
+        f"{target.path}: {fault}"
+        for target in public_objects(package, module_name)
+        for fault in faults(target)
+        if fault == "no docstring" or not has_blocking_twin(package, module_name, target)
+    ]
     assert lacking == []
 
 

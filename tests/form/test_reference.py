@@ -29,7 +29,7 @@ def package() -> griffe.Module:
             ["put_header", "claim"],
         ),
         ("aeron.client.subscription.Subscription", ["poll", "poll_bytes", "close"], ["start"]),
-        ("aeron.client.image.Image", ["poll", "position"], ["hand_over_whole", "p", "base"]),
+        ("aeron.client.subscription.Image", ["poll", "position"], ["hand_over_whole", "p", "base"]),
     ],
 )
 def test_a_compiled_class_shows_what_python_sees(

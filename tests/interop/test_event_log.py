@@ -107,7 +107,7 @@ def program(client: mainstem.Aeron, port: int) -> None:
     to = manual.add_destination(f"aeron:udp?endpoint=127.0.0.1:{port + 2}")
     manual.add_destination("aeron:udp?endpoint=127.0.0.1:1")
     wait_for(lambda: plain.is_connected and manual.is_connected, "the destinations")
-    plain.open_images[0].reject("not this")
+    plain.images[0].reject("not this")
     wait_for(lambda: not manual.is_connected, "the rejection")
     manual.remove_destination(to)
     manual.remove_destination("aeron:udp?endpoint=127.0.0.1:1")
@@ -124,7 +124,7 @@ def program(client: mainstem.Aeron, port: int) -> None:
     wait_for(lambda: questions.is_connected, "the question")
     replies = client.add_publication(
         f"aeron:udp?control=127.0.0.1:{port + 3}|control-mode=response"
-        f"|response-correlation-id={questions.open_images[0].correlation_id}",
+        f"|response-correlation-id={questions.images[0].correlation_id}",
         1004,
     )
     wait_for(lambda: answers.is_connected, "the answer")

@@ -90,7 +90,7 @@ class Server:
         self._questions = client.add_subscription(request, QUESTIONS)
 
     def work(self) -> None:
-        for image in self._questions.open_images:
+        for image in self._questions.images:
             if image.correlation_id not in self._answers:
                 separator = "|" if "?" in self._control else "?"
                 channel = f"{self._control}{separator}response-correlation-id={image.correlation_id}"

@@ -153,7 +153,7 @@ def test_every_frame_of_a_response_channel_decodes(tmp_path: Path) -> None:
         ) as asks,
     ):
         wait_for(lambda: questions.is_connected)
-        image = questions.open_images[0].correlation_id
+        image = questions.images[0].correlation_id
         with far.add_publication(f"{answering}|response-correlation-id={image}", 1004) as replies:
             wait_for(lambda: answers.is_connected and replies.is_connected and asks.is_connected)
             said: list[bytes] = []

@@ -76,7 +76,7 @@ async def cancelled_add(directory: str, channel: str) -> None:
         task.cancel()
         await asyncio.wait([task])
         other = await aeron.add_subscription(channel, 7)
-        other.close()
+        await other.close()
 
 
 def positions(aeron: Aeron) -> int:

@@ -1,4 +1,4 @@
-"""Requests and replies over a driver that loses datagrams: time-outs, late replies, many handlers, a responder that restarts."""
+"""Requests and responses over a driver that loses datagrams: timeouts, late responses, many handlers, a responder that restarts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import ClosedError, ConfigurationError, MainstemError, NotConnected, Timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 pytestmark = pytest.mark.system
 
@@ -43,8 +43,9 @@ def aeron(errors: list[BaseException]) -> Iterator[mainstem.Aeron]:
 
 
 @pytest.fixture
-def client(aeron: mainstem.Aeron) -> mainstem.aio.Aeron:
-    return mainstem.aio.Aeron(aeron)
+async def client(aeron: mainstem.Aeron, errors: list[BaseException]) -> AsyncIterator[mainstem.aio.Aeron]:
+    async with mainstem.aio.connect(aeron.directory, on_error=errors.append) as client:
+        yield client
 
 
 @pytest.fixture
@@ -77,8 +78,8 @@ async def test_each_of_many_handlers_replies_to_its_own_request(
             asked = [b"%d:" % number + bytes(number * 3 % 2000) for number in range(300)]
             replies = await asyncio.gather(*(requester.request(each, timeout=STALL_S) for each in asked))
             assert replies == [each[::-1] for each in asked]
-            assert (requester.in_flight, requester.late_responses) == (0, 0)
-        responder.close()
+            assert (requester.stats().in_flight, requester.stats().late_responses) == (0, 0)
+        await responder.close()
         await soon(served)
     assert resent(aeron) > 0
     assert errors == []
@@ -93,7 +94,7 @@ async def test_no_more_handlers_run_at_once_than_allowed(
 
     async def handler(request: bytes) -> bytes:
         nonlocal peak
-        peak = max(peak, responder.handling)
+        peak = max(peak, responder.stats().handling)
         await go.wait()
         return request
 
@@ -103,17 +104,17 @@ async def test_no_more_handlers_run_at_once_than_allowed(
         served = asyncio.create_task(responder.serve(handler, max_concurrent=4))
         async with mainstem.aio.Requester(client, channel, 1001, **back) as requester:
             tasks = [asyncio.create_task(requester.request(b"%d" % each, timeout=STALL_S)) for each in range(20)]
-            await until(lambda: responder.handling >= 4)
+            await until(lambda: responder.stats().handling >= 4)
             # While all places are taken, a requester that comes gets its way back.
             async with mainstem.aio.Requester(client, channel, 1001, **back):
-                await until(lambda: responder.clients == 2)
-            await until(lambda: responder.clients == 1)
-            assert (peak, responder.handling) == (4, 4)
+                await until(lambda: responder.stats().clients == 2)
+            await until(lambda: responder.stats().clients == 1)
+            assert (peak, responder.stats().handling) == (4, 4)
             assert not any(task.done() for task in tasks)
             go.set()
             assert await asyncio.gather(*tasks) == [b"%d" % each for each in range(20)]
         assert peak == 4
-        responder.close()
+        await responder.close()
         await soon(served)
 
 
@@ -135,7 +136,7 @@ async def test_what_a_handler_raises_is_reported_and_the_others_go_on(
             assert await requester.request(b"\5", timeout=STALL_S) == b"\2"
         await until(lambda: len(errors) >= 4)
         assert [type(error) for error in errors] == [ZeroDivisionError] * 3 + [TypeError]
-        assert responder.undelivered_responses == 1
+        assert responder.stats().undelivered_responses == 1
         served.cancel()
         await asyncio.wait([served])
 
@@ -158,18 +159,18 @@ async def test_handlers_end_with_serving(
         served = asyncio.create_task(responder.serve(handler))
         async with mainstem.aio.Requester(client, channel, 1001, **back) as requester:
             tasks = [asyncio.create_task(requester.request(b"x")) for _ in range(3)]
-            await until(lambda: responder.handling == 3)
+            await until(lambda: responder.stats().handling == 3)
             if end == "cancel":
                 served.cancel()
             else:
-                responder.close()
+                await responder.close()
             await asyncio.wait([served])
             assert ended == ["ended"] * 3
             assert served.cancelled() == (end == "cancel")
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            assert requester.in_flight == 0
+            assert requester.stats().in_flight == 0
 
 
 async def test_replies_that_come_late_are_dropped_and_counted(
@@ -190,22 +191,22 @@ async def test_replies_that_come_late_are_dropped_and_counted(
             tasks = [asyncio.create_task(requester.request(b"slow", timeout=0.3)) for _ in range(10)]
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
             assert {type(outcome) for outcome in outcomes} == {Timeout}
-            assert requester.in_flight == 0
-            await until(lambda: responder.handling == 10)
+            assert requester.stats().in_flight == 0
+            await until(lambda: responder.stats().handling == 10)
             go.set()
-            await until(lambda: responder.handling == 0)
+            await until(lambda: responder.stats().handling == 0)
 
             async def all_late() -> bool:
                 # Replies are read by whoever waits for one.
                 assert await requester.request(b"next", timeout=STALL_S) == b"next"
-                return requester.late_responses == 10
+                return requester.stats().late_responses == 10
 
             patience = Patience("all replies came late")
             while not await all_late():
-                patience.check(requester.late_responses)
+                patience.check(requester.stats().late_responses)
                 await asyncio.sleep(0.01)
-            assert requester.late_responses == 10
-        responder.close()
+            assert requester.stats().late_responses == 10
+        await responder.close()
         await soon(served)
 
 
@@ -227,12 +228,12 @@ async def test_a_requester_goes_on_when_its_responder_restarts(
                     with contextlib.suppress(Timeout, NotConnected):
                         replies.append(await requester.request(b"tide", timeout=2.0))
                 assert replies == [b"TIDE"]
-                responder.close()
+                await responder.close()
                 await soon(served)
             with pytest.raises(MainstemError):
                 await requester.request(b"nobody", timeout=0.2)
-            assert requester.in_flight == 0
-        assert requester.late_responses == 0
+            assert requester.stats().in_flight == 0
+        assert requester.stats().late_responses == 0
 
 
 def test_threads_ask_a_responder_that_restarts_over_loss(
@@ -264,5 +265,5 @@ def test_threads_ask_a_responder_that_restarts_over_loss(
         for thread in threads:
             thread.join()
         assert set(replies) == {b"TIDE"}
-        assert requester.in_flight == 0
+        assert requester.stats().in_flight == 0
     assert resent(aeron) > 0

@@ -11,6 +11,7 @@ from tests.support.patience import settle
 from tests.unit.aeron.client.hand_driver import DIRECTORY, HandDriver
 
 from mainstem.aeron.client import Aeron, ClientContext, ClientSettings
+from mainstem.aeron.client.resource import raise_error_of
 from mainstem.errors import ClientTimeout, ConnectionLost, MainstemError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def test_the_failure_of_an_aeron_client() -> None:
     subscription = aeron.add_subscription("aeron:ipc", 1)
     aeron._conductor.terminate(ClientTimeout("it was not run"))
     for call in (
-        subscription.raise_failure,
+        lambda: raise_error_of(subscription),
         lambda: list(subscription.messages()),
         lambda: aeron.add_counter(1000, label="x"),
     ):

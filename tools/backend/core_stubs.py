@@ -77,6 +77,16 @@ def is_c_type(node: ast.expr | None) -> bool:
     return cython_name(node) is not None
 
 
+def is_private(method: Function) -> bool:
+    """Whether a name has one leading underscore."""
+    return method.name.startswith("_") and not method.name.startswith("__")
+
+
+def is_annotated(method: Function) -> bool:
+    """Whether every parameter but ``self`` has a type."""
+    return all(argument.annotation for argument in [*method.args.args[1:], *method.args.kwonlyargs])
+
+
 def is_c_function(node: Function) -> bool:
     decorators = cython_decorators(node)
     return "ccall" not in decorators and ("cfunc" in decorators or is_c_type(node.returns))
@@ -304,7 +314,7 @@ class Module:
             if visibility
         ]
         for method in methods_of(node):
-            if is_c_function(method) or (method.name.startswith("_") and not method.name.startswith("__")):
+            if is_c_function(method) or (is_private(method) and not is_annotated(method)):
                 continue
             if method.name not in ("__dealloc__", "__cinit__", "__getbuffer__", "__releasebuffer__"):
                 lines.append(self._stub(method, "    "))

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
-    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-T = TypeVar("T", bound="AbstractAsyncContextManager[Any, Any]")
+T = TypeVar("T")
 
 
 class Opening(Generic[T]):
@@ -22,7 +21,7 @@ class Opening(Generic[T]):
     def __init__(self, open_resource: Callable[[], Awaitable[T]], name: str) -> None:
         self._open: Callable[[], Awaitable[T]] | None = open_resource
         self._name = name
-        self._opened: T | None = None
+        self._opened: Any = None
 
     def __await__(self) -> Generator[Any, None, T]:
         open_resource, self._open = self._open, None
@@ -31,7 +30,7 @@ class Opening(Generic[T]):
         return open_resource().__await__()
 
     async def __aenter__(self) -> T:
-        opened = await self
+        opened: Any = await self
         entered: T = await opened.__aenter__()
         self._opened = opened
         return entered
@@ -43,6 +42,10 @@ class Opening(Generic[T]):
         assert opened is not None, "entered before"
         suppressed: bool | None = await opened.__aexit__(kind, error, trace)
         return suppressed
+
+    def discard(self) -> None:
+        """Gives the opening up: nothing is opened, and nothing warns."""
+        self._open = None
 
     def __del__(self) -> None:
         if getattr(self, "_open", None) is not None:

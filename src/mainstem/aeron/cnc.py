@@ -24,7 +24,7 @@ from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem._core.memory.counters import CountersReader
 from mainstem._core.memory.ring_buffer import ManyToOneRingBuffer
 from mainstem.aeron.directory import cnc_path
-from mainstem.clock import NS_PER_MS
+from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import ConfigurationError, DriverTimeout
 from mainstem.records import record
 
@@ -242,15 +242,19 @@ class CncFile:
 class CncAttach:
     """Waits for a driver, step by step, without sleeping (docs/protocols/aeron.md, 2.3).
 
-    Call ``step`` about every ``ATTACH_POLL_INTERVAL_NS`` until it returns the file. The wait is bounded by the driver
-    timeout, counted from ``now_ns``.
+    Call ``step`` about every ``ATTACH_POLL_INTERVAL_NS`` until it returns the file. The wait is bounded by ``timeout_ns`` and by
+    the driver timeout, counted from ``now_ns``.
     """
 
-    def __init__(self, files: Files, directory: str, *, driver_timeout_ms: int, now_ns: int) -> None:
+    def __init__(
+        self, files: Files, directory: str, *, driver_timeout_ms: int, now_ns: int, timeout_ns: int | None = None
+    ) -> None:
         self._files = files
         self._directory = directory
         self._timeout_ms = driver_timeout_ms
-        self._deadline_ns = now_ns + driver_timeout_ms * NS_PER_MS
+        driver_timeout_ns = driver_timeout_ms * NS_PER_MS
+        self._wait_ns = driver_timeout_ns if timeout_ns is None else min(timeout_ns, driver_timeout_ns)
+        self._deadline_ns = now_ns + self._wait_ns
 
     def step(self, now_ns: int, *, epoch_ms: int) -> CncFile | None:
         """Returns the file once its driver is ready and alive, else None. Raises DriverTimeout when the wait is over."""
@@ -264,7 +268,7 @@ class CncAttach:
             waiting_for = _why_inactive(cnc, epoch_ms)
             cnc.close()
         if now_ns >= self._deadline_ns:
-            timeout = self._timeout_ms / 1000
+            timeout = self._wait_ns / NS_PER_SECOND
             raise DriverTimeout(
                 f"no media driver in {self._directory} within {timeout:g} s: {waiting_for}", timeout=timeout
             )

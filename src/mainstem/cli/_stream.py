@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainstem.aeron.client import Aeron
-from mainstem.aeron.client.client import start_attaching
+from mainstem.aeron.client.base import Attaching
 from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.cnc import ATTACH_POLL_INTERVAL_NS
 from mainstem.cli._directory import INT32, hint_of_drivers
@@ -46,17 +46,17 @@ def connect(directory: str, command: str) -> Aeron:
     name = {} if "AERON_CLIENT_NAME" in os.environ else {"client_name": f"mainstem-{command}-{os.getpid()}"}
     context = ClientContext.build(directory or None, None, None, name)
     place = context.settings.dir
-    attach = start_attaching(context)
+    attaching = Attaching(context)
     word = Word(
         f"waiting for a media driver in {place}, {context.settings.driver_timeout_ns / NS_PER_SECOND:g} s at most"
     )
     try:
-        while (client := Aeron.attached(context, attach)) is None:
+        while (conductor := attaching.step()) is None:
             word.step()
             time.sleep(ATTACH_POLL_INTERVAL_NS / NS_PER_SECOND)
     except DriverTimeout as error:
         raise DriverTimeout(f"{error}; {hint_of_drivers(place)}", timeout=error.timeout) from None
-    return client
+    return Aeron(conductor)
 
 
 def stream_id(argument: int | None, option: int | None) -> int:

@@ -10,6 +10,7 @@ import typer
 
 from mainstem.aeron.client import FragmentAssembler, OfferStatus
 from mainstem.aeron.client.offer_status import offer_error
+from mainstem.aeron.client.resource import raise_error_of
 from mainstem.aeron.tools.latency import PERCENTILES, LatencyHistogram
 from mainstem.cli._channels import check_publication, check_subscription
 from mainstem.cli._directory import INT32, DirectoryOption, JsonOption, print_json
@@ -113,7 +114,7 @@ class _Player:
                     return
                 if self.pongs.poll(handler, FRAGMENTS):
                     continue
-                self.pongs.raise_failure()
+                raise_error_of(self.pongs)
                 if 0 < self.patience_ns < clock.monotonic_ns() - self._sent_ns:
                     seconds = self.patience_ns / NS_PER_SECOND
                     raise Timeout(f"no response to a ping within {seconds:g} s", timeout=seconds)

@@ -9,6 +9,7 @@ import typer
 
 from mainstem.aeron.client import FragmentAssembler, OfferStatus
 from mainstem.aeron.client.offer_status import offer_error
+from mainstem.aeron.client.resource import raise_error_of
 from mainstem.cli._channels import check_publication, check_subscription
 from mainstem.cli._directory import INT32, DirectoryOption
 from mainstem.cli._logs import say
@@ -62,7 +63,7 @@ def run(
         handler = FragmentAssembler(echo)
         while not stop.asked:
             if not pings.poll(handler, FRAGMENTS) and not spin:
-                pings.raise_failure()
+                raise_error_of(pings)
                 os.sched_yield()
         say(f"responded to {echo.count:,} pings; {echo.dropped:,} dropped without a subscriber")
 

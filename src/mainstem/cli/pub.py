@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from mainstem.aeron.client import OfferStatus
+from mainstem.aeron.client.publication import offer_error_of
 from mainstem.aeron.tools.latency import Pacer, RateMeter
 from mainstem.cli._channels import check_publication
 from mainstem.cli._codecs import CodecOption, CodecOptions, LineEncoder, codec_of
@@ -107,7 +108,7 @@ def run(
             try:
                 wait_until(lambda: publication.is_connected, "no subscriber connected", patience=patience, stop=stop)
             except Timeout as error:
-                not_connected = publication.offer_error(OfferStatus.NOT_CONNECTED, str(error))
+                not_connected = offer_error_of(publication, OfferStatus.NOT_CONNECTED, str(error))
                 raise not_connected if getattr(not_connected, "receivers", None) else error from None
             sender = _Sender(publication, stop, patience)
             pacer = Pacer(rate, sender.meter.start_ns)
@@ -186,7 +187,7 @@ class _Sender:
         if status is OfferStatus.MAX_POSITION_EXCEEDED:
             raise MaxPositionExceeded(f"{self.publication!r} has used up its positions")
         if status is OfferStatus.NOT_CONNECTED and 0 < self.patience < seconds:
-            raise self.publication.offer_error(status, repr(self.publication), f", for {self.patience:g} s")
+            raise offer_error_of(self.publication, status, repr(self.publication), f", for {self.patience:g} s")
         if status is not OfferStatus.ADMIN_ACTION:
             time.sleep(MIN_PAUSE_S)
 

@@ -14,6 +14,7 @@ import typer
 from mainstem._internal.loop_thread import LoopThread
 from mainstem._internal.open_files_limit import raise_open_files_limit
 from mainstem.access import parse_mode
+from mainstem.aeron.client.resource import raise_error_of
 from mainstem.cli._channels import check_subscription
 from mainstem.cli._directory import INT32, DirectoryOption, JsonOption
 from mainstem.cli._logs import say
@@ -133,7 +134,7 @@ def _record(
             if until_end and all(subscription.is_end_of_stream for subscription in subscriptions):
                 break
             for subscription in subscriptions:
-                subscription.raise_failure()
+                raise_error_of(subscription)
             time.sleep(IDLE_S)
         if ship is not None:
             ship.poll()

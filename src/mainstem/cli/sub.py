@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainstem.aeron.client.resource import raise_error_of
 from mainstem.aeron.tools.latency import RateMeter
 from mainstem.cli._channels import check_subscription
 from mainstem.cli._codecs import CodecOption, CodecOptions, codec_of, decoded_lines
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from mainstem.codecs import Codec
 
 BATCH = 1024  # messages polled at once
-WAIT_NS = NS_PER_SECOND // 100
+WAIT_S = 0.01
 
 
 def run(
@@ -149,12 +150,12 @@ class _Reader:
             elif until_end and self.subscription.is_end_of_stream:
                 return
             else:
-                self.subscription.raise_failure()
+                raise_error_of(self.subscription)
                 if not self.subscription.is_connected:
                     word.step()
                 if 0 < timeout < (now_ns - last_ns) / 1e9:
                     raise Timeout(f"nothing came on {self.subscription!r} for {timeout:g} s", timeout=timeout)
-                self.subscription.wait_for_data(WAIT_NS)
+                self.subscription.wait_for_data(timeout=WAIT_S)
             if self.rates and now_ns >= report_ns:
                 say(amount(*self.meter.step(now_ns)))
                 report_ns = now_ns + NS_PER_SECOND

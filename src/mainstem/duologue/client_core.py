@@ -35,11 +35,10 @@ if TYPE_CHECKING:
     from random import Random
 
     from mainstem._core.log.fragment import Fragment
-    from mainstem.aeron.client.asynchronous import AsyncOperation
     from mainstem.aeron.client.client import Aeron
-    from mainstem.aeron.client.image import Image
+    from mainstem.aeron.client.operation import Operation
     from mainstem.aeron.client.publication import ExclusivePublication
-    from mainstem.aeron.client.subscription import Subscription
+    from mainstem.aeron.client.subscription import Image, Subscription
     from mainstem.duologue.crypto import Ciphers, ClientHandshake
     from mainstem.duologue.settings import ClientSettings
 
@@ -67,11 +66,11 @@ class StreamPair:
     """A subscription and a publication that are opened together, without waiting."""
 
     def __init__(self, aeron: Aeron, subscription: str, publication: str, stream_id: int) -> None:
-        self._subscribing: AsyncOperation[Subscription] = aeron.async_add_subscription(subscription, stream_id)
-        self._publishing: AsyncOperation[ExclusivePublication] = aeron.async_add_exclusive_publication(
+        self._subscribing: Operation[Subscription] = aeron.async_add_subscription(subscription, stream_id)
+        self._publishing: Operation[ExclusivePublication] = aeron.async_add_exclusive_publication(
             publication, stream_id
         )
-        self._open: list[AsyncOperation[Subscription] | AsyncOperation[ExclusivePublication]] = [
+        self._open: list[Operation[Subscription] | Operation[ExclusivePublication]] = [
             self._subscribing,
             self._publishing,
         ]
@@ -300,7 +299,7 @@ class ClientCore:
             arrived.extend(polled(subscription.poll_bytes, room))
         work = len(arrived)
         self._take_in()
-        for image in subscription.open_images:
+        for image in subscription.images:
             self._image = image
         self._check_server(self._image, publication)
         return work

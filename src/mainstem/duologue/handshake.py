@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem._core.log.fragment import Fragment
-    from mainstem.aeron.client.image import Image
-    from mainstem.aeron.client.subscription import Subscription
+    from mainstem.aeron.client.subscription import Image, Subscription
     from mainstem.duologue.settings import ServerSettings
     from mainstem.duologue.stats import ServerStats
 

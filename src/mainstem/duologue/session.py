@@ -31,11 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from mainstem.aeron.client.asynchronous import AsyncOperation
     from mainstem.aeron.client.client import Aeron
-    from mainstem.aeron.client.image import Image
+    from mainstem.aeron.client.operation import Operation
     from mainstem.aeron.client.publication import ExclusivePublication
-    from mainstem.aeron.client.subscription import Subscription
+    from mainstem.aeron.client.subscription import Image, Subscription
     from mainstem.duologue.crypto import Ciphers
     from mainstem.duologue.settings import ServerSettings
 
@@ -132,9 +131,9 @@ class Session:
         self._outbox: Outbox | None = None
         self._publication: ExclusivePublication | None = None
         self._subscription: Subscription | None = None
-        self._opening: list[AsyncOperation[Subscription] | AsyncOperation[ExclusivePublication]] = []
-        self._subscribing: AsyncOperation[Subscription] | None = None
-        self._publishing: AsyncOperation[ExclusivePublication] | None = None
+        self._opening: list[Operation[Subscription] | Operation[ExclusivePublication]] = []
+        self._subscribing: Operation[Subscription] | None = None
+        self._publishing: Operation[ExclusivePublication] | None = None
 
     def begin(self, aeron: Aeron) -> None:
         """Ask the driver for both streams. Raises DriverTimeout if it accepts no more commands."""

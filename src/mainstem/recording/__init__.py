@@ -1,7 +1,6 @@
 """Recordings: streams on disk in Aeron Archive's own layout, written crash-safe and read by position."""
 
 from mainstem.recording.catalog import RecordingDescriptor, read_catalog
-from mainstem.recording.persistent.aio import AsyncPersistentSubscription
 from mainstem.recording.persistent.subscription import PersistentSubscription
 from mainstem.recording.position_hold import PositionHold
 from mainstem.recording.reader import RecordingReader
@@ -12,7 +11,6 @@ from mainstem.recording.scan import Scan
 from mainstem.recording.verify import Fault, faults
 
 __all__ = [
-    "AsyncPersistentSubscription",
     "Fault",
     "PersistentSubscription",
     "PositionHold",

@@ -118,7 +118,7 @@ def test_answers_back_pressured_at_the_limit_and_not_connected_without_a_subscri
 
 def test_answers_closed_after_detaching(core: Core, kind: str):
     _log, publication = opened(core, kind)
-    publication.detach()
+    publication._detach()
     assert publication.is_closed
     assert publication.offer(b"x") == CLOSED
     assert publication.offer_many([b"x"]) == (0, CLOSED)
@@ -236,7 +236,7 @@ def test_a_rotation_that_another_publisher_finished_changes_nothing(core: Core):
 def test_a_log_may_be_joined_in_the_middle(core: Core, kind: str):
     log, publication = opened(core, kind)
     publication.offer(b"x")
-    publication.detach()
+    publication._detach()
     assert getattr(log, kind)().offer(b"y") == 128
 
 
@@ -410,7 +410,7 @@ def test_a_block_of_frames_is_appended_as_it_is(core: Core):
     publication.offer(b"four")
     target.limit = 0
     assert copy.offer_block(source.memory.get_bytes(192, 64)) == BACK_PRESSURED
-    copy.detach()
+    copy._detach()
     assert copy.offer_block(block) == CLOSED
 
 

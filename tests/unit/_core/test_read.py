@@ -27,7 +27,7 @@ def log(core: Core) -> Log:
 
 def subscription_of(core: Core, *images: Any) -> Any:
     subscription = core.read.SubscriptionReader()
-    subscription.set_images(images)
+    subscription._set_images(images)
     return subscription
 
 
@@ -160,7 +160,7 @@ def test_an_image_may_be_closed_by_its_own_handler(log: Log):
 
     def handler(fragment: Any) -> None:
         seen.append(bytes(fragment))
-        image.detach()
+        image._detach()
 
     assert image.poll(handler) == 1
     assert seen == [b"a"]
@@ -170,7 +170,7 @@ def test_an_image_may_be_closed_by_its_own_handler(log: Log):
     assert image.block_poll(handler, 100) == 0
     assert image.controlled_poll(handler) == 0
     assert (image.is_end_of_stream, image.end_of_stream_position, image.active_transport_count) == (False, 0, 0)
-    image.detach()
+    image._detach()
 
 
 def test_a_bounded_poll_takes_only_fragments_before_the_position(log: Log):
@@ -377,7 +377,7 @@ def test_the_limit_of_a_poll_is_shared_by_the_images(core: Core):
     assert len(subscription.poll_bytes(10)) == 1
     assert subscription_of(core).poll(Bag()) == 0
     with pytest.raises(TypeError, match="not an image"):
-        subscription.set_images([object()])
+        subscription._set_images([object()])
 
 
 def test_a_subscription_hands_over_a_block_of_every_image(core: Core):
@@ -401,7 +401,7 @@ def test_the_end_of_a_stream_is_seen_when_everything_was_read(log: Log):
     assert (image.end_of_stream_position, image.active_transport_count, image.is_publication_revoked) == (64, 1, False)
     log.buffers.is_publication_revoked = True
     assert image.is_publication_revoked
-    image.detach()
+    image._detach()
     assert image.is_end_of_stream
 
 
@@ -475,17 +475,17 @@ def test_a_wait_ends_when_a_message_comes():
     publication, subscription = log.concurrent(), subscription_of(COMPILED, log.image())
     assert not subscription.has_data()
     started = time.monotonic()
-    assert not subscription.wait_for_data(1_000_000)
+    assert not subscription._wait_for_data(1_000_000)
     assert time.monotonic() - started >= 0.001
     timer = threading.Timer(0.02, publication.offer, [b"x"])
     timer.start()
     patience = Patience("the message")
-    while not subscription.wait_for_data(1_000_000_000):
+    while not subscription._wait_for_data(1_000_000_000):
         patience.check()
     timer.join()
     assert subscription.has_data()
     assert subscription.poll_bytes() == [b"x"]
-    assert not subscription_of(COMPILED).wait_for_data(1000)
+    assert not subscription_of(COMPILED)._wait_for_data(1000)
 
 
 def test_closing_an_image_waits_for_a_wait_in_another_thread():
@@ -496,7 +496,7 @@ def test_closing_an_image_waits_for_a_wait_in_another_thread():
 
     def wait_again_and_again(number: int) -> None:
         while not over.is_set():
-            subscription.wait_for_data(1_000_000_000)
+            subscription._wait_for_data(1_000_000_000)
             waits[number] += 1
 
     threads = [threading.Thread(target=wait_again_and_again, args=(number,)) for number in range(len(waits))]
@@ -504,12 +504,12 @@ def test_closing_an_image_waits_for_a_wait_in_another_thread():
         thread.start()
     wait_for(lambda: all(waits))
     # The image is still one of the subscription's, and the threads go on.
-    image.detach()
+    image._detach()
     log.memory.close()
     over.set()
     for thread in threads:
         thread.join()
-    assert not subscription.wait_for_data(0)
+    assert not subscription._wait_for_data(0)
 
 
 def test_received_data_can_be_offered_on_at_once():

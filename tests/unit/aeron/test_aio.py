@@ -48,17 +48,16 @@ async def test_messages_are_sent_and_iterated_until_the_stream_ends():
         for each in (subscription, publication):
             assert (each.channel, each.stream_id, each.closed, each.error) == (CHANNEL, 1001, False, None)
             assert f"{CHANNEL} stream 1001" in repr(each)
-        assert (aeron.client_id, aeron.directory) == (aeron.sync.client_id, DIRECTORY)
+        assert aeron.directory == DIRECTORY
         assert len(aeron.stats().publications) == 1
         sent = [bytes([i]) * i * 100 for i in range(20)]
         position = 0
         for message in sent:
             position = await publication.send(message, timeout=STALL_S)
-        log = driver.files.map(f"{DIRECTORY}/{publication.sync.registration_id}.logbuffer")
+        log = driver.files.map(f"{DIRECTORY}/{publication.registration_id}.logbuffer")
         log.put_i64(3 * 65536 + 128, position)
         assert [message async for message in subscription] == sent
-        assert subscription.sync.is_end_of_stream
-        assert "asynchronous <Publication" in repr(publication)
+        assert subscription.is_end_of_stream
         async with subscription:
             pass
         assert subscription.closed
@@ -68,7 +67,7 @@ async def test_waiting_gives_up_when_its_time_is_over():
     driver = HandDriver()
     async with running(driver) as aeron:
         async with await aeron.add_exclusive_publication(CHANNEL, 1) as publication:
-            driver.counters.cell(driver.publications[publication.sync.registration_id].position_limit_id).set(0)
+            driver.counters.cell(driver.publications[publication.registration_id].position_limit_id).set(0)
             with pytest.raises(BackPressured, match=r"for 0\.01 s"):
                 await publication.send(b"x", timeout=0.01)
         with pytest.raises(ClosedError):
@@ -116,25 +115,25 @@ async def test_a_cancelled_add_leaves_nothing_in_the_driver(add: Any, removal: s
                 await asyncio.sleep(0)
             task.cancel()
             with suppress(asyncio.CancelledError):
-                (await task).close()  # it was done before
+                await (await task).close()  # it was done before
             await until(lambda: [type(command).__name__ for command in driver.commands][-1:] == [removal])
             assert len(driver.commands) == 2
             assert driver.commands[1].registration_id == driver.commands[0].correlation_id
-            assert not aeron.sync._conductor.resources
+            assert not aeron._conductor.resources
 
 
 async def test_connecting_without_a_driver_ends_in_a_timeout():
     driver = HandDriver(ready=False)
     connecting = mainstem.aio.connect(DIRECTORY, files=driver.files, clock=driver.clock, driver_timeout_ns=1_000_000)
-    task = asyncio.ensure_future(connecting._attach())
+    task = asyncio.ensure_future(connecting)
     await asyncio.sleep(0)
     driver.clock.advance_ns(2_000_000)
     with pytest.raises(DriverTimeout):
         await task
     driver = HandDriver()
     aeron = await mainstem.aio.connect(DIRECTORY, files=driver.files, clock=driver.clock)
-    aeron.close()
-    assert aeron.sync.closed
+    await aeron.close()
+    assert aeron.closed
 
 
 @pytest.mark.parametrize(

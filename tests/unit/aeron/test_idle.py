@@ -11,7 +11,7 @@ import pytest
 
 from mainstem._core.log.read import SubscriptionReader
 from mainstem.aeron import idle
-from mainstem.aeron.client.asynchronous import Waiting
+from mainstem.aeron.client.operation import Waiting
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
 

@@ -1,58 +1,35 @@
-"""The blocking and the asyncio client have the same public names, but for what one of them cannot have."""
+"""The blocking and the asyncio client have the same public names and signatures, but for what one of them cannot have."""
 
 from __future__ import annotations
+
+import inspect
+from typing import Any
 
 import pytest
 
 import mainstem
+from mainstem.recording import PersistentSubscription
+from mainstem.recording import aio as recording_aio
 
-CALLS = {
-    "add_destination",
-    "async_add_destination",
-    "remove_destination",
-    "channel_status",
-    "channel_status_id",
-    "local_addresses",
-}
-# These never wait, or lay open the client's inside: `sync` of the asyncio object has them.
-OFFERS = {
-    *CALLS,
-    *("append_padding", "offer_arrow", "offer_columns", "offer_many", "offer_parts", "try_claim", "offer_error"),
-    *("available_window", "initial_term_id", "max_payload_length", "max_possible_position", "mtu", "position_limit"),
-    *("term_length", "detach", "is_closed", "original_registration_id", "revoke"),
-}
+# What only blocking programs have. Aeron's `async_add_...` returns an operation to poll: a coroutine is that by itself.
 BLOCKING_ONLY = {
-    "Aeron": {
-        *("add_static_counter", "async_add_counter", "async_add_exclusive_publication", "async_add_publication"),
-        *("async_add_subscription", "attached", "connect", "context", "counters", "invoke", "next_correlation_id"),
-        "next_session_id",
-    },
-    "ExclusivePublication": OFFERS | {"offer_block"},
-    "Publication": OFFERS,
-    "Poller": {"is_finished", "raise_failure", "take_messages"},
-    "Subscription": {
-        *CALLS,
-        *(
-            "add_image",
-            "block_poll",
-            "controlled_poll",
-            "has_data",
-            "image_by_session_id",
-            "images",
-            "is_end_of_stream",
-        ),
-        *("open_images", "poll", "poll_arrow", "poll_bytes", "poll_messages", "poll_with_metadata", "raise_failure"),
-        *("reject_image", "remove_image", "set_images", "take_messages", "taken_messages", "wait_for_data"),
-    },
+    "Aeron": {f"async_add_{what}" for what in ("counter", "exclusive_publication", "publication", "subscription")},
+    "ExclusivePublication": {"async_add_destination"},
+    "Image": {"async_reject"},
+    # These may wait for a store, which a call that is not awaited must not.
+    "PersistentSubscription": {"poll_arrow", "poll_bytes"},
+    "Publication": {"async_add_destination"},
+    "Subscription": {"async_add_destination"},
 }
-ASYNCIO_ONLY = {
-    "Aeron": {"sync"},
-    "ExclusivePublication": {"sync"},
-    "Publication": {"sync"},
-    "Responder": {"handling"},
-    "Subscription": {"sync", "next_arrow"},
-}
-CLASSES = [name for name in mainstem.aio.__all__ if isinstance(getattr(mainstem.aio, name), type)]
+# A blocking responder handles one request at a time, in the thread that calls `serve`.
+OTHER_PARAMETERS = {("Responder", "serve")}
+
+PAIRS: dict[str, tuple[Any, Any]] = {
+    name: (getattr(mainstem, name), getattr(mainstem.aio, name)) for name in mainstem.aio.__all__
+} | {"PersistentSubscription": (PersistentSubscription, recording_aio.PersistentSubscription)}
+CLASSES = {name: pair for name, pair in PAIRS.items() if isinstance(pair[0], type)}
+# Internals of an engine, and durations in nanoseconds, have no place on what users hold.
+INTERNAL = ("detach", "raise_failure", "set_images", "sync", "take_messages")
 
 
 def public(kind: type) -> set[str]:
@@ -60,14 +37,61 @@ def public(kind: type) -> set[str]:
     return {name for name in {*dir(kind), *annotated} if not name.startswith("_")}
 
 
+def parameters(callable_: Any) -> list[tuple[str, Any, Any]] | None:
+    """Names, kinds and defaults; None for a compiled call, which both variants inherit as it is."""
+    try:
+        return [(each.name, each.kind, each.default) for each in inspect.signature(callable_).parameters.values()]
+    except ValueError:
+        return None
+
+
 @pytest.mark.parametrize("name", CLASSES)
 def test_both_variants_have_the_same_public_names(name: str) -> None:
-    blocking, asynchronous = (public(getattr(package, name)) for package in (mainstem, mainstem.aio))
+    blocking, asynchronous = (public(kind) for kind in CLASSES[name])
     assert blocking - asynchronous == BLOCKING_ONLY.get(name, set())
-    assert asynchronous - blocking == ASYNCIO_ONLY.get(name, set())
+    assert asynchronous - blocking == set()
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_both_variants_are_called_with_the_same_arguments(name: str) -> None:
+    blocking, asynchronous = PAIRS[name]
+    assert parameters(blocking) == parameters(asynchronous)
+    if isinstance(blocking, type):
+        for method in public(blocking) & public(asynchronous):
+            ours, theirs = (inspect.getattr_static(kind, method, None) for kind in (blocking, asynchronous))
+            if inspect.isroutine(ours) and (name, method) not in OTHER_PARAMETERS:
+                assert parameters(getattr(blocking, method)) == parameters(getattr(asynchronous, method)), method
+            assert isinstance(ours, property) == isinstance(theirs, property), method
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_both_variants_have_a_repr_of_their_own(name: str) -> None:
-    for package in (mainstem, mainstem.aio):
-        assert getattr(package, name).__repr__ is not object.__repr__
+def test_what_users_hold_is_named_ends_and_tells_its_state_alike(name: str) -> None:
+    for kind in CLASSES[name]:
+        assert kind.__name__ == name
+        assert kind.__repr__ is not object.__repr__
+        assert not public(kind) & {*INTERNAL}
+        if hasattr(kind, "close"):
+            assert {"closed", "error"} <= public(kind)
+            assert inspect.iscoroutinefunction(kind.close) == kind.__module__.rpartition(".")[0].endswith("aio") or (
+                name == "PersistentSubscription"
+            )
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_no_argument_is_in_nanoseconds(name: str) -> None:
+    for kind in CLASSES[name]:
+        for method in public(kind):
+            member = getattr(kind, method, None)
+            names = [each for each, *_ in parameters(member) or ()] if inspect.isroutine(member) else []
+            assert not [each for each in [method, *names] if each.endswith("_ns")], method
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_what_waits_takes_a_timeout(name: str) -> None:
+    asynchronous = CLASSES[name][1]
+    for method in public(asynchronous):
+        member = getattr(asynchronous, method, None)
+        waits = inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
+        # Closing waits for no peer; serving ends with the responder; a persistent subscription is opened from a store.
+        if waits and method not in ("add_persistent_subscription", "close", "serve"):
+            assert "timeout" in inspect.signature(member).parameters, method

@@ -104,7 +104,7 @@ class FakeImage:
     def is_end_of_stream(self) -> bool:
         return self.publisher.ended and self.position >= len(self.publisher.frames)
 
-    def gather_columns(self, columns: Columns, limit: int) -> None:
+    def _gather_columns(self, columns: Columns, limit: int) -> None:
         end = min(self.arrived, (self.position // TERM + 1) * TERM)
         self.position += columns.add_messages(
             memoryview(self.publisher.frames), self.position, end, self.position, self._fragments, limit
@@ -117,10 +117,6 @@ class FakeLive:
         self.had_image = self.closed = False
 
     @property
-    def open_images(self) -> list[FakeImage]:
-        return list(self.images)
-
-    @property
     def is_end_of_stream(self) -> bool:
         return self.had_image and all(image.is_end_of_stream for image in self.images)
 
@@ -128,8 +124,9 @@ class FakeLive:
         self.had_image = True
         self.images.append(FakeImage(publisher, position))
 
-    def raise_failure(self) -> None: ...
-    def wait_for_data(self, timeout_ns: int) -> bool:
+    error = None
+
+    def wait_for_data(self, *, timeout: float) -> bool:
         return False
 
     def close(self) -> None:
@@ -152,7 +149,7 @@ class FakeClient:
 def persistent(client: FakeClient, path: Path, **options: Any) -> PersistentSubscription:
     clock = Time()
     stream = PersistentStream(client, "aeron:ipc", 1001, recordings=path, clock=clock, **options)
-    return PersistentSubscription(stream, client, clock)
+    return PersistentSubscription(stream)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -315,7 +312,7 @@ def test_a_live_stream_that_nobody_records_is_an_error_where_its_past_was_asked_
             client.live.join(publisher, 0)
             client.live.images[0].arrived = len(publisher.frames)
             assert subscription.poll_bytes() == []
-            subscription._clock.now_ns += 2 * RECORDING_TIMEOUT_NS  # type: ignore[attr-defined]
+            subscription._stream.clock.now_ns += 2 * RECORDING_TIMEOUT_NS  # type: ignore[attr-defined]
             if options:
                 assert everything(subscription) == [b"one"]
             else:
@@ -332,14 +329,14 @@ def test_a_publisher_that_sends_nothing_is_live_without_a_recording(tmp_path: Pa
         client.live.join(publisher, 0)
         assert subscription.poll_bytes() == []
         assert subscription.is_live
-        subscription._clock.now_ns += 2 * RECORDING_TIMEOUT_NS  # type: ignore[attr-defined]
+        subscription._stream.clock.now_ns += 2 * RECORDING_TIMEOUT_NS  # type: ignore[attr-defined]
         assert subscription.poll_bytes() == []
         # The first message makes its recording due.
         publisher.publish(b"one")
         client.live.images[0].arrived = len(publisher.frames)
         assert subscription.poll_bytes() == []
         assert not subscription.is_live
-        subscription._clock.now_ns += 2 * RECORDING_TIMEOUT_NS  # type: ignore[attr-defined]
+        subscription._stream.clock.now_ns += 2 * RECORDING_TIMEOUT_NS  # type: ignore[attr-defined]
         with pytest.raises(RecordingError, match="does a recorder run"):
             everything(subscription)
 

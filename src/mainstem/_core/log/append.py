@@ -268,7 +268,7 @@ class Appender:
         self.max_possible_position = self.term_length << 31
         self.is_closed = False
 
-    def detach(self) -> None:
+    def _detach(self) -> None:
         """Lets go of the memory: every later offer returns CLOSED."""
         self.is_closed = True
         self.log = None

@@ -20,8 +20,8 @@ Invariants:
 - A poll ends at the end of a term. Padding is passed and never counted.
 - One thread polls an image. ``busy`` refuses a second one, and a handler that polls its own image: both would move the
   position twice. The flag is set and read with the GIL; on free-threaded builds it finds mistakes and is no lock.
-- ``detach`` may come while a handler runs (an image goes when its publisher does): ``is_closed`` is checked after each
-  handler, and the last position is stored for questions afterwards. It waits for a thread inside ``wait_for_data``, which
+- ``_detach`` may come while a handler runs (an image goes when its publisher does): ``is_closed`` is checked after each
+  handler, and the last position is stored for questions afterwards. It waits for a thread inside ``_wait_for_data``, which
   uses the memory without the GIL.
 
 What may be reordered: a frame's length is loaded with acquire, so header and payload are read after it. The position is
@@ -118,7 +118,7 @@ class ImageReader:
         self.fragment.position_bits = self.position_bits
         self.builder = MessageBuilder()
 
-    def detach(self) -> None:
+    def _detach(self) -> None:
         """Releases the memory; afterwards properties return what was true at this moment."""
         if self.is_closed:
             return
@@ -128,7 +128,7 @@ class ImageReader:
         self.final_position = get64(self.position_base, self.position_offset)
         self.is_closed = True
         if cython.compiled:
-            # A thread in ``wait_for_data`` reads the memory without the GIL. It returns within 10 ms; only then may the memory go.
+            # A thread in ``_wait_for_data`` reads the memory without the GIL. It returns within 10 ms; only then may the memory go.
             while self.waiters > 0:
                 with cython.nogil:
                     nap(50_000)
@@ -214,7 +214,7 @@ class ImageReader:
     def check_position(self) -> cython.int:
         position: cython.longlong = get64(self.position_base, self.position_offset)
         if position < 0 or position & (FRAME_ALIGNMENT - 1):
-            raise self.corrupt_position(position)
+            raise self._corrupt_position(position)
         return 0
 
     @cython.final
@@ -283,7 +283,7 @@ class ImageReader:
                 if self.is_closed:
                     break
             if spoilt > 0:
-                raise self.corrupt_frame(position + p - start, spoilt)
+                raise self._corrupt_frame(position + p - start, spoilt)
         finally:
             self.leave(p - start)
         return count
@@ -329,7 +329,7 @@ class ImageReader:
                 if length <= 0:
                     break
                 if length < DATA_HEADER_LENGTH or length > term_end - p:
-                    raise self.corrupt_frame(position + p - start, length)
+                    raise self._corrupt_frame(position + p - start, length)
                 aligned = align_frame(length)
                 p += aligned
                 if get16(base, p - aligned + FRAME_TYPE_OFFSET) == TYPE_PAD:
@@ -382,7 +382,7 @@ class ImageReader:
                 if length <= 0:
                     break
                 if length < DATA_HEADER_LENGTH or length > term_end - p:
-                    raise self.corrupt_frame(position + p - start, length)
+                    raise self._corrupt_frame(position + p - start, length)
                 length = align_frame(length)
                 if get16(base, p + FRAME_TYPE_OFFSET) == TYPE_PAD:
                     # A block of data never holds padding. Alone it is handed over too: a recorder writes it as it lies.
@@ -426,7 +426,7 @@ class ImageReader:
                 if length <= 0:
                     break
                 if length < DATA_HEADER_LENGTH or length > term_end - p:
-                    raise self.corrupt_frame(position + p - start, length)
+                    raise self._corrupt_frame(position + p - start, length)
                 if get16(base, p + FRAME_TYPE_OFFSET) != TYPE_PAD:
                     fragment.p = p
                     fragment.start = p + DATA_HEADER_LENGTH
@@ -533,7 +533,7 @@ class ImageReader:
                 break
             if length < DATA_HEADER_LENGTH or length > term_end - p:
                 self.leave(0)
-                raise self.corrupt_frame(position + p - start, length)
+                raise self._corrupt_frame(position + p - start, length)
             # Full: the frame at ``p`` is not passed, and the next scan begins with it. Padding behind the last row is.
             if get16(base, p + FRAME_TYPE_OFFSET) != TYPE_PAD:
                 if count >= room:
@@ -570,36 +570,15 @@ class ImageReader:
         term_end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
         length: cython.longlong = ld32(self.base, start)
         if length > 0 and (length < DATA_HEADER_LENGTH or length > term_end - start):
-            raise self.corrupt_frame(position, length)
+            raise self._corrupt_frame(position, length)
         return start, term_end
 
-    def corrupt_position(self, position: cython.longlong) -> Exception:
-        """Returns the error for a subscriber position at which no frame begins; a subclass may name the log's file.
-
-        Args:
-            position: What the counter holds.
-
-        Returns:
-            The error to raise.
-
-        Example:
-            >>> raise image.corrupt_position(-32)
-        """
+    def _corrupt_position(self, position: cython.longlong) -> Exception:
+        """Returns the error for a subscriber position at which no frame begins; a subclass may name the log's file."""
         return ValueError(f"log {self.correlation_id}: no frame begins at position {position}")
 
-    def corrupt_frame(self, position: cython.longlong, length: cython.longlong) -> Exception:
-        """Returns the error for a frame whose length is not possible; a subclass may name the log's file.
-
-        Args:
-            position: The frame's position in the stream.
-            length: Its length, in bytes.
-
-        Returns:
-            The error to raise.
-
-        Example:
-            >>> raise image.corrupt_frame(4096, 5)
-        """
+    def _corrupt_frame(self, position: cython.longlong, length: cython.longlong) -> Exception:
+        """Returns the error for a frame whose length is not possible; a subclass may name the log's file."""
         left: cython.longlong = self.term_length - (position & (self.term_length - 1))
         return ValueError(
             f"log {self.correlation_id}, position {position}: a frame of {length} bytes is not possible where {left} are"
@@ -618,7 +597,7 @@ class SubscriptionReader:
         self.images = ()
         self.next_image = 0
 
-    def set_images(self, images: Iterable[ImageReader]) -> None:
+    def _set_images(self, images: Iterable[ImageReader]) -> None:
         """Replaces the images; a poll that runs goes on with the old ones."""
         replacement: tuple = tuple(images)
         for image in replacement:
@@ -716,7 +695,7 @@ class SubscriptionReader:
                 return True
         return False
 
-    def wait_for_data(self, timeout_ns: cython.longlong) -> bool:
+    def _wait_for_data(self, timeout_ns: cython.longlong) -> bool:
         """Waits without the GIL until a poll would find something; true when it would.
 
         It returns after ``timeout_ns`` or 10 ms, whichever is shorter, so that new images and signals are noticed.

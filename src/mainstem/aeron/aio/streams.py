@@ -1,13 +1,19 @@
-"""Publications and subscriptions whose waiting is the event loop's."""
+"""Publications, subscriptions and counters whose waiting is the event loop's."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from mainstem.aeron.aio.waiting import AsyncResource, Pause
+from mainstem._core.log.append import ConcurrentAppender, ExclusiveAppender
+from mainstem.aeron.aio.resource import Closing, Destinations
+from mainstem.aeron.aio.waiting import Pause, result_of
+from mainstem.aeron.client.counter import CounterBase
+from mainstem.aeron.client.image import ImageBase
 from mainstem.aeron.client.offer_status import OfferStatus
-from mainstem.aeron.client.subscription import MESSAGES_AT_ONCE
+from mainstem.aeron.client.publication import PublicationBase, offer_error_of
+from mainstem.aeron.client.subscription import MESSAGES_AT_ONCE, SubscriptionBase
+from mainstem.clock import NOT_A_TIME
 from mainstem.errors import Timeout
 
 if TYPE_CHECKING:
@@ -16,128 +22,47 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mainstem._core.log.fragment import Message
-    from mainstem.aeron.client.publication import ExclusivePublication as SyncExclusivePublication
-    from mainstem.aeron.client.publication import Publication as SyncPublication
-    from mainstem.aeron.client.subscription import Subscription as SyncSubscription
-    from mainstem.clock import Clock
 
 
-class Stream(AsyncResource):
-    """What publications and subscriptions have in common."""
+class Sending(PublicationBase, Destinations):
+    """A publication of an asyncio program."""
 
-    @property
-    def channel(self) -> str:
-        """The channel that it was added with."""
-        return self._inner.channel  # type: ignore[no-any-return]
+    async def send(
+        self: Any,
+        message: Any,
+        timeout: float | None = None,
+        *,
+        reserved_value: int | Callable[[memoryview], int] | None = None,
+    ) -> int:
+        """Offers a message until there is room. A cancelled call has sent the message or has not: nothing is half sent.
 
-    @property
-    def stream_id(self) -> int:
-        """The stream id."""
-        return self._inner.stream_id  # type: ignore[no-any-return]
+        Example:
+            >>> position = await publication.send(b"tick", timeout=1.0)
+        """
+        if timeout != timeout:
+            raise ValueError(NOT_A_TIME)
+        pause: Pause | None = None
+        while (position := self.offer(message, reserved_value=reserved_value)) < 0:
+            status = OfferStatus(position)
+            if status.is_final:
+                raise offer_error_of(self, status, f"send on {self!r}")
+            pause = pause or Pause.of(self._conductor, timeout)
+            if not await pause.step():
+                raise offer_error_of(self, status, f"send on {self!r}", f", for {timeout:g} s")
+        sent: int = position
+        return sent
 
-    @property
-    def registration_id(self) -> int:
-        """The correlation id of the command that added it."""
-        return self._inner.registration_id  # type: ignore[no-any-return]
 
-    @property
-    def is_connected(self) -> bool:
-        """Whether a peer is connected."""
-        return self._inner.is_connected  # type: ignore[no-any-return]
-
-
-class Publication(Stream):
-    """A publication for asyncio.
+class Publication(Sending, ConcurrentAppender):
+    """A concurrent publication for asyncio. What never waits, as ``offer`` and ``try_claim``, is not awaited.
 
     Example:
         >>> async with await aeron.add_publication("aeron:ipc", 1001) as publication:
         ...     await publication.send(b"tick")
     """
 
-    def __init__(self, inner: SyncPublication | SyncExclusivePublication, clock: Clock) -> None:
-        self._inner = inner
-        self._clock = clock
 
-    @property
-    def sync(self) -> SyncPublication | SyncExclusivePublication:
-        """The publication itself, with all calls that never wait (``offer_many``, ``try_claim``, ...)."""
-        return self._inner  # type: ignore[no-any-return]
-
-    @property
-    def session_id(self) -> int:
-        """The session id."""
-        return self._inner.session_id  # type: ignore[no-any-return]
-
-    @property
-    def position(self) -> int:
-        """The position after the last message."""
-        return self._inner.position  # type: ignore[no-any-return]
-
-    @property
-    def max_message_length(self) -> int:
-        """The longest message, in bytes."""
-        return self._inner.max_message_length  # type: ignore[no-any-return]
-
-    def offer(self, data: Any, *, reserved_value: int | Callable[[memoryview], int] | None = None) -> int:
-        """Offers a message at once, as the publication's own ``offer``.
-
-        Args:
-            data: The message, any buffer of bytes.
-            reserved_value: An int64 for the frame header, or a function that computes it from the frame.
-
-        Returns:
-            The position after the message, or a negative OfferStatus.
-
-        Raises:
-            ValueError: The message is longer than ``max_message_length``.
-
-        Example:
-            >>> position = publication.offer(b"tick")
-        """
-        return self._inner.offer(data, reserved_value=reserved_value)  # type: ignore[no-any-return]
-
-    async def send(
-        self,
-        data: Any,
-        *,
-        timeout: float | None = None,
-        reserved_value: int | Callable[[memoryview], int] | None = None,
-    ) -> int:
-        """Offers a message until there is room, and returns the position after it.
-
-        A cancelled call has sent the message or has not: nothing is half sent.
-
-        Args:
-            data: The message, any buffer of bytes.
-            timeout: Seconds to wait for room; None waits for ever.
-            reserved_value: An int64 for the frame header, or a function that computes it from the frame.
-
-        Returns:
-            The position after the message.
-
-        Raises:
-            BackPressured: A subscriber was slower than the publisher for the whole time.
-            NotConnected: No subscriber was connected for the whole time, or the group of receivers was not complete.
-            AdminAction: The log was rotating when the time was over.
-            ClosedError: The publication is closed; DriverTimeout or ClientTimeout where that is why.
-            MaxPositionExceeded: The stream has used up its positions.
-            ValueError: The message is longer than ``max_message_length``.
-
-        Example:
-            >>> position = await publication.send(b"tick", timeout=1.0)
-        """
-        pause: Pause | None = None
-        while (position := self.offer(data, reserved_value=reserved_value)) < 0:
-            status = OfferStatus(position)
-            if status.is_final:
-                raise self._inner.offer_error(status, f"send on {self._inner!r}")
-            pause = pause or Pause(self._clock, timeout)
-            if not await pause.step():
-                raise self._inner.offer_error(status, f"send on {self._inner!r}", f", for {timeout:g} s")
-        return position
-
-
-class ExclusivePublication(Publication):
+class ExclusivePublication(Sending, ExclusiveAppender):
     """A publication for asyncio with one writer and a session of its own.
 
     Example:
@@ -145,9 +70,40 @@ class ExclusivePublication(Publication):
         ...     await publication.send(b"tick")
     """
 
+    _is_exclusive = True
 
-class Subscription(Stream):
-    """A subscription for asyncio; iterating yields whole messages.
+
+class Counter(CounterBase, Closing):
+    """A counter of an asyncio client; its value is read and written without waiting.
+
+    Example:
+        >>> async with await aeron.add_counter(1001, "orders accepted") as orders:
+        ...     orders.add(1)
+    """
+
+
+class Image(ImageBase):
+    """One publication's stream in a subscription for asyncio.
+
+    Example:
+        >>> for image in subscription.images:
+        ...     print(image.source_identity, image.position)
+    """
+
+    subscription: Subscription
+
+    async def reject(self, reason: str, *, timeout: float | None = None) -> None:
+        """Rejects the stream. A call that is cancelled may have rejected it.
+
+        Example:
+            >>> await image.reject("unknown schema")
+        """
+        owner = self.subscription._conductor
+        await result_of(owner, owner.reject_image(self, reason), timeout)
+
+
+class Subscription(SubscriptionBase[Image], Destinations):
+    """A subscription for asyncio; iterating yields whole messages. What never waits, as ``poll``, is not awaited.
 
     Example:
         >>> async with await aeron.add_subscription("aeron:ipc", 1001) as subscription:
@@ -155,14 +111,7 @@ class Subscription(Stream):
         ...         print(message)
     """
 
-    def __init__(self, inner: SyncSubscription, clock: Clock) -> None:
-        self._inner = inner
-        self._clock = clock
-
-    @property
-    def sync(self) -> SyncSubscription:
-        """The subscription itself, with all polls, which never wait."""
-        return self._inner  # type: ignore[no-any-return]
+    _image_kind = Image
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self.messages()
@@ -179,62 +128,47 @@ class Subscription(Stream):
     ) -> AsyncIterator[bytes] | AsyncIterator[Message]: ...
 
     async def messages(self, *, timeout: float | None = None, metadata: bool = False) -> AsyncIterator[Any]:
-        """Yields whole messages as they come, until every image has ended, or the subscription is closed.
-
-        An iterator that is left or cancelled loses nothing: the next one goes on behind the last message that was yielded.
-
-        Args:
-            timeout: Seconds to wait for the next message; None waits for ever.
-            metadata: True yields a ``Message``: the bytes with position, session, reserved value and image.
-
-        Yields:
-            One message after another.
-
-        Raises:
-            Timeout: Nothing came for ``timeout`` seconds.
-            DriverTimeout: The driver ended.
-            ClientTimeout: The driver timed this client out.
-            LocalProtocolError: An iterator without metadata was left before the messages that it had taken were yielded.
+        """Yields whole messages as they come. An iterator that is left or cancelled loses nothing.
 
         Example:
             >>> async for message in subscription.messages(timeout=10.0, metadata=True):
             ...     print(message.position, message.session_id, message.payload)
         """
-        pause = Pause(self._clock, timeout)
+        pause = Pause.of(self._conductor, timeout)
         while True:
-            batch = self._inner.take_messages(MESSAGES_AT_ONCE, metadata)
+            batch = self._take_messages(MESSAGES_AT_ONCE, metadata)
             if batch is not None:
                 for message in batch:
                     yield message
                 # A stream that never runs dry must not keep the loop from its other tasks.
                 await asyncio.sleep(0)
                 pause.restart()
-            elif self._inner.closed or self._inner.is_end_of_stream:
-                self._inner.raise_failure()
+            elif self._closed or self.is_end_of_stream:
+                self._conductor.raise_failure()
                 return
             elif not await pause.step():
-                raise Timeout(f"nothing came on {self._inner!r} for {timeout:g} s", timeout=timeout)
+                raise Timeout(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
+
+    async def wait_for_data(self, *, timeout: float | None = None) -> bool:
+        """Waits until there is something to poll, or the subscription is closed.
+
+        Example:
+            >>> while await subscription.wait_for_data(timeout=1.0):
+            ...     subscription.poll(handler)
+        """
+        pause = Pause.of(self._conductor, timeout)
+        while not self.has_data():
+            if self._closed or not await pause.step():
+                return False
+        return True
 
     async def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
-        """Waits for messages and returns them as a record batch.
-
-        Args:
-            limit: The most messages.
-            timeout: Seconds to wait for the first one; None waits for ever.
-
-        Returns:
-            A batch with the columns position, session_id, reserved_value and payload.
-
-        Raises:
-            Timeout: Nothing came in time, or the subscription is closed; DriverTimeout or ClientTimeout where that is why.
-            MissingExtraError: pyarrow is not installed.
+        """Waits for messages and returns them as a record batch. A call that is cancelled has taken none.
 
         Example:
             >>> batch = await subscription.next_arrow(1000)
         """
-        pause = Pause(self._clock, timeout)
-        while not self._inner.has_data():
-            if self._inner.closed or not await pause.step():
-                self._inner.raise_failure()
-                raise Timeout(f"nothing came on {self._inner!r}", timeout=timeout)
-        return self.sync.poll_arrow(limit)
+        if not await self.wait_for_data(timeout=timeout):
+            self._conductor.raise_failure()
+            raise Timeout(f"nothing came on {self!r}", timeout=timeout)
+        return self.poll_arrow(limit)

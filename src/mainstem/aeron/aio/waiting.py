@@ -1,16 +1,20 @@
-"""What everything asynchronous here shares: how a call waits, and how a resource ends."""
+"""How an asyncio call waits."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, TypeVar
 
 from mainstem.clock import seconds_ns
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Callable
 
+    from mainstem.aeron.client.operation import Operation
+    from mainstem.aeron.client.resource import ResourceOwner
     from mainstem.clock import Clock
+
+T = TypeVar("T")
 
 # A pause gives way to the loop's other tasks so often, then sleeps: from the shortest sleep to the longest, doubling.
 TURNS_BEFORE_SLEEP = 20
@@ -21,23 +25,31 @@ MAX_SLEEP = 0.002
 class Pause:
     """Idles for one waiting call: turns of the loop, then sleeps."""
 
-    def __init__(self, clock: Clock, timeout: float | None) -> None:
+    def __init__(self, clock: Clock, timeout: float | None, invokers: tuple[Callable[[], int], ...] = ()) -> None:
         self._clock = clock
-        self._timeout = timeout
+        self._timeout_ns = None if timeout is None else seconds_ns(timeout)
+        self._invokers = invokers
         self.restart()
+
+    @classmethod
+    def of(cls, owner: ResourceOwner, timeout: float | None) -> Pause:
+        """Returns the pause of one call of a client, which runs the client's invokers."""
+        return cls(owner.context.clock, timeout, owner.invokers)
 
     def restart(self) -> None:
         """Begins anew after a success."""
         self._turns = 0
         self._sleep = MIN_SLEEP
         self._deadline_ns = 0
-        if self._timeout is not None:
-            self._deadline_ns = self._clock.monotonic_ns() + seconds_ns(self._timeout)
+        if self._timeout_ns is not None:
+            self._deadline_ns = self._clock.monotonic_ns() + self._timeout_ns
 
     async def step(self) -> bool:
         """Idles once; false when the time is over."""
-        if self._timeout is not None and self._clock.monotonic_ns() >= self._deadline_ns:
+        if self._timeout_ns is not None and self._clock.monotonic_ns() >= self._deadline_ns:
             return False
+        for invoke in self._invokers:
+            invoke()
         self._turns += 1
         if self._turns <= TURNS_BEFORE_SLEEP:
             await asyncio.sleep(0)
@@ -47,36 +59,14 @@ class Pause:
         return True
 
 
-class AsyncResource:
-    """What every asynchronous form of a resource has: an end."""
-
-    _inner: Any
-
-    @property
-    def closed(self) -> bool:
-        """Whether it is closed."""
-        return bool(self._inner.closed)
-
-    @property
-    def error(self) -> Exception | None:
-        """What ended it without ``close``: a DriverTimeout or a ClientTimeout; else None."""
-        return self._inner.error  # type: ignore[no-any-return]
-
-    def close(self) -> None:
-        """Closes it, without waiting. May be called twice.
-
-        Example:
-            >>> subscription.close()
-        """
-        self._inner.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<asynchronous {self._inner!r}>"
+async def result_of(owner: ResourceOwner, operation: Operation[T], timeout: float | None) -> T:
+    """Waits for the driver's response to a command; whatever ends the wait early cancels the command."""
+    pause = Pause.of(owner, timeout)
+    try:
+        while not operation.is_done:
+            if not await pause.step():
+                operation.give_up(timeout)
+        return operation.result()
+    except BaseException:
+        operation.cancel()
+        raise

@@ -5,23 +5,28 @@ from __future__ import annotations
 from mainstem._core.log.append import BufferClaim
 from mainstem._core.log.assemble import FragmentAssembler
 from mainstem._core.log.fragment import Fragment, Header, Message
-from mainstem.aeron.client.asynchronous import AsyncOperation
-from mainstem.aeron.client.client import Aeron
+from mainstem.aeron.client.client import Aeron, connect
 from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.client.counter import Counter
-from mainstem.aeron.client.image import Image
 from mainstem.aeron.client.offer_status import Action, OfferStatus
+from mainstem.aeron.client.operation import Operation
 from mainstem.aeron.client.poller import Poller
 from mainstem.aeron.client.publication import ExclusivePublication, Publication
 from mainstem.aeron.client.requester import Request, Requester, Responder
 from mainstem.aeron.client.settings import ClientSettings
-from mainstem.aeron.client.stats import ClientStats, ImageStats, PublicationStats, SubscriptionStats
-from mainstem.aeron.client.subscription import Subscription
+from mainstem.aeron.client.stats import (
+    ClientStats,
+    ImageStats,
+    PublicationStats,
+    RequesterStats,
+    ResponderStats,
+    SubscriptionStats,
+)
+from mainstem.aeron.client.subscription import Image, Subscription
 
 __all__ = [
     "Action",
     "Aeron",
-    "AsyncOperation",
     "BufferClaim",
     "ClientContext",
     "ClientSettings",
@@ -35,12 +40,16 @@ __all__ = [
     "ImageStats",
     "Message",
     "OfferStatus",
+    "Operation",
     "Poller",
     "Publication",
     "PublicationStats",
     "Request",
     "Requester",
+    "RequesterStats",
     "Responder",
+    "ResponderStats",
     "Subscription",
     "SubscriptionStats",
+    "connect",
 ]

@@ -21,7 +21,7 @@ COLUMNS = layout.COLUMN_POSITION | layout.COLUMN_SESSION_ID | layout.COLUMN_RESE
 class ColumnSource(Protocol):
     """What messages are gathered from: an image."""
 
-    def gather_columns(self, columns: Columns, limit: int) -> None:
+    def _gather_columns(self, columns: Columns, limit: int) -> None:
         """Adds at most ``limit`` whole messages to the columns."""
         ...
 
@@ -59,6 +59,6 @@ def poll_arrow(images: Iterable[ColumnSource], limit: int, columns: Columns) -> 
     for image in images:
         if columns.rows >= limit:
             break
-        image.gather_columns(columns, limit - columns.rows)
+        image._gather_columns(columns, limit - columns.rows)
     rows = columns.rows
     return record_batch(columns.take(), rows)

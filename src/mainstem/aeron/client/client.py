@@ -2,65 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, Self
 
-from mainstem.aeron.agent import AgentInvoker, AgentRunner
-from mainstem.aeron.client.asynchronous import Waiting
-from mainstem.aeron.client.conductor import ClientConductor
+from mainstem.aeron.client.base import AeronBase, Attaching
 from mainstem.aeron.client.context import ClientContext
-from mainstem.aeron.client.ownership import foreign_driver, warn_of
-from mainstem.aeron.client.stats import client_stats
-from mainstem.aeron.cnc import ATTACH_POLL_INTERVAL_NS, CncAttach
+from mainstem.aeron.client.counter import Counter
+from mainstem.aeron.client.operation import Waiting
+from mainstem.aeron.client.publication import ExclusivePublication, Publication
+from mainstem.aeron.client.resource import Closing
+from mainstem.aeron.client.subscription import Subscription
+from mainstem.aeron.cnc import ATTACH_POLL_INTERVAL_NS
 from mainstem.aeron.idle import SleepIdle
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
-from mainstem.unclosed import finalise_at_exit
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
     from datetime import datetime
-    from types import TracebackType
 
-    from mainstem._core.memory.counters import CountersReader
-    from mainstem.aeron.client.asynchronous import AsyncOperation
-    from mainstem.aeron.client.counter import Counter
-    from mainstem.aeron.client.image import Image
-    from mainstem.aeron.client.publication import ExclusivePublication, Publication
+    from mainstem.aeron.client.operation import Operation
     from mainstem.aeron.client.settings import ClientSettings
-    from mainstem.aeron.client.stats import ClientStats
-    from mainstem.aeron.client.subscription import Subscription
+    from mainstem.aeron.client.subscription import Image
     from mainstem.recording.persistent.subscription import PersistentSubscription
 
-BUSY_SLEEP_NS = 1 * NS_PER_MS  # how long the conductor sleeps while a command is pending
 
-
-class _ConductorIdle:
-    """Sleeps as long as the settings say, and briefly while a command is pending, which ends a sleep when it is written."""
-
-    name = "conductor"
-
-    def __init__(self, conductor: ClientConductor) -> None:
-        self._conductor = conductor
-        self._long_s = conductor.context.settings.client_idle_sleep_duration_ns / NS_PER_SECOND
-        self._short_s = min(BUSY_SLEEP_NS / NS_PER_SECOND, self._long_s)
-
-    def idle(self, work_count: int) -> None:
-        if work_count <= 0:
-            self._conductor.sleep(self._short_s if self._conductor.pending else self._long_s)
-
-    def reset(self) -> None:
-        """Nothing to forget."""
-
-
-def start_attaching(context: ClientContext) -> CncAttach:
-    """Begins to wait for the context's driver."""
-    timeout_ms = context.settings.driver_timeout_ns // NS_PER_MS
-    now_ns = context.clock.monotonic_ns()
-    return CncAttach(context.files, context.settings.dir, driver_timeout_ms=timeout_ms, now_ns=now_ns)
-
-
-class Aeron:
+class Aeron(AeronBase, Closing):
     """A client of a media driver: it adds publications, subscriptions and counters.
 
     Create one with ``connect``. It is a context manager, and ``close`` may be called twice. Every ``add_...`` waits for the
@@ -71,22 +36,6 @@ class Aeron:
         ...     publication.send(b"tick")
     """
 
-    def __init__(self, context: ClientContext, conductor: ClientConductor) -> None:
-        self._context = context
-        self._conductor = conductor
-        self._invoker: AgentInvoker | None = None
-        self._runner: AgentRunner | None = None
-        on_error: Any = context.on_error
-        if context.use_invoker:
-            self._invoker = AgentInvoker(conductor, clock=context.clock, error_handler=on_error)
-            conductor.invokers += (self._invoker.invoke,)
-        else:
-            idle = _ConductorIdle(conductor)
-            self._runner = AgentRunner(conductor, idle, clock=context.clock, error_handler=on_error).start()
-        if context.driver_invoker is not None:
-            conductor.invokers += (context.driver_invoker,)
-        finalise_at_exit(self)
-
     @classmethod
     def connect(
         cls,
@@ -94,6 +43,7 @@ class Aeron:
         *,
         settings: ClientSettings | None = None,
         context: ClientContext | None = None,
+        timeout: float | None = None,
         **overrides: Any,
     ) -> Self:
         """Attaches to the driver in a directory, and waits until the driver is ready.
@@ -102,13 +52,14 @@ class Aeron:
             directory: The driver's directory; by default ``AERON_DIR``, or ``/dev/shm/aeron-USER``.
             settings: The client's settings; those of the environment by default.
             context: Handlers, clock and files; the defaults of ``ClientContext`` when left out.
+            timeout: Seconds to wait for the driver; at most ``driver_timeout_ns``, which is also the default.
             **overrides: Single fields of the settings or of the context, by name.
 
         Returns:
             The client.
 
         Raises:
-            DriverTimeout: No driver is ready in the directory within ``driver_timeout_ns``.
+            DriverTimeout: No driver is ready in the directory in time.
             ConfigurationError: The driver's CnC version is another one, a setting is not accepted, or the directory belongs to
                 another user and ``require_own_driver`` is set.
 
@@ -118,81 +69,10 @@ class Aeron:
         context = ClientContext.build(directory, settings, context, overrides)
         invokers = () if context.driver_invoker is None else (context.driver_invoker,)
         waiting = Waiting(SleepIdle(ATTACH_POLL_INTERVAL_NS), context.clock, None, invokers)
-        attach = start_attaching(context)
-        while (client := cls.attached(context, attach)) is None:
+        attaching = Attaching(context, timeout)
+        while (conductor := attaching.step()) is None:
             waiting.step()
-        return client
-
-    @classmethod
-    def attached(cls, context: ClientContext, attach: CncAttach) -> Self | None:
-        """Runs one step of attaching, for a caller that must not wait.
-
-        Args:
-            context: The client's context.
-            attach: What ``start_attaching`` returned.
-
-        Returns:
-            The client once its driver is ready, else None.
-
-        Raises:
-            DriverTimeout: The wait is over.
-            ConfigurationError: The driver's CnC version is another one, or the directory belongs to another user and
-                ``require_own_driver`` is set.
-
-        Example:
-            >>> while (client := Aeron.attached(context, attach)) is None:
-            ...     time.sleep(0.016)
-        """
-        clock = context.clock
-        foreign = foreign_driver(context)
-        cnc = attach.step(clock.monotonic_ns(), epoch_ms=clock.epoch_ms())
-        if cnc is None:
-            return None
-        warn_of(foreign)
-        return cls(context, ClientConductor(context, cnc, clock.monotonic_ns()))
-
-    @property
-    def client_id(self) -> int:
-        """The number that identifies this client at the driver."""
-        return self._conductor.client_id
-
-    @property
-    def context(self) -> ClientContext:
-        """The context that the client was created with."""
-        return self._context
-
-    @property
-    def directory(self) -> str:
-        """The driver's directory."""
-        return self._context.settings.dir
-
-    @property
-    def closed(self) -> bool:
-        """Whether the client has ended, by ``close`` or by a failure."""
-        return self._conductor.closed
-
-    @property
-    def error(self) -> Exception | None:
-        """Why the client ended without ``close``: a DriverTimeout or a ClientTimeout; else None."""
-        return self._conductor.failure
-
-    @property
-    def counters(self) -> CountersReader:
-        """All counters of the driver and its clients."""
-        return self._conductor.counters
-
-    def stats(self) -> ClientStats:
-        """Returns what the client has at this moment: publications, subscriptions and images with their positions.
-
-        It costs the streams nothing: what it shows is there already.
-
-        Returns:
-            The figures; ``print`` shows them in some lines.
-
-        Example:
-            >>> print(aeron.stats())
-        """
-        return client_stats(self._conductor, self.directory)
+        return cls(conductor)
 
     def add_publication(self, channel: str, stream_id: int, *, timeout: float | None = None) -> Publication:
         """Adds a concurrent publication, and waits for the driver.
@@ -216,9 +96,9 @@ class Aeron:
         Example:
             >>> publication = aeron.add_publication("aeron:ipc", 1001)
         """
-        return self._conductor.add_publication(channel, stream_id).wait_or_cancel(timeout)
+        return self._conductor.add_publication(Publication, channel, stream_id).wait_or_cancel(timeout)
 
-    def async_add_publication(self, channel: str, stream_id: int) -> AsyncOperation[Publication]:
+    def async_add_publication(self, channel: str, stream_id: int) -> Operation[Publication]:
         """Adds a concurrent publication without waiting.
 
         Args:
@@ -238,7 +118,7 @@ class Aeron:
             >>> while (publication := operation.poll()) is None:
             ...     work()
         """
-        return self._conductor.add_publication(channel, stream_id)
+        return self._conductor.add_publication(Publication, channel, stream_id)
 
     def add_exclusive_publication(
         self, channel: str, stream_id: int, *, timeout: float | None = None
@@ -262,9 +142,9 @@ class Aeron:
         Example:
             >>> publication = aeron.add_exclusive_publication("aeron:ipc", 1001)
         """
-        return self._conductor.add_exclusive_publication(channel, stream_id).wait_or_cancel(timeout)
+        return self._conductor.add_publication(ExclusivePublication, channel, stream_id).wait_or_cancel(timeout)
 
-    def async_add_exclusive_publication(self, channel: str, stream_id: int) -> AsyncOperation[ExclusivePublication]:
+    def async_add_exclusive_publication(self, channel: str, stream_id: int) -> Operation[ExclusivePublication]:
         """Adds an exclusive publication without waiting.
 
         Args:
@@ -282,7 +162,7 @@ class Aeron:
         Example:
             >>> operation = aeron.async_add_exclusive_publication("aeron:ipc", 1001)
         """
-        return self._conductor.add_exclusive_publication(channel, stream_id)
+        return self._conductor.add_publication(ExclusivePublication, channel, stream_id)
 
     def add_subscription(
         self,
@@ -365,19 +245,18 @@ class Aeron:
         from mainstem.recording.persistent.stream import PersistentStream
         from mainstem.recording.persistent.subscription import PersistentSubscription
 
-        clock = self._context.clock
         stream = PersistentStream(
             self,
             channel,
             stream_id,
             recordings=recordings,
-            clock=clock,
+            clock=self._context.clock,
             start=start,
             recorded_channel=recorded_channel,
             strict=strict,
             options=options,
         )
-        return PersistentSubscription(stream, self, clock)
+        return PersistentSubscription(stream)
 
     def async_add_subscription(
         self,
@@ -386,7 +265,7 @@ class Aeron:
         *,
         on_available_image: Callable[[Image], object] | None = None,
         on_unavailable_image: Callable[[Image], object] | None = None,
-    ) -> AsyncOperation[Subscription]:
+    ) -> Operation[Subscription]:
         """Adds a subscription without waiting.
 
         Args:
@@ -407,10 +286,7 @@ class Aeron:
             >>> operation = aeron.async_add_subscription("aeron:ipc", 1001)
         """
         return self._conductor.add_subscription(
-            channel,
-            stream_id,
-            on_available_image or self._context.on_available_image,
-            on_unavailable_image or self._context.on_unavailable_image,
+            Subscription, channel, stream_id, on_available_image, on_unavailable_image
         )
 
     def add_counter(self, type_id: int, label: str, *, key: bytes = b"", timeout: float | None = None) -> Counter:
@@ -435,9 +311,9 @@ class Aeron:
             >>> orders = aeron.add_counter(1001, "orders accepted")
             >>> orders.add(1)
         """
-        return self._conductor.add_counter(type_id, key, label).wait_or_cancel(timeout)
+        return self._conductor.add_counter(Counter, type_id, key, label).wait_or_cancel(timeout)
 
-    def async_add_counter(self, type_id: int, label: str, *, key: bytes = b"") -> AsyncOperation[Counter]:
+    def async_add_counter(self, type_id: int, label: str, *, key: bytes = b"") -> Operation[Counter]:
         """Adds a counter without waiting.
 
         Args:
@@ -456,7 +332,7 @@ class Aeron:
         Example:
             >>> operation = aeron.async_add_counter(1001, "orders accepted")
         """
-        return self._conductor.add_counter(type_id, key, label)
+        return self._conductor.add_counter(Counter, type_id, key, label)
 
     def add_static_counter(
         self, type_id: int, label: str, *, registration_id: int, key: bytes = b"", timeout: float | None = None
@@ -483,7 +359,7 @@ class Aeron:
         Example:
             >>> version = aeron.add_static_counter(1002, "schema version", registration_id=7)
         """
-        return self._conductor.add_counter(type_id, key, label, registration_id).wait_or_cancel(timeout)
+        return self._conductor.add_counter(Counter, type_id, key, label, registration_id).wait_or_cancel(timeout)
 
     def next_session_id(self, stream_id: int, *, timeout: float | None = None) -> int:
         """Returns a session id that is free for a stream; the driver must have control protocol 1.0.0 or later.
@@ -505,61 +381,14 @@ class Aeron:
         """
         return self._conductor.next_session_id(stream_id).wait_or_cancel(timeout)
 
-    def next_correlation_id(self) -> int:
-        """Returns a number that is unique among all clients of this driver.
-
-        Returns:
-            The number.
-
-        Example:
-            >>> request_id = aeron.next_correlation_id()
-        """
-        return self._conductor.cnc.to_driver.next_correlation_id()
-
-    def invoke(self) -> int:
-        """Runs one duty cycle of the conductor, of a client that was connected with ``use_invoker=True``.
-
-        Returns:
-            How much work was done; 0 for a client with a conductor's thread.
-
-        Example:
-            >>> while running:
-            ...     aeron.invoke()
-        """
-        return 0 if self._invoker is None else self._invoker.invoke()
-
     def close(self) -> None:
         """Ends the client with its publications, subscriptions and counters. May be called twice.
 
         Example:
             >>> aeron.close()
         """
-        self._conductor.close()
-        if self._invoker is not None:
-            self._invoker.close()
-        if self._runner is not None:
-            self._runner.close()
+        self._end()
 
-    def _leave_to_parent(self) -> None:
-        """Ends the client in a forked child, in this process only: nothing is sent to the driver."""
-        self._conductor.leave_to_parent()
-        self._invoker = self._runner = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<Aeron client {self.client_id} of {self.directory}{', closed' if self.closed else ''}>"
-
-    def __del__(self) -> None:
-        conductor = getattr(self, "_conductor", None)
-        if conductor is not None and not conductor.closed:
-            try:
-                warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
-            finally:
-                self.close()
+connect = Aeron.connect
+"""``Aeron.connect``, under the name that it has in every family."""

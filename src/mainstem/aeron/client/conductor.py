@@ -15,7 +15,7 @@ deadline, its cancellation, or the client's end; exactly one of these completes 
 lock, so that a publication is in ``resources`` before the caller sees it. A caller that waits never holds the lock, and a handler
 must not wait: the response could only arrive in the duty cycle that the handler holds up.
 
-The caller's handle is an ``AsyncOperation``, which ``pending`` does not keep alive. A command that nobody waits for any more moves
+The caller's handle is an ``Operation``, which ``pending`` does not keep alive. A command that nobody waits for any more moves
 to ``abandoned``: after its response the client removes what the driver created, as it removes a result that nobody can take.
 
 Invariants:
@@ -31,15 +31,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem.aeron.agent import AgentTerminated
-from mainstem.aeron.client import response_handlers
-from mainstem.aeron.client.asynchronous import AsyncOperation, PendingCommand, Waiting
-from mainstem.aeron.client.counter import Counter
-from mainstem.aeron.client.publication import ExclusivePublication, Publication
+from mainstem.aeron.client.operation import Operation, PendingCommand, Waiting
 from mainstem.aeron.client.resource import Resource, check_arguments, check_channel
-from mainstem.aeron.client.subscription import Subscription
 from mainstem.aeron.cnc import DRIVER_SHUT_DOWN
 from mainstem.aeron.command import commands
 from mainstem.aeron.command.responses import OnNextAvailableSessionId, OnSubscriptionReady, decode_response
@@ -60,12 +56,18 @@ if TYPE_CHECKING:
 
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem.aeron.client.context import ClientContext
-    from mainstem.aeron.client.image import Image
+    from mainstem.aeron.client.counter import CounterBase
+    from mainstem.aeron.client.image import ImageBase
+    from mainstem.aeron.client.publication import PublicationBase
+    from mainstem.aeron.client.subscription import SubscriptionBase
     from mainstem.aeron.cnc import CncFile
     from mainstem.aeron.command.commands import Command
     from mainstem.aeron.command.responses import OnPublicationReady, Response
 
 T = TypeVar("T")
+P = TypeVar("P", bound="PublicationBase")
+S = TypeVar("S", bound="SubscriptionBase[Any]")
+C = TypeVar("C", bound="CounterBase")
 
 KEEPALIVE_INTERVAL_NS = 500 * NS_PER_MS
 RESPONSES_PER_CYCLE = 10  # so that a burst of responses to other clients does not delay the keepalive
@@ -85,8 +87,15 @@ class ClientConductor:
 
     role_name = "mainstem-client-conductor"
 
-    def __init__(self, context: ClientContext, cnc: CncFile, now_ns: int) -> None:
+    def __init__(
+        self,
+        context: ClientContext,
+        cnc: CncFile,
+        now_ns: int,
+        on_response: Callable[[ClientConductor, Response], None],
+    ) -> None:
         self.context = context
+        self._on_response = on_response
         self._settings = context.settings
         self.cnc = cnc
         self.counters = cnc.counters()
@@ -150,7 +159,7 @@ class ClientConductor:
             return
         response = decode_response(type_id, payload)
         if response is not None:
-            response_handlers.handle(self, response)
+            self._on_response(self, response)
 
     def _on_overrun(self) -> None:
         # To the driver this client is alive: its images would hold publishers up until its liveness timeout.
@@ -243,7 +252,7 @@ class ClientConductor:
         self.closed = True
         resources, self.resources = list(self.resources.values()), {}
         for resource in resources:
-            resource._detach()
+            resource._release()
         operations, self.pending = list(self.pending.values()), {}
         self.abandoned.clear()
         self._removals.clear()
@@ -292,9 +301,7 @@ class ClientConductor:
                 return
         raise DriverTimeout("the driver's command buffer is full: it does not read any more")
 
-    def send(
-        self, kind: type[Command], what: str, complete: Callable[[Response], T], **fields: Any
-    ) -> AsyncOperation[T]:
+    def send(self, kind: type[Command], what: str, complete: Callable[[Response], T], **fields: Any) -> Operation[T]:
         """Sends a command; ``complete`` makes the result from the driver's response."""
         with self.lock:
             self._check_open()
@@ -308,7 +315,7 @@ class ClientConductor:
             except BaseException:
                 del self.pending[correlation_id]
                 raise
-            operation = AsyncOperation(self, pending)
+            operation = Operation(self, pending)
         self._written.set()
         return operation
 
@@ -362,7 +369,7 @@ class ClientConductor:
     def _undo_destination(self, command: commands.AddDestination | commands.AddReceiveDestination) -> None:
         """Removes a destination; those of a resource that has been closed went with it."""
         owner = command.registration_id
-        if owner not in {_destinations_id(resource) for resource in self.resources.values()}:
+        if owner not in {resource._destinations_id() for resource in self.resources.values()}:
             return
         if isinstance(command, commands.AddReceiveDestination):
             self._remove(commands.RemoveReceiveDestination, registration_id=owner, channel=command.channel)
@@ -388,51 +395,46 @@ class ClientConductor:
         self._written.wait(seconds)
         self._written.clear()
 
-    def add_publication(self, channel: str, stream_id: int) -> AsyncOperation[Publication]:
-        """Adds a concurrent publication."""
+    def add_publication(self, kind: type[P], channel: str, stream_id: int) -> Operation[P]:
+        """Adds a publication of a class: concurrent or exclusive, of either variant."""
         check_arguments(channel, stream_id)
-        complete = self._publication_maker(Publication, channel)
-        what = f"the publication {channel} stream {stream_id}"
-        return self.send(commands.AddPublication, what, complete, stream_id=stream_id, channel=channel)
+        exclusive = kind._is_exclusive
+        command: type[Command] = commands.AddExclusivePublication if exclusive else commands.AddPublication
+        what = f"the {'exclusive ' if exclusive else ''}publication {channel} stream {stream_id}"
+        return self.send(command, what, self._publication_maker(kind, channel), stream_id=stream_id, channel=channel)
 
-    def add_exclusive_publication(self, channel: str, stream_id: int) -> AsyncOperation[ExclusivePublication]:
-        """Adds an exclusive publication."""
-        check_arguments(channel, stream_id)
-        complete = self._publication_maker(ExclusivePublication, channel)
-        what = f"the exclusive publication {channel} stream {stream_id}"
-        return self.send(commands.AddExclusivePublication, what, complete, stream_id=stream_id, channel=channel)
-
-    def _publication_maker(self, kind: type[T], channel: str) -> Callable[[Response], T]:
-        def complete(ready: OnPublicationReady) -> T:
+    def _publication_maker(self, kind: type[P], channel: str) -> Callable[[Response], P]:
+        def complete(ready: OnPublicationReady) -> P:
             log = self.map_log(ready.log_file)
             with self.naming_log(log, ready.log_file):
-                publication: Any = kind(log, self.cnc.counters_values, ready.position_limit_id)  # type: ignore[call-arg]
+                publication: P = kind(log, self.cnc.counters_values, ready.position_limit_id)  # type: ignore[call-arg]
             publication._become(self, ready, channel, log)
             self.resources[ready.correlation_id] = publication
-            return cast("T", publication)
+            return publication
 
         return complete  # type: ignore[return-value]
 
     def add_subscription(
         self,
+        kind: type[S],
         channel: str,
         stream_id: int,
-        on_available_image: Callable[[Image], object] | None,
-        on_unavailable_image: Callable[[Image], object] | None,
-    ) -> AsyncOperation[Subscription]:
-        """Adds a subscription."""
+        on_available_image: Callable[[Any], object] | None = None,
+        on_unavailable_image: Callable[[Any], object] | None = None,
+    ) -> Operation[S]:
+        """Adds a subscription of a class; its handlers are the context's where they are left out."""
         check_arguments(channel, stream_id)
 
-        def complete(response: Response) -> Subscription:
+        def complete(response: Response) -> S:
             assert isinstance(response, OnSubscriptionReady)
-            subscription = Subscription(
+            subscription = kind(
                 self,
                 response.correlation_id,
                 channel,
                 stream_id,
                 response.channel_status_id,
-                on_available_image,
-                on_unavailable_image,
+                on_available_image or self.context.on_available_image,
+                on_unavailable_image or self.context.on_unavailable_image,
             )
             self.resources[response.correlation_id] = subscription
             return subscription
@@ -441,13 +443,13 @@ class ClientConductor:
         return self.send(commands.AddSubscription, what, complete, stream_id=stream_id, channel=channel)
 
     def add_counter(
-        self, type_id: int, key: bytes, label: str, registration_id: int | None = None
-    ) -> AsyncOperation[Counter]:
+        self, kind: type[C], type_id: int, key: bytes, label: str, registration_id: int | None = None
+    ) -> Operation[C]:
         """Adds a counter of this client's, or a static one for a registration id."""
         static = registration_id is not None
 
-        def complete(response: Any) -> Counter:
-            counter = Counter(self, response.correlation_id, response.counter_id, static=static)
+        def complete(response: Any) -> C:
+            counter = kind(self, response.correlation_id, response.counter_id, static=static)
             self.resources[response.correlation_id] = counter
             return counter
 
@@ -457,7 +459,7 @@ class ClientConductor:
             return self.send(commands.AddStaticCounter, what, complete, registration_id=registration_id, **fields)
         return self.send(commands.AddCounter, what, complete, **fields)
 
-    def next_session_id(self, stream_id: int) -> AsyncOperation[int]:
+    def next_session_id(self, stream_id: int) -> Operation[int]:
         """Returns a session id that is free for that stream."""
 
         def complete(response: Response) -> int:
@@ -467,11 +469,10 @@ class ClientConductor:
         kind = commands.GetNextAvailableSessionId
         return self.send(kind, f"the next session id of stream {stream_id}", complete, stream_id=stream_id)
 
-    def add_destination(self, resource: Resource, channel: str) -> AsyncOperation[int]:
+    def add_destination(self, resource: Resource, channel: str) -> Operation[int]:
         """Adds a destination of a publication or of a subscription; the result is its id."""
         check_channel(channel)
-        receive = isinstance(resource, Subscription)
-        kind = commands.AddReceiveDestination if receive else commands.AddDestination
+        kind = commands.AddReceiveDestination if resource._receives else commands.AddDestination
         registration_id = self._registration_of(resource)
         return self.send(
             kind,
@@ -481,7 +482,7 @@ class ClientConductor:
             channel=channel,
         )
 
-    def remove_destination(self, resource: Resource, destination: str | int) -> AsyncOperation[None]:
+    def remove_destination(self, resource: Resource, destination: str | int) -> Operation[None]:
         """Removes a destination by its channel or its id."""
         registration_id = self._registration_of(resource)
         what = f"removing the destination {destination}"
@@ -491,12 +492,11 @@ class ClientConductor:
             kind = commands.RemoveDestinationById
             fields = {"resource_registration_id": registration_id, "destination_registration_id": destination}
         else:
-            receive = isinstance(resource, Subscription)
-            kind = commands.RemoveReceiveDestination if receive else commands.RemoveDestination
+            kind = commands.RemoveReceiveDestination if resource._receives else commands.RemoveDestination
             fields = {"registration_id": registration_id, "channel": destination}
         return self.send(kind, what, lambda _: None, **fields)
 
-    def reject_image(self, image: Image, reason: str) -> AsyncOperation[None]:
+    def reject_image(self, image: ImageBase, reason: str) -> Operation[None]:
         """Rejects an image."""
         what = f"rejecting the image of session {image.session_id}"
         fields = {"image_correlation_id": image.correlation_id, "position": image.position, "reason": reason}
@@ -506,25 +506,17 @@ class ClientConductor:
         if resource.closed:
             self.raise_failure()
             raise ClosedError(f"{resource!r} is closed")
-        return _destinations_id(resource)
+        return resource._destinations_id()
 
     def close_resource(self, resource: Resource, *, revoke: bool = False) -> None:
         """Closes a publication, subscription or counter, and notifies the driver."""
         with self.lock:
             if self.resources.pop(resource.registration_id, None) is None:
                 return
-            resource._detach()
-            fields: dict[str, Any] = {"registration_id": resource.registration_id}
-            kind: type[Command] = commands.RemovePublication
-            if isinstance(resource, Subscription):
-                kind = commands.RemoveSubscription
-            elif isinstance(resource, Counter):
-                if resource.is_static:
-                    return
-                kind = commands.RemoveCounter
-            elif revoke:
-                fields["flags"] = commands.REVOKE
-            self._remove(kind, **fields)
+            resource._release()
+            if not resource._is_static:
+                flags = {"flags": commands.REVOKE} if revoke else {}
+                self._remove(resource._removal, registration_id=resource.registration_id, **flags)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
@@ -541,12 +533,14 @@ class ClientConductor:
         waiting = self.waiting(timeout)
         while not operation.is_done:
             if not waiting.step():
-                error = DriverTimeout(
-                    f"the driver did not answer {operation.what} within {timeout:g} s", timeout=timeout
-                )
-                with self.lock:
-                    if not operation.is_done:
-                        self._abandon(operation, error)
+                self.give_up(operation, timeout)
+
+    def give_up(self, pending: PendingCommand[Any], timeout: float | None) -> None:
+        """Ends a command whose caller has waited long enough."""
+        error = DriverTimeout(f"the driver did not answer {pending.what} within {timeout:g} s", timeout=timeout)
+        with self.lock:
+            if not pending.is_done:
+                self._abandon(pending, error)
 
     def guard(self, handler: Callable[..., object], *arguments: object) -> None:
         """Calls a handler of the program's; what it raises goes to the error handler."""
@@ -584,12 +578,12 @@ class ClientConductor:
             with suppress(BufferError):
                 self.context.files.unmap(buffer)
 
-    def release_image(self, image: Image) -> None:
+    def release_image(self, image: ImageBase) -> None:
         """Closes an image; its memory stays a while, for a poll in another thread that is reading it."""
         if image.is_closed:
             return
         log = image.log
-        image.detach()
+        image._detach()
         self._lingering.append((self._now_ns + self._settings.client_resource_linger_duration_ns, log))
 
     def _unmap_lingering(self) -> None:
@@ -597,8 +591,3 @@ class ClientConductor:
             for _, buffer in [entry for entry in self._lingering if entry[0] <= self._now_ns]:
                 self.unmap(buffer)
             self._lingering = [entry for entry in self._lingering if entry[0] > self._now_ns]
-
-
-def _destinations_id(resource: Resource) -> int:
-    """Returns the id by which a driver finds a resource's destinations: of a shared publication the original one."""
-    return getattr(resource, "original_registration_id", resource.registration_id)

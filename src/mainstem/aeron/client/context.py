@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem._core.memory.counters import CountersReader
-    from mainstem.aeron.client.image import Image
     from mainstem.aeron.command.responses import OnPublicationError
 
 _limit = LogLimit(logging.getLogger(__name__))
@@ -66,8 +65,8 @@ class ClientContext:
     driver_invoker: Callable[[], int] | None = None
     files: Files = field(default_factory=MappedFiles)
     clock: Clock = SYSTEM_CLOCK
-    on_available_image: Callable[[Image], object] | None = None
-    on_unavailable_image: Callable[[Image], object] | None = None
+    on_available_image: Callable[[Any], object] | None = None
+    on_unavailable_image: Callable[[Any], object] | None = None
     on_available_counter: Callable[[CountersReader, int, int], object] | None = None
     on_unavailable_counter: Callable[[CountersReader, int, int], object] | None = None
     on_publication_error: Callable[[OnPublicationError], object] | None = None

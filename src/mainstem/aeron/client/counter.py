@@ -5,13 +5,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem._core.memory.counters import CounterCell
-from mainstem.aeron.client.resource import NO_CHANNEL_STATUS, Resource
+from mainstem.aeron.client.resource import NO_CHANNEL_STATUS, Closing, Resource
+from mainstem.aeron.command import commands
 
 if TYPE_CHECKING:
     from mainstem.aeron.client.resource import ResourceOwner
 
 
-class Counter(Resource, CounterCell):
+class CounterBase(Resource, CounterCell):
+    """A counter of either variant."""
+
+    _removal = commands.RemoveCounter
+
+    def __init__(
+        self, conductor: ResourceOwner, registration_id: int, counter_id: int, *, static: bool = False
+    ) -> None:
+        super().__init__(conductor.counters.values, counter_id)
+        self._open(conductor, registration_id)
+        self.is_static = self._is_static = static
+        self.channel_status_id = NO_CHANNEL_STATUS
+
+    @property
+    def label(self) -> str:
+        """The counter's label."""
+        return self._conductor.counters.label(self.counter_id)
+
+    def _release(self) -> None:
+        self._closed = True
+
+    def _describe(self) -> str:
+        return f"{self.counter_id}"
+
+
+class Counter(CounterBase, Closing):
     """A counter that this client allocated; ``close`` frees it, unless it is static.
 
     The value is read and written by the cell's own methods: ``get``, ``set``, ``add`` and the ordered ones.
@@ -25,25 +51,3 @@ class Counter(Resource, CounterCell):
         >>> with aeron.add_counter(1001, "orders accepted") as orders:
         ...     orders.add(1)
     """
-
-    def __init__(
-        self, conductor: ResourceOwner, registration_id: int, counter_id: int, *, static: bool = False
-    ) -> None:
-        super().__init__(conductor.counters.values, counter_id)
-        self._open(conductor, registration_id)
-        self.is_static = static
-        self.channel_status_id = NO_CHANNEL_STATUS
-
-    @property
-    def label(self) -> str:
-        """The counter's label."""
-        return self._conductor.counters.label(self.counter_id)
-
-    def _detach(self) -> None:
-        self._closed = True
-
-    def _describe(self) -> str:
-        return f"{self.counter_id}"
-
-    def __del__(self) -> None:
-        self._warn_if_open()

@@ -1,4 +1,4 @@
-"""Images: one publication's stream as one subscription receives it."""
+"""Images: one publication's stream as one subscription receives it, without what waits for the driver."""
 
 from __future__ import annotations
 
@@ -8,36 +8,23 @@ from mainstem._core.log.columns import Columns, Fragments
 from mainstem._core.log.read import ImageReader
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron.client.arrow import COLUMNS, poll_arrow
+from mainstem.aeron.client.stats import ImageStats
 from mainstem.errors import CorruptLogError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from mainstem.aeron.client.asynchronous import AsyncOperation
-    from mainstem.aeron.client.subscription import Subscription
+    from mainstem.aeron.client.resource import Resource
 
 
-class Image(ImageReader):
-    """One publication's stream in a subscription. One thread polls it.
+class ImageBase(ImageReader):
+    """An image of either variant."""
 
-    A subscription polls all of its images in turn; the polls here read one image alone.
-
-    Attributes:
-        subscription: The subscription that the image belongs to.
-        log_file: The path of its log buffer file.
-        source_identity: Where it comes from: ``ip:port``, or ``aeron:ipc``.
-        driver_start_ms: When its driver started, epoch: with ``correlation_id`` it names one image of one driver.
-        session_id: The publication's session id.
-        position: How far this subscriber has read.
-
-    Example:
-        >>> for image in subscription.open_images:
-        ...     print(image.source_identity, image.position)
-    """
+    subscription: Any
 
     def __init__(
         self,
-        subscription: Subscription,
+        subscription: Resource,
         log: AtomicBuffer,
         positions: AtomicBuffer,
         counter_id: int,
@@ -90,16 +77,8 @@ class Image(ImageReader):
         """
         return poll_arrow([self], limit, self._columns)
 
-    def gather_columns(self, columns: Columns, limit: int) -> None:
-        """Adds whole messages to columns and moves the position past them.
-
-        Args:
-            columns: The columns to add to.
-            limit: The most messages.
-
-        Example:
-            >>> image.gather_columns(columns, 1000)
-        """
+    def _gather_columns(self, columns: Columns, limit: int) -> None:
+        """Adds whole messages to columns and moves the position past them."""
         if self.is_closed:
             return
         position = self.position
@@ -107,66 +86,28 @@ class Image(ImageReader):
         passed = columns.add_messages(self.log, offset, end, position, self._fragments, limit)
         self.release(position + passed)
 
-    def corrupt_frame(self, position: int, length: int) -> Exception:
-        """Returns the error for a frame whose length is not possible, for the polls.
-
-        Args:
-            position: The frame's position in the stream.
-            length: Its length, in bytes.
-
-        Returns:
-            A CorruptLogError with the log's file.
-
-        Example:
-            >>> raise image.corrupt_frame(4096, -5)
-        """
-        sentence = f"{self.log_file or 'log'}: {super().corrupt_frame(position, length)}"
+    def _corrupt_frame(self, position: int, length: int) -> Exception:
+        """Returns the error for a frame whose length is not possible, for the polls."""
+        sentence = f"{self.log_file or 'log'}: {super()._corrupt_frame(position, length)}"
         return CorruptLogError(sentence, log_file=self.log_file, position=position)
 
-    def corrupt_position(self, position: int) -> Exception:
-        """Returns the error for a subscriber position at which no frame begins, for the polls.
-
-        Args:
-            position: What the counter holds.
-
-        Returns:
-            A CorruptLogError with the log's file.
-
-        Example:
-            >>> raise image.corrupt_position(-32)
-        """
-        sentence = f"{self.log_file or 'log'}: {super().corrupt_position(position)}"
+    def _corrupt_position(self, position: int) -> Exception:
+        """Returns the error for a subscriber position at which no frame begins, for the polls."""
+        sentence = f"{self.log_file or 'log'}: {super()._corrupt_position(position)}"
         return CorruptLogError(sentence, log_file=self.log_file, position=position)
 
-    def reject(self, reason: str, *, timeout: float | None = None) -> None:
-        """Rejects the stream: its publisher receives the reason, and the image becomes unavailable.
-
-        Args:
-            reason: The reason, at most 1023 bytes.
-            timeout: Seconds to wait for the driver; at most the driver timeout, which is also the default.
-
-        Raises:
-            RegistrationError: The driver refused.
-            DriverTimeout: The driver did not respond in time.
-
-        Example:
-            >>> image.reject("unknown schema")
-        """
-        self.async_reject(reason).wait(timeout)
-
-    def async_reject(self, reason: str) -> AsyncOperation[None]:
-        """Rejects the stream without waiting.
-
-        Args:
-            reason: The reason, at most 1023 bytes.
+    def stats(self) -> ImageStats:
+        """Returns where the image is at this moment.
 
         Returns:
-            The pending operation.
+            Its positions.
 
         Example:
-            >>> operation = image.async_reject("unknown schema")
+            >>> image.stats().position
         """
-        return self.subscription.reject_image(self, reason)
+        return ImageStats(
+            self.session_id, self.source_identity, self.join_position, self.position, self.is_end_of_stream
+        )
 
     def __repr__(self) -> str:
         state = ", closed" if self.is_closed else ""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
+from mainstem.aeron.client.subscription import Subscription, SubscriptionBase
 from mainstem.errors import ConfigurationError, Timeout
 
 if TYPE_CHECKING:
@@ -11,34 +12,20 @@ if TYPE_CHECKING:
 
     from mainstem._core.log.fragment import Message
     from mainstem.aeron.client.resource import ResourceOwner
-    from mainstem.aeron.client.subscription import Subscription
+
+S = TypeVar("S", bound=SubscriptionBase[Any])
 
 BATCH = 64  # messages of one subscription before the next has its turn
 
 
-class Poller:
-    """Reads several subscriptions of one client: a busy one does not keep another waiting. One thread uses it.
+class PollerBase(Generic[S]):
+    """What the pollers of both variants have besides waiting."""
 
-    It owns none of them: closing them is the program's.
-
-    Args:
-        subscriptions: Those to begin with.
-        batch: The most messages of one subscription before the next has its turn.
-
-    Raises:
-        ConfigurationError: They are of several clients, or ``batch`` is less than 1.
-
-    Example:
-        >>> poller = Poller([quotes, orders])
-        >>> for subscription, message in poller.messages(timeout=10.0):
-        ...     print(subscription.stream_id, message)
-    """
-
-    def __init__(self, subscriptions: Iterable[Subscription] = (), *, batch: int = BATCH) -> None:
+    def __init__(self, subscriptions: Iterable[S] = (), *, batch: int = BATCH) -> None:
         if batch < 1:
             raise ConfigurationError(f"batch: {batch} messages would be no turn at all")
         self._batch = batch
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: list[S] = []
         self._conductor: ResourceOwner | None = None
         for subscription in subscriptions:
             self.add(subscription)
@@ -47,11 +34,11 @@ class Poller:
         return f"<Poller of {len(self._subscriptions)} subscriptions>"
 
     @property
-    def subscriptions(self) -> tuple[Subscription, ...]:
+    def subscriptions(self) -> tuple[S, ...]:
         """The subscriptions, in the order of their turns: the next one first."""
         return tuple(self._subscriptions)
 
-    def add(self, subscription: Subscription) -> None:
+    def add(self, subscription: S) -> None:
         """Adds a subscription, while messages are iterated too. One that is there stays as it is.
 
         Args:
@@ -69,7 +56,7 @@ class Poller:
         if not any(each is subscription for each in self._subscriptions):
             self._subscriptions.append(subscription)
 
-    def remove(self, subscription: Subscription) -> None:
+    def remove(self, subscription: S) -> None:
         """Takes a subscription out; it stays open. What was taken of it and not yielded is the next that it yields by itself.
 
         Args:
@@ -85,21 +72,8 @@ class Poller:
         """Whether every subscription is closed, or its images have all ended and were read; so with none at all."""
         return all(each.closed or each.is_end_of_stream for each in self._subscriptions)
 
-    def take_messages(self, metadata: bool) -> tuple[Subscription, Iterator[Any]] | None:
-        """Takes the messages of the next subscription that has some, for the iterators.
-
-        Args:
-            metadata: Whether each is a ``Message``.
-
-        Returns:
-            The subscription and its messages; None when none has any.
-
-        Raises:
-            LocalProtocolError: As of ``Subscription.messages``.
-
-        Example:
-            >>> turn = poller.take_messages(False)
-        """
+    def _take_messages(self, metadata: bool) -> tuple[S, Iterator[Any]] | None:
+        """Takes the messages of the next subscription that has some; None when none has any."""
         for subscription in self.subscriptions:
             if subscription.closed:
                 self.remove(subscription)
@@ -107,24 +81,32 @@ class Poller:
             # Its turn is over, whether it has messages or not: the next one begins where this one stops.
             # One assignment: a signal handler that raises takes no subscription out.
             self._subscriptions = [*self._subscriptions[1:], self._subscriptions[0]]
-            batch = subscription.take_messages(self._batch, metadata)
+            batch = subscription._take_messages(self._batch, metadata)
             if batch is not None:
                 return subscription, batch
         return None
 
-    def raise_failure(self) -> None:
-        """Raises the error that ended the client, if one did.
+    def _timeout(self, timeout: float | None) -> Timeout:
+        return Timeout(f"nothing came on {len(self._subscriptions)} subscriptions for {timeout:g} s", timeout=timeout)
 
-        Raises:
-            DriverTimeout: The driver ended.
-            ClientTimeout: The driver timed this client out.
 
-        Example:
-            >>> if poller.is_finished:
-            ...     poller.raise_failure()
-        """
-        if self._conductor is not None:
-            self._conductor.raise_failure()
+class Poller(PollerBase[Subscription]):
+    """Reads several subscriptions of one client: a busy one does not keep another waiting. One thread uses it.
+
+    It owns none of them: closing them is the program's.
+
+    Args:
+        subscriptions: Those to begin with.
+        batch: The most messages of one subscription before the next has its turn.
+
+    Raises:
+        ConfigurationError: They are of several clients, or ``batch`` is less than 1.
+
+    Example:
+        >>> poller = Poller([quotes, orders])
+        >>> for subscription, message in poller.messages(timeout=10.0):
+        ...     print(subscription.stream_id, message)
+    """
 
     @overload
     def messages(
@@ -143,7 +125,7 @@ class Poller:
         not. An iterator that is left, by ``break`` or by a time-out, loses nothing.
 
         Args:
-            timeout: Seconds to wait for the next message; None waits for ever.
+            timeout: Seconds to wait for the next message; None waits forever.
             metadata: True yields a ``Message``: the bytes with position, session, reserved value and image.
 
         Yields:
@@ -163,16 +145,14 @@ class Poller:
             return
         waiting = self._conductor.waiting(timeout)
         while True:
-            turn = self.take_messages(metadata)
+            turn = self._take_messages(metadata)
             if turn is not None:
                 subscription, batch = turn
                 for message in batch:
                     yield subscription, message
                 waiting.restart()
             elif self.is_finished:
-                self.raise_failure()
+                self._conductor.raise_failure()
                 return
             elif not waiting.step():
-                raise Timeout(
-                    f"nothing came on {len(self._subscriptions)} subscriptions for {timeout:g} s", timeout=timeout
-                )
+                raise self._timeout(timeout)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mainstem._core.log.append import BufferClaim, ConcurrentAppender, ExclusiveAppender
 from mainstem.aeron.client.arrow import arrow_buffers
 from mainstem.aeron.client.offer_status import OfferStatus, offer_error
-from mainstem.aeron.client.resource import Destinations
+from mainstem.aeron.client.resource import Destinations, Resource
+from mainstem.aeron.client.stats import PublicationStats
+from mainstem.aeron.command import commands
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.group import group_size, incomplete_group
+from mainstem.clock import NOT_A_TIME
 from mainstem.errors import NotConnected
 
 if TYPE_CHECKING:
@@ -25,11 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["BufferClaim", "ExclusivePublication", "Publication"]
 
 
-class PublicationOperations(Destinations):
-    """What both kinds of publication have besides appending."""
+class PublicationBase(Resource):
+    """What the publications of both variants have besides appending and waiting."""
 
-    original_registration_id: int
+    _removal = commands.RemovePublication
+    _is_exclusive: ClassVar[bool] = False
     _log: AtomicBuffer | None
+    original_registration_id: int
 
     def _become(self, conductor: ResourceOwner, ready: OnPublicationReady, channel: str, log: AtomicBuffer) -> None:
         self._open(conductor, ready.correlation_id)
@@ -38,75 +43,24 @@ class PublicationOperations(Destinations):
         self.channel_status_id = ready.channel_status_id
         self._log = log
 
-    def send(
-        self: Any,
-        data: Any,
-        *,
-        timeout: float | None = None,
-        reserved_value: int | Callable[[memoryview], int] | None = None,
-    ) -> int:
-        """Offers a message until there is room, and returns the position after it.
-
-        Args:
-            data: The message, any buffer of bytes.
-            timeout: Seconds to wait for room; None waits for ever.
-            reserved_value: An int64 for the frame header, or a function that computes it from the frame.
+    def stats(self: Any) -> PublicationStats:
+        """Returns where the publication is at this moment.
 
         Returns:
-            The position after the message.
-
-        Raises:
-            BackPressured: A subscriber was slower than the publisher for the whole time.
-            NotConnected: No subscriber was connected for the whole time, or the group of receivers was not complete.
-            AdminAction: The log was rotating when the time was over.
-            ClosedError: The publication is closed; DriverTimeout or ClientTimeout where that is why.
-            MaxPositionExceeded: The stream has used up its positions.
-            ValueError: The message is longer than ``max_message_length``.
+            Its position, and the bytes that may be published before back pressure.
 
         Example:
-            >>> position = publication.send(b"tick", timeout=1.0)
+            >>> publication.stats().available_window
         """
-        position: int = self.offer(data, reserved_value=reserved_value)
-        if position > 0:
-            return position
-        waiting = self._conductor.waiting(timeout)
-        while position < 0:
-            status = OfferStatus(position)
-            if status.is_final:
-                raise self.offer_error(status, f"send on {self!r}")
-            if not waiting.step():
-                raise self.offer_error(status, f"send on {self!r}", f", for {timeout:g} s")
-            position = self.offer(data, reserved_value=reserved_value)
-        return position
-
-    def offer_error(self, status: int, subject: str, waited: str = "") -> MainstemError:
-        """Returns the error for a status that an offer returned, with its reason as far as the client knows it.
-
-        Args:
-            status: The negative status.
-            subject: What was tried, for the message.
-            waited: How long it was tried, for the message.
-
-        Returns:
-            The error; a NotConnected names an incomplete group of receivers. Where the publication is closed because the client
-            failed, that failure.
-
-        Example:
-            >>> if (position := publication.offer(b"tick")) < 0:
-            ...     raise publication.offer_error(position, "tick")
-        """
-        if status == OfferStatus.CLOSED and self._conductor.failure is not None:
-            return self._conductor.failure
-        if status != OfferStatus.NOT_CONNECTED or self._closed:
-            return offer_error(status, subject, waited)
-        counters = self._conductor.counters
-        counter_id = counters.find(CounterType.FLOW_CONTROL_RECEIVERS, self.original_registration_id)
-        receivers = counters.value(counter_id) if counter_id >= 0 else None
-        size = group_size(self.channel)
-        if receivers is None or not (receivers or size):
-            return NotConnected(f"{subject}: no subscriber is connected{waited}", receivers=receivers, group_size=size)
-        reason = incomplete_group(receivers, size)
-        return NotConnected(f"{subject}: {reason}{waited}", receivers=receivers, group_size=size)
+        return PublicationStats(
+            self.channel,
+            self.stream_id,
+            self.session_id,
+            self._is_exclusive,
+            self.is_connected,
+            self.position,
+            self.available_window,
+        )
 
     def offer_arrow(
         self: Any, column: pa.Array[Any] | pa.ChunkedArray[Any], *, first: int = 0, count: int = -1
@@ -148,17 +102,86 @@ class PublicationOperations(Destinations):
         """
         self._conductor.close_resource(self, revoke=True)
 
-    def _detach(self: Any) -> None:
+    def _destinations_id(self) -> int:
+        # Those who share a publication share its destinations.
+        return self.original_registration_id
+
+    def _release(self: Any) -> None:
         self._closed = True
-        self.detach()
+        self._detach()
         log, self._log = self._log, None
         self._conductor.unmap(log)
 
-    def __del__(self) -> None:
-        self._warn_if_open()
+
+def offer_error_of(publication: Any, status: int, subject: str, waited: str = "") -> MainstemError:
+    """Returns the error for a status that an offer of a publication returned, with its reason as far as the client knows it.
+
+    A NotConnected names an incomplete group of receivers. Where the publication is closed because the client failed, it is that
+    failure.
+    """
+    owner = publication._conductor
+    if status == OfferStatus.CLOSED and owner.failure is not None:
+        failure: MainstemError = owner.failure
+        return failure
+    if status != OfferStatus.NOT_CONNECTED or publication.closed:
+        return offer_error(status, subject, waited)
+    counter_id = owner.counters.find(CounterType.FLOW_CONTROL_RECEIVERS, publication.original_registration_id)
+    receivers = owner.counters.value(counter_id) if counter_id >= 0 else None
+    size = group_size(publication.channel)
+    if receivers is None or not (receivers or size):
+        return NotConnected(f"{subject}: no subscriber is connected{waited}", receivers=receivers, group_size=size)
+    reason = incomplete_group(receivers, size)
+    return NotConnected(f"{subject}: {reason}{waited}", receivers=receivers, group_size=size)
 
 
-class Publication(PublicationOperations, ConcurrentAppender):
+class Sending(PublicationBase, Destinations):
+    """A publication of a blocking program."""
+
+    def send(
+        self: Any,
+        message: Any,
+        timeout: float | None = None,
+        *,
+        reserved_value: int | Callable[[memoryview], int] | None = None,
+    ) -> int:
+        """Offers a message until there is room, and returns the position after it.
+
+        Args:
+            message: Any buffer of bytes.
+            timeout: Seconds to wait for room; None waits forever.
+            reserved_value: An int64 for the frame header, or a function that computes it from the frame.
+
+        Returns:
+            The position after the message.
+
+        Raises:
+            BackPressured: A subscriber was slower than the publisher for the whole time.
+            NotConnected: No subscriber was connected for the whole time, or the group of receivers was not complete.
+            AdminAction: The log was rotating when the time was over.
+            ClosedError: The publication is closed; DriverTimeout or ClientTimeout where that is why.
+            MaxPositionExceeded: The stream has used up its positions.
+            ValueError: The message is longer than ``max_message_length``, or ``timeout`` is NaN.
+
+        Example:
+            >>> position = publication.send(b"tick", timeout=1.0)
+        """
+        if timeout != timeout:
+            raise ValueError(NOT_A_TIME)
+        position: int = self.offer(message, reserved_value=reserved_value)
+        if position > 0:
+            return position
+        waiting = self._conductor.waiting(timeout)
+        while position < 0:
+            status = OfferStatus(position)
+            if status.is_final:
+                raise offer_error_of(self, status, f"send on {self!r}")
+            if not waiting.step():
+                raise offer_error_of(self, status, f"send on {self!r}", f", for {timeout:g} s")
+            position = self.offer(message, reserved_value=reserved_value)
+        return position
+
+
+class Publication(Sending, ConcurrentAppender):
     """A concurrent publication: any number of threads and processes may publish to the same stream.
 
     ``offer``, ``offer_parts``, ``offer_many``, ``offer_arrow``, ``try_claim`` and ``append_padding`` never wait and return a
@@ -179,7 +202,7 @@ class Publication(PublicationOperations, ConcurrentAppender):
     """
 
 
-class ExclusivePublication(PublicationOperations, ExclusiveAppender):
+class ExclusivePublication(Sending, ExclusiveAppender):
     """A publication with one writer and a stream of its own; a little faster. Use it from one thread at a time.
 
     It has everything that ``Publication`` has, and ``offer_block``.
@@ -188,3 +211,5 @@ class ExclusivePublication(PublicationOperations, ExclusiveAppender):
         >>> with aeron.add_exclusive_publication("aeron:ipc", 1001) as publication:
         ...     publication.send(b"tick")
     """
+
+    _is_exclusive = True

@@ -1,10 +1,11 @@
-"""Requests and replies for programs that wait: the blocking requester and responder."""
+"""The blocking requester and responder, and what those for asyncio share with them."""
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from mainstem.aeron.client.publication import ExclusivePublication
 from mainstem.aeron.client.requests import (
     MAX_CLIENTS,
     MAX_IN_FLIGHT,
@@ -14,67 +15,100 @@ from mainstem.aeron.client.requests import (
     response_mode,
     with_parameter,
 )
+from mainstem.aeron.client.resource import Closing
+from mainstem.aeron.client.stats import RequesterStats, ResponderStats
 from mainstem.amounts import check_whole
-from mainstem.clock import NS_PER_SECOND
-from mainstem.errors import MainstemError, Timeout
+from mainstem.errors import ClosedError, MainstemError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import TracebackType
 
     from mainstem._core.log.fragment import Message
     from mainstem.aeron.client.client import Aeron
-    from mainstem.aeron.client.publication import ExclusivePublication
 
-REPLY_TIMEOUT = 5.0  # seconds that a reply waits for room before the responder turns to the next request
+S = TypeVar("S", bound="RequesterState | ResponderState")
+
+RESPONSE_TIMEOUT = 5.0  # seconds that a response waits for room before the responder turns to the next request
 
 
-class _Closable:
-    _state: Any
+class Exchange(Generic[S]):
+    """What requesters and responders of both variants are: a state that somebody drives, once it is open."""
+
+    _made: S | None = None
+
+    @property
+    def _state(self) -> S:
+        if self._made is None:
+            raise ClosedError(f"the {type(self).__name__} is not open: `await` or `async with` opens it")
+        return self._made
 
     @property
     def closed(self) -> bool:
         """Whether it is closed, by ``close`` or with its client."""
-        return bool(self._state.subscription.closed)
+        return self._made is not None and bool(self._made.subscription.closed)
 
     @property
     def error(self) -> Exception | None:
         """What ended it without ``close``: a DriverTimeout or a ClientTimeout; else None."""
-        return self._state.subscription.error  # type: ignore[no-any-return]
+        error: Exception | None = None if self._made is None else self._made.subscription.error
+        return error
 
-    def close(self) -> None:
-        """Closes it with its publications and subscription. May be called twice.
-
-        Example:
-            >>> requester.close()
-        """
-        self._state.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _end(self) -> None:
+        if self._made is not None:
+            self._made.close()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} on {self._state.subscription!r}>"
+        where = ", not open" if self._made is None else f" on {self._made.subscription!r}"
+        return f"<{type(self).__name__}{where}>"
 
 
-class Requester(_Closable):
-    """Sends requests, and returns the reply to each. Any number of threads may call ``request``.
+class RequesterBase(Exchange[RequesterState]):
+    """What requesters of both variants have besides waiting."""
 
-    Requests go over a publication, replies come over a response channel, and the reserved value of the frames carries the
+    def stats(self) -> RequesterStats:
+        """Returns what the requester waits for at this moment.
+
+        Returns:
+            The requests in flight, and the responses that came too late.
+
+        Example:
+            >>> requester.stats().in_flight
+        """
+        return RequesterStats(len(self._state.slots), self._state.late_responses)
+
+
+class ResponderBase(Exchange[ResponderState]):
+    """What responders of both variants have besides waiting."""
+
+    _undelivered = 0
+    _handling = 0
+
+    def stats(self) -> ResponderStats:
+        """Returns who uses the responder at this moment.
+
+        Returns:
+            The requesters that have a way back, and those that were refused.
+
+        Example:
+            >>> responder.stats().clients
+        """
+        state = self._state
+        return ResponderStats(state.clients, state.refused_clients, self._undelivered, self._handling)
+
+
+class Requester(RequesterBase, Closing):
+    """Sends requests, and returns the response to each. Any number of threads may call ``request``.
+
+    Requests go over a publication, responses come over a response channel, and the reserved value of the frames carries the
     correlation id: the payload is the program's alone.
 
     Args:
         aeron: The client.
         channel: The channel of requests, as ``aeron:udp?endpoint=server:20121`` or ``aeron:ipc``.
         stream_id: Their stream id.
-        response_channel: The channel of replies, as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
+        response_channel: The channel of responses, as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
         response_stream_id: Their stream id.
-        max_in_flight: How many requests may wait for their replies at once.
+        max_in_flight: How many requests may wait for their responses at once.
 
     Raises:
         ChannelUriError: A key of a channel is a likely typing error of a known one.
@@ -105,33 +139,22 @@ class Requester(_Closable):
         except BaseException:
             subscription.close()
             raise
-        self._state: RequesterState = RequesterState(publication, subscription, max_in_flight)
-        self._clock = aeron.context.clock
+        self._made = RequesterState(publication, subscription, max_in_flight)
         self._lock = threading.Lock()
 
-    @property
-    def in_flight(self) -> int:
-        """How many requests wait for their replies."""
-        return len(self._state.slots)
-
-    @property
-    def late_responses(self) -> int:
-        """How many replies came after their request had been given up, and were dropped."""
-        return self._state.late_responses
-
-    def request(self, payload: Any, *, timeout: float | None = None) -> bytes:
-        """Sends a request and waits for its reply.
+    def request(self, payload: Any, timeout: float | None = None) -> bytes:
+        """Sends a request and waits for its response.
 
         Args:
             payload: The request, any buffer of bytes.
-            timeout: Seconds for all of it, the wait for a connection included; None waits for ever.
+            timeout: Seconds for all of it, the wait for a connection included; None waits forever.
 
         Returns:
-            The reply.
+            The response.
 
         Raises:
-            Timeout: The request was sent, and no reply came in time. The text says whether the responder is still connected; it may
-                have received the request, so ``may_retry`` is false.
+            Timeout: The request was sent, and no response came in time. The text says whether the responder is still connected.
+                It may have received the request, so ``may_retry`` is false.
             NotConnected: No responder was connected in time: nothing was sent.
             BackPressured: There was no room in time, or ``max_in_flight`` requests wait already: nothing was sent.
             ClosedError: The requester is closed.
@@ -139,53 +162,58 @@ class Requester(_Closable):
             ClientTimeout: The driver timed this client out.
 
         Example:
-            >>> reply = requester.request(b"price of XYZ", timeout=1.0)
+            >>> response = requester.request(b"price of XYZ", timeout=1.0)
         """
         state = self._state
         waiting = state.subscription._conductor.waiting(timeout)
-        begin_ns = self._clock.monotonic_ns()
         slot: Slot | None = None
         try:
             with self._lock:
                 slot = state.open_slot()
-            self._send(payload, slot.correlation_id, timeout)
-            if timeout is not None:
-                timeout_left = timeout - (self._clock.monotonic_ns() - begin_ns) / NS_PER_SECOND
-                waiting = state.subscription._conductor.waiting(max(timeout_left, 0.0))
-            while slot.reply is None:
+            while True:
+                # The publication is exclusive: one thread offers at a time.
+                with self._lock:
+                    position = state.publication.offer(payload, reserved_value=slot.correlation_id)
+                if position > 0:
+                    break
+                state.check_open()
+                if not waiting.step():
+                    raise state.not_sent(position, timeout)
+            while slot.response is None:
                 # By `with` alone: between `acquire` and a `try` a signal handler may raise, and nobody would release the lock.
                 if not self._lock.locked():
                     with self._lock:
                         state.poll()
-                if slot.reply is None:
+                if slot.response is None:
                     state.check_open()
                     if not waiting.step(state.subscription):
                         raise state.no_response(timeout)
-            return slot.reply
+            return slot.response
         finally:
             if slot is not None:
                 state.free(slot)
 
-    def _send(self, payload: Any, correlation_id: int, timeout: float | None) -> None:
-        # The publication is exclusive: one thread offers at a time.
-        state = self._state
-        waiting = state.subscription._conductor.waiting(timeout)
-        while True:
-            with self._lock:
-                position = state.publication.offer(payload, reserved_value=correlation_id)
-            if position > 0:
-                return
-            state.check_open()
-            if not waiting.step():
-                raise state.publication.offer_error(position, "request", f", for {timeout:g} s")
+
+class RequestBase:
+    """What the requests of both variants carry."""
+
+    def __init__(self, message: Message, publication: Any) -> None:
+        self.payload = message.payload
+        self.correlation_id = message.reserved_value
+        self.session_id = message.session_id
+        self.source_identity = message.source_identity
+        self._publication = publication
+
+    def __repr__(self) -> str:
+        return f"<Request {self.correlation_id} of {len(self.payload)} bytes from {self.source_identity}>"
 
 
-class Request:
+class Request(RequestBase):
     """One request that a responder received.
 
     Attributes:
         payload: The request.
-        correlation_id: The reserved value of the request, which its reply has too.
+        correlation_id: The reserved value of the request, which its response has too.
         session_id: The requester's session id.
         source_identity: Where it came from: ``ip:port``, or ``aeron:ipc``.
 
@@ -194,36 +222,26 @@ class Request:
         ...     request.respond(request.payload.upper())
     """
 
-    def __init__(self, message: Message, publication: ExclusivePublication) -> None:
-        self.payload = message.payload
-        self.correlation_id = message.reserved_value
-        self.session_id = message.session_id
-        self.source_identity = message.source_identity
-        self._publication = publication
-
-    def respond(self, payload: Any, *, timeout: float | None = REPLY_TIMEOUT) -> None:
-        """Sends the reply.
+    def respond(self, payload: Any, timeout: float | None = RESPONSE_TIMEOUT) -> None:
+        """Sends the response.
 
         Args:
-            payload: The reply, any buffer of bytes.
-            timeout: Seconds to wait for room; None waits for ever.
+            payload: The response, any buffer of bytes.
+            timeout: Seconds to wait for room; None waits forever.
 
         Raises:
             ClosedError: The requester has gone, or the responder is closed.
             NotConnected: The requester has gone.
-            BackPressured: The requester does not read its replies.
+            BackPressured: The requester does not read its responses.
 
         Example:
             >>> request.respond(b"42")
         """
         self._publication.send(payload, timeout=timeout, reserved_value=self.correlation_id)
 
-    def __repr__(self) -> str:
-        return f"<Request {self.correlation_id} of {len(self.payload)} bytes from {self.source_identity}>"
 
-
-class Responder(_Closable):
-    """Receives requests, and replies to each requester over a publication of its own. One thread uses it.
+class Responder(ResponderBase, Closing):
+    """Receives requests, and responds to each requester over a publication of its own. One thread uses it.
 
     A requester's publication is closed when the requester goes. A publisher without a response channel, and one beyond
     ``max_clients``, is rejected.
@@ -232,7 +250,7 @@ class Responder(_Closable):
         aeron: The client.
         channel: The channel of requests, as ``aeron:udp?endpoint=0.0.0.0:20121`` or ``aeron:ipc``.
         stream_id: Their stream id.
-        response_channel: The channel of replies, as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
+        response_channel: The channel of responses, as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
         response_stream_id: Their stream id.
         max_clients: How many requesters may be connected; each has a log of its own at the driver.
 
@@ -258,33 +276,16 @@ class Responder(_Closable):
         max_clients: int = MAX_CLIENTS,
     ) -> None:
         check_whole({"max_clients": max_clients}, least=1)
-        self._aeron = aeron
         subscription = aeron.add_subscription(channel, stream_id)
-        self._state: ResponderState = ResponderState(
-            aeron, subscription, response_channel, response_stream_id, max_clients
+        self._made = ResponderState(
+            aeron._conductor, ExclusivePublication, subscription, response_channel, response_stream_id, max_clients
         )
-        self._undelivered = 0
-
-    @property
-    def clients(self) -> int:
-        """How many requesters have a way back."""
-        return self._state.clients
-
-    @property
-    def refused_clients(self) -> int:
-        """How many publishers were rejected: without a response channel, or beyond ``max_clients``."""
-        return self._state.refused_clients
-
-    @property
-    def undelivered_responses(self) -> int:
-        """How many replies ``serve`` could not deliver: their requester had gone, or did not read."""
-        return self._undelivered
 
     def requests(self, *, timeout: float | None = None) -> Iterator[Request]:
         """Yields requests as they arrive, until the responder is closed. Leaving the loop and starting another loses nothing.
 
         Args:
-            timeout: Seconds to wait for the next request; None waits for ever.
+            timeout: Seconds to wait for the next request; None waits forever.
 
         Yields:
             One request after another.
@@ -308,19 +309,19 @@ class Responder(_Closable):
                 waiting.restart()
             elif not waiting.step():
                 raise Timeout(f"no request came for {timeout:g} s", timeout=timeout)
-        state.subscription.raise_failure()
+        state.subscription._conductor.raise_failure()
 
     def serve(self, handler: Callable[[bytes], Any]) -> None:
-        """Replies to every request with what a function returns, until the responder is closed.
+        """Responds to every request with what a function returns, until the responder is closed.
 
         One request is handled at a time, in this thread: a handler that waits keeps every requester waiting. For handlers that
         wait use ``aio.Responder.serve``, which runs many at once.
 
-        What the function raises, and what prevents a reply, goes to the client's ``on_error``; the request gets no reply, and
+        What the function raises, and what prevents a response, goes to the client's ``on_error``; the request gets no response, and
         serving goes on.
 
         Args:
-            handler: Called with each request; returns the reply, any buffer of bytes.
+            handler: Called with each request; returns the response, any buffer of bytes.
 
         Raises:
             DriverTimeout: The driver ended.
@@ -329,14 +330,18 @@ class Responder(_Closable):
         Example:
             >>> responder.serve(lambda request: request.upper())
         """
+        on_error = self._state.subscription._conductor.context.on_error
         for request in self.requests():
+            self._handling = 1
             try:
-                reply = handler(request.payload)
+                response = handler(request.payload)
             except Exception as error:
-                self._aeron.context.on_error(error)
+                on_error(error)
                 continue
+            finally:
+                self._handling = 0
             try:
-                request.respond(reply)
+                request.respond(response)
             except (MainstemError, ValueError, TypeError) as error:
                 self._undelivered += 1
-                self._aeron.context.on_error(error)
+                on_error(error)

@@ -1,15 +1,15 @@
-"""Requests and replies over response channels (docs/protocols/aeron.md, 20).
+"""Requests and responses over response channels (docs/protocols/aeron.md, 20).
 
-Theory of operation. A requester has a publication for requests and a subscription for replies; a responder has one subscription for
-requests and a publication for each requester, which the driver joins to that requester's subscription. The reserved value of a
-frame's header carries the correlation id: the requester numbers its requests, and a reply has the reserved value of its request.
-The payload is the program's alone, so any Aeron peer can reply by copying the reserved value.
+Theory of operation. A requester has a publication for requests and a subscription for responses; a responder has one subscription
+for requests and a publication for each requester, which the driver joins to that requester's subscription. The reserved value of a
+frame's header carries the correlation id: the requester numbers its requests, and a response has the reserved value of its request.
+The payload is the program's alone, so any Aeron peer can respond by copying the reserved value.
 
 A responder reads a requester's requests only once the way back is connected: until then they wait in the log, and the requester
-feels back pressure. So a request that was read can be replied to at once; a responder holds no request but the batch it has read.
+feels back pressure. So a request that was read can be answered at once; a responder holds no request but the batch it has read.
 
 A signal handler may raise in the thread that polls. Messages come from the log into a queue within one call of C, and leave it in a
-statement that calls nothing (``polled.py``), so that no reply to another thread and no request is lost.
+statement that calls nothing (``polled.py``), so that no response to another thread and no request is lost.
 
 Nothing here waits; ``requester.py`` and ``aeron/aio/requests.py`` do.
 """
@@ -21,22 +21,21 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from mainstem.aeron.client.polled import polled
+from mainstem.aeron.client.publication import offer_error_of
 from mainstem.errors import BackPressured, ClosedError, MainstemError, Timeout
 
 if TYPE_CHECKING:
     from mainstem._core.log.fragment import Message
-    from mainstem.aeron.client.asynchronous import AsyncOperation
-    from mainstem.aeron.client.client import Aeron
-    from mainstem.aeron.client.image import Image
-    from mainstem.aeron.client.publication import ExclusivePublication
-    from mainstem.aeron.client.subscription import Subscription
+    from mainstem.aeron.client.conductor import ClientConductor
+    from mainstem.aeron.client.image import ImageBase
+    from mainstem.aeron.client.operation import Operation
 
-MAX_IN_FLIGHT = 1024  # requests of one requester that wait for their replies: each holds a slot
+MAX_IN_FLIGHT = 1024  # requests of one requester that wait for their responses: each holds a slot
 MAX_CLIENTS = 256  # requesters of one responder: each has a log of its own, which is memory of the driver
-# Handlers of one asynchronous responder that run at once: enough to hide what each waits for, few enough that a burst of requests
+# Handlers of one asyncio responder that run at once: enough to hide what each waits for, few enough that a burst of requests
 # waits in its logs, where the requesters feel it, and not in this process.
 MAX_CONCURRENT = 64
-REPLIES = 1000  # replies that a requester takes at once
+RESPONSES = 1000  # responses that a requester takes at once
 BATCH = 16  # requests that a responder takes of one requester before it turns to the next
 
 
@@ -51,21 +50,21 @@ def response_mode(channel: str) -> str:
 
 
 class Slot:
-    """One request that waits for its reply."""
+    """One request that waits for its response."""
 
-    __slots__ = ("correlation_id", "reply")
+    __slots__ = ("correlation_id", "response")
 
     def __init__(self, correlation_id: int) -> None:
         self.correlation_id = correlation_id
-        self.reply: bytes | None = None
+        self.response: bytes | None = None
 
 
 class RequesterState:
-    """The slots of the requests in flight, and what their replies become."""
+    """The slots of the requests in flight, and what their responses become."""
 
     def __init__(self, publication: Any, subscription: Any, max_in_flight: int) -> None:
-        self.publication: ExclusivePublication = publication
-        self.subscription: Subscription = subscription
+        self.publication = publication
+        self.subscription = subscription
         self.max_in_flight = max_in_flight
         self.slots: dict[int, Slot] = {}
         self.late_responses = 0
@@ -76,7 +75,7 @@ class RequesterState:
         """Returns the slot of a new request. Raises BackPressured, ClosedError."""
         self.check_open()
         if len(self.slots) >= self.max_in_flight:
-            raise BackPressured(f"{len(self.slots)} requests wait for their replies, as many as max_in_flight allows")
+            raise BackPressured(f"{len(self.slots)} requests wait for their responses, as many as max_in_flight allows")
         slot = self.slots[self._next_id] = Slot(self._next_id)
         self._next_id += 1
         return slot
@@ -84,8 +83,12 @@ class RequesterState:
     def check_open(self) -> None:
         """Raises what ended the client, or ClosedError."""
         if self.subscription.closed:
-            self.subscription.raise_failure()
+            self.subscription._conductor.raise_failure()
             raise ClosedError("the requester is closed")
+
+    def not_sent(self, status: int, timeout: float | None) -> MainstemError:
+        """Returns the error of a request for which there was no room in time."""
+        return offer_error_of(self.publication, status, "request", f", for {timeout:g} s")
 
     def no_response(self, timeout: float | None) -> Timeout:
         """Returns the error of a request that was sent and has no response in time."""
@@ -93,47 +96,54 @@ class RequesterState:
         return Timeout(f"no response came within {timeout:g} s: the request was sent, and {why}", timeout=timeout)
 
     def poll(self) -> int:
-        """Gives each reply that is there to its slot; one thread at a time."""
+        """Gives each response that is there to its slot; one thread at a time."""
         arrived = self._arrived
-        arrived.extend(polled(self.subscription.poll_with_metadata, REPLIES))
+        arrived.extend(polled(self.subscription.poll_with_metadata, RESPONSES))
         count = len(arrived)
         while arrived:
             message = arrived[0]
             payload = message.payload
             slot = self.slots.get(message.reserved_value)
-            if slot is None or slot.reply is not None:
+            if slot is None or slot.response is not None:
                 self.late_responses += 1
             else:
-                slot.reply = payload
+                slot.response = payload
             del arrived[0]
         return count
 
     def free(self, slot: Slot) -> None:
-        """Gives a slot up: a reply that comes later is counted and dropped."""
+        """Gives a slot up: a response that comes later is counted and dropped."""
         self.slots.pop(slot.correlation_id, None)
 
     def close(self) -> None:
         """Closes publication and subscription; requests that wait raise ClosedError."""
-        self.publication.close()
-        self.subscription.close()
+        self.publication._end()
+        self.subscription._end()
 
 
 class ResponderState:
     """The requesters that are there, each with its way back, and the requests that were read."""
 
     def __init__(
-        self, aeron: Aeron, subscription: Any, response_channel: str, response_stream_id: int, max_clients: int
+        self,
+        conductor: ClientConductor,
+        kind: type[Any],
+        subscription: Any,
+        response_channel: str,
+        response_stream_id: int,
+        max_clients: int,
     ) -> None:
-        self._aeron = aeron
-        self.subscription: Subscription = subscription
+        self._conductor = conductor
+        self._kind = kind
+        self.subscription = subscription
         self._channel = response_mode(response_channel)
         self._stream_id = response_stream_id
         self._max_clients = max_clients
-        self._pending: dict[int, AsyncOperation[ExclusivePublication]] = {}
-        self._publications: dict[int, ExclusivePublication] = {}
+        self._pending: dict[int, Operation[Any]] = {}
+        self._publications: dict[int, Any] = {}
         self._refused: set[int] = set()
         self._first = 0
-        self.queue: deque[tuple[Message, ExclusivePublication]] = deque()
+        self.queue: deque[tuple[Message, Any]] = deque()
         self.refused_clients = 0
 
     @property
@@ -143,7 +153,7 @@ class ResponderState:
 
     def work(self) -> bool:
         """Follows the images, and reads requests while none waits; true when there is one."""
-        images = self.subscription.open_images
+        images = self.subscription.images
         self._follow(images)
         if not self.queue and images:
             self._first = (self._first + 1) % len(images)
@@ -153,10 +163,10 @@ class ResponderState:
                     self.queue.extend(zip(polled(image.poll_with_metadata, BATCH), repeat(publication), strict=False))
         return bool(self.queue)
 
-    def _follow(self, images: tuple[Image, ...]) -> None:
+    def _follow(self, images: tuple[ImageBase, ...]) -> None:
         present = {image.correlation_id for image in images}
         for correlation_id in [key for key in self._publications if key not in present]:
-            self._publications.pop(correlation_id).close()
+            self._publications.pop(correlation_id)._end()
         self._refused &= present
         for image in images:
             correlation_id = image.correlation_id
@@ -170,13 +180,13 @@ class ResponderState:
                 self._refuse(image, f"the responder has {self._max_clients} clients, as many as max_clients allows")
                 continue
             channel = with_parameter(self._channel, f"response-correlation-id={correlation_id}")
-            self._pending[correlation_id] = self._aeron.async_add_exclusive_publication(channel, self._stream_id)
+            self._pending[correlation_id] = self._conductor.add_publication(self._kind, channel, self._stream_id)
         for correlation_id, operation in [item for item in self._pending.items() if item[1].is_done]:
             try:
                 publication = operation.result()
             except MainstemError as error:
                 del self._pending[correlation_id]
-                self._aeron.context.on_error(error)
+                self._conductor.context.on_error(error)
                 refused = next((image for image in images if image.correlation_id == correlation_id), None)
                 if refused is not None:
                     self._refuse(refused, "no response channel: the request publication needs response-correlation-id")
@@ -184,20 +194,20 @@ class ResponderState:
             if correlation_id in present:
                 self._publications[correlation_id] = publication
             else:
-                publication.close()
+                publication._end()
             del self._pending[correlation_id]
 
-    def _refuse(self, image: Image, reason: str) -> None:
-        # The driver ends the image, and with it the requester's connection: it learns at once that no reply will come.
+    def _refuse(self, image: ImageBase, reason: str) -> None:
+        # The driver ends the image, and with it the requester's connection: it learns at once that no response will come.
         self.refused_clients += 1
         self._refused.add(image.correlation_id)
-        image.async_reject(reason)
+        self._conductor.reject_image(image, reason)
 
     def close(self) -> None:
         """Closes the subscription and every way back."""
-        self.subscription.close()
+        self.subscription._end()
         for publication in self._publications.values():
-            publication.close()
+            publication._end()
         self._publications.clear()
         for operation in self._pending.values():
             operation.cancel()

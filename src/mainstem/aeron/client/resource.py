@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from mainstem.aeron.channel import check_keys
 from mainstem.aeron.counters import ChannelStatus, find_local_addresses
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem._core.memory.counters import CountersReader
-    from mainstem.aeron.client.asynchronous import AsyncOperation, Waiting
+    from mainstem.aeron.client.context import ClientContext
+    from mainstem.aeron.client.operation import Operation, Waiting
+    from mainstem.aeron.command.commands import Command
     from mainstem.errors import MainstemError
 
 NO_CHANNEL_STATUS = -1  # IPC has no endpoint, and so no counter for its state
@@ -22,8 +25,10 @@ NO_CHANNEL_STATUS = -1  # IPC has no endpoint, and so no counter for its state
 class ResourceOwner(Protocol):
     """The part of the conductor that resources call; they know nothing else of it."""
 
+    context: ClientContext
     counters: CountersReader
     failure: MainstemError | None
+    invokers: tuple[Callable[[], int], ...]
 
     def raise_failure(self) -> None:
         """Raises the error that ended the client, if one did."""
@@ -37,12 +42,20 @@ class ResourceOwner(Protocol):
         """Closes a publication, subscription or counter, and notifies the driver."""
         ...
 
-    def add_destination(self, resource: Resource, channel: str) -> AsyncOperation[int]:
+    def add_destination(self, resource: Resource, channel: str) -> Operation[int]:
         """Adds a destination of a publication or of a subscription; the result is its id."""
         ...
 
-    def remove_destination(self, resource: Resource, destination: str | int) -> AsyncOperation[None]:
+    def remove_destination(self, resource: Resource, destination: str | int) -> Operation[None]:
         """Removes a destination by its channel or its id."""
+        ...
+
+    def reject_image(self, image: Any, reason: str) -> Operation[None]:
+        """Rejects an image."""
+        ...
+
+    def release_image(self, image: Any) -> None:
+        """Closes an image, and unmaps its log in a while."""
         ...
 
     def unmap(self, buffer: AtomicBuffer | None) -> None:
@@ -51,10 +64,17 @@ class ResourceOwner(Protocol):
 
 
 class Resource:
-    """Something that the driver holds for this client until it is closed. A context manager; it may be closed twice."""
+    """Something that the driver holds for this client until it is closed.
+
+    It doesn't say how it is closed: a blocking resource is a ``Closing`` of this module, an asyncio one of ``aeron.aio``.
+    """
 
     _conductor: ResourceOwner
     _closed = True
+    # What the driver is told when it is closed, unless it is static; and whether its destinations are those of a receiver.
+    _removal: ClassVar[type[Command]]
+    _receives: ClassVar[bool] = False
+    _is_static = False
     registration_id: int
     channel: str
     stream_id: int
@@ -91,13 +111,38 @@ class Resource:
             return []
         return find_local_addresses(self._conductor.counters, self.channel_status_id)
 
-    def _detach(self) -> None:
+    def _destinations_id(self) -> int:
+        """The id by which the driver finds its destinations."""
+        return self.registration_id
+
+    def _release(self) -> None:
         """Gives up shared memory, once: after this it is closed."""
         raise NotImplementedError
 
     def _leave_to_parent(self) -> None:
         """Closes it in a forked child, for the conductor: in this process's memory only."""
-        self._detach()
+        self._release()
+
+    def _end(self) -> None:
+        self._conductor.close_resource(self)
+
+    def _describe(self) -> str:
+        return f"{self.channel} stream {self.stream_id}"
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._closed else ""
+        return f"<{type(self).__name__} {self._describe()}{state}>"
+
+    def __del__(self) -> None:
+        if not self._closed:
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
+
+
+class Closing:
+    """The end of what a blocking program holds."""
+
+    def _end(self) -> None:
+        raise NotImplementedError
 
     def close(self) -> None:
         """Closes it. May be called twice.
@@ -105,7 +150,7 @@ class Resource:
         Example:
             >>> subscription.close()
         """
-        self._conductor.close_resource(self)
+        self._end()
 
     def __enter__(self) -> Self:
         return self
@@ -115,19 +160,8 @@ class Resource:
     ) -> None:
         self.close()
 
-    def _describe(self) -> str:
-        return f"{self.channel} stream {self.stream_id}"
 
-    def __repr__(self) -> str:
-        state = ", closed" if self._closed else ""
-        return f"<{type(self).__name__} {self._describe()}{state}>"
-
-    def _warn_if_open(self) -> None:
-        if not self._closed:
-            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=3)
-
-
-class Destinations(Resource):
+class Destinations(Resource, Closing):
     """A resource with several channels: a publication that sends to each, or a subscription that receives from each."""
 
     def add_destination(self, channel: str, *, timeout: float | None = None) -> int:
@@ -151,7 +185,7 @@ class Destinations(Resource):
         """
         return self._conductor.add_destination(self, channel).wait_or_cancel(timeout)
 
-    def async_add_destination(self, channel: str) -> AsyncOperation[int]:
+    def async_add_destination(self, channel: str) -> Operation[int]:
         """Adds a destination without waiting.
 
         Args:
@@ -184,6 +218,12 @@ class Destinations(Resource):
             >>> publication.remove_destination(destination)
         """
         self._conductor.remove_destination(self, destination).wait(timeout)
+
+
+def raise_error_of(resource: Any) -> None:
+    """Raises what ended a resource without ``close``, if anything did."""
+    if resource.error is not None:
+        raise resource.error.with_traceback(None)
 
 
 def check_channel(channel: Any) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.client.image import Image
-from mainstem.aeron.client.subscription import Subscription
+from mainstem.aeron.client.subscription import SubscriptionBase
 from mainstem.aeron.command import responses
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.errors import ClientTimeout, CorruptLogError, RegistrationError
@@ -49,9 +48,9 @@ def _on_error(response: responses.OnError, conductor: ClientConductor) -> None:
 @_handle.register(responses.OnAvailableImage)
 def _on_available_image(response: responses.OnAvailableImage, conductor: ClientConductor) -> None:
     subscription = conductor.resources.get(response.subscription_registration_id)
-    if not isinstance(subscription, Subscription):
+    if not isinstance(subscription, SubscriptionBase):
         return
-    if any(image.correlation_id == response.image_correlation_id for image in subscription.open_images):
+    if any(image.correlation_id == response.image_correlation_id for image in subscription.images):
         return
     try:
         log = conductor.map_log(response.log_file)
@@ -61,7 +60,7 @@ def _on_available_image(response: responses.OnAvailableImage, conductor: ClientC
         return
     try:
         with conductor.naming_log(log, response.log_file):
-            image = Image(
+            image = subscription._image_kind(
                 subscription,
                 log,
                 conductor.cnc.counters_values,
@@ -78,15 +77,15 @@ def _on_available_image(response: responses.OnAvailableImage, conductor: ClientC
     if subscription.closed:
         conductor.release_image(image)
     else:
-        subscription.add_image(image)
+        subscription._add_image(image)
 
 
 @_handle.register(responses.OnUnavailableImage)
 def _on_unavailable_image(response: responses.OnUnavailableImage, conductor: ClientConductor) -> None:
     subscription = conductor.resources.get(response.subscription_registration_id)
-    if not isinstance(subscription, Subscription):
+    if not isinstance(subscription, SubscriptionBase):
         return
-    image = subscription.remove_image(response.image_correlation_id)
+    image = subscription._remove_image(response.image_correlation_id)
     if image is not None:
         conductor.release_image(image)
         if subscription.on_unavailable_image is not None:

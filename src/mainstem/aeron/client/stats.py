@@ -1,16 +1,8 @@
-"""What a client has, and how far each of its streams is: ``Aeron.stats``."""
+"""What ``stats`` returns: what a client has, and how far each of its streams is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from mainstem.aeron.client.publication import ExclusivePublication, Publication
-from mainstem.aeron.client.subscription import Subscription
-
-if TYPE_CHECKING:
-    from mainstem.aeron.client.conductor import ClientConductor
-    from mainstem.aeron.client.image import Image
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,42 +121,37 @@ class ClientStats:
         return "\n".join(lines)
 
 
-def client_stats(conductor: ClientConductor, directory: str) -> ClientStats:
-    """Reads what a client has. Nothing is counted for it: positions are there already."""
-    with conductor.lock:
-        # In the order in which they were added.
-        resources: list[Any] = [resource for _, resource in sorted(conductor.resources.items()) if not resource.closed]
-        publications = [each for each in resources if isinstance(each, Publication | ExclusivePublication)]
-        subscriptions = [each for each in resources if isinstance(each, Subscription)]
-        heartbeat_ms = -1 if conductor.closed else conductor.cnc.to_driver.consumer_heartbeat_ms
-        return ClientStats(
-            client_id=conductor.client_id,
-            name=conductor.context.settings.client_name,
-            directory=directory,
-            driver_heartbeat_age_ms=-1 if heartbeat_ms < 0 else conductor.context.clock.epoch_ms() - heartbeat_ms,
-            publications=tuple(map(_publication, publications)),
-            subscriptions=tuple(
-                SubscriptionStats(each.channel, each.stream_id, tuple(map(_image, each.open_images)))
-                for each in subscriptions
-            ),
-            counters=len(resources) - len(publications) - len(subscriptions),
-            pending=len(conductor.pending),
-        )
+@dataclass(frozen=True, slots=True)
+class RequesterStats:
+    """What a requester waits for.
+
+    Attributes:
+        in_flight: How many requests wait for their responses.
+        late_responses: How many responses came after their request had been given up, and were dropped.
+
+    Example:
+        >>> requester.stats().in_flight
+    """
+
+    in_flight: int
+    late_responses: int
 
 
-def _publication(publication: Any) -> PublicationStats:
-    return PublicationStats(
-        publication.channel,
-        publication.stream_id,
-        publication.session_id,
-        isinstance(publication, ExclusivePublication),
-        publication.is_connected,
-        publication.position,
-        publication.available_window,
-    )
+@dataclass(frozen=True, slots=True)
+class ResponderStats:
+    """Who uses a responder.
 
+    Attributes:
+        clients: How many requesters have a way back.
+        refused_clients: How many publishers were rejected: without a response channel, or beyond ``max_clients``.
+        undelivered_responses: How many responses ``serve`` could not deliver: their requester had gone, or did not read.
+        handling: How many handlers of ``serve`` run.
 
-def _image(image: Image) -> ImageStats:
-    return ImageStats(
-        image.session_id, image.source_identity, image.join_position, image.position, image.is_end_of_stream
-    )
+    Example:
+        >>> responder.stats().clients
+    """
+
+    clients: int
+    refused_clients: int
+    undelivered_responses: int
+    handling: int

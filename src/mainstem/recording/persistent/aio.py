@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from mainstem._core.log.columns import Columns
-from mainstem.errors import ClosedError, Timeout, needs_extras
-from mainstem.recording.persistent.batch import COLUMNS
+from mainstem.aeron.aio.resource import Closing
+from mainstem.aeron.client.subscription import Subscription
+from mainstem.errors import ClosedError
 from mainstem.recording.persistent.stream import PersistentStream
-from mainstem.recording.persistent.subscription import Deadline
+from mainstem.recording.persistent.subscription import IDLE_S, Deadline, PersistentBase
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from types import TracebackType
 
     import pyarrow as pa
 
-    from mainstem.clock import Clock
+    from mainstem.aeron.client.base import AeronBase
     from mainstem.recording.persistent.session import SessionStream
-    from mainstem.recording.persistent.stream import Client
-
-IDLE_S = 0.001
 
 
-class AsyncPersistentSubscription:
+class PersistentSubscription(PersistentBase, Closing):
     """A persistent subscription for asyncio; iterating yields whole messages. One task uses it.
 
     ``Aeron.add_persistent_subscription`` creates it. A cancelled call has taken nothing.
@@ -35,8 +31,8 @@ class AsyncPersistentSubscription:
         ...         print(message)
     """
 
-    def __init__(self, stream: PersistentStream, client: Client, clock: Clock) -> None:
-        self._stream, self._client, self._clock = stream, client, clock
+    def __init__(self, stream: PersistentStream) -> None:
+        super().__init__(stream)
         self._job: asyncio.Future[SessionStream | None] | None = None
         self._closing = False
 
@@ -46,17 +42,6 @@ class AsyncPersistentSubscription:
     async def messages(self, *, timeout: float | None = None) -> AsyncIterator[bytes]:
         """Yields whole messages as they come, until every publisher that was live has ended, or the subscription is closed.
 
-        Args:
-            timeout: Seconds to wait for the next message; None waits for ever.
-
-        Yields:
-            One message after another; one that was not taken comes in the next iteration.
-
-        Raises:
-            Timeout: Nothing came for ``timeout`` seconds.
-            RecordingError: Positions are missing or damaged.
-            RegistrationError: The driver refused the live channel.
-
         Example:
             >>> async for message in subscription.messages(timeout=10.0):
             ...     print(message)
@@ -65,62 +50,33 @@ class AsyncPersistentSubscription:
             session = await self._next(timeout)
             if session is None:
                 return
-            batch = session.next_batch()
-            assert batch is not None, "a session that is ready has a batch"
-            while not (batch.is_empty or self._closing):
-                first, last, position = batch.take(1)
-                session.advance_to(position)
-                for payload in batch.payloads(first, last):
-                    yield payload
+            for message in self._each(session):
+                yield message
             # A stream that never runs dry must not keep the loop from its other tasks.
             await asyncio.sleep(0)
 
     async def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
         """Waits for messages and returns them as a record batch.
 
-        Args:
-            limit: The most messages.
-            timeout: Seconds to wait for the first one; None waits for ever.
-
-        Returns:
-            A batch with the columns position, session_id, reserved_value and payload; without rows at the end of the stream.
-
-        Raises:
-            Timeout: Nothing came in time.
-            MissingExtraError: pyarrow is not installed.
-            RecordingError: Positions are missing or damaged.
-
         Example:
             >>> batch = await subscription.next_arrow(1000)
         """
-        with needs_extras():
-            from mainstem.arrow import record_batch
-
-        session = await self._next(timeout)
-        if session is None:
-            return record_batch(Columns(COLUMNS).take(), 0)
-        batch = session.next_batch()
-        assert batch is not None, "a session that is ready has a batch"
-        first, last, position = batch.take(limit)
-        rows: pa.RecordBatch = batch.arrow(first, last)
-        session.advance_to(position)
-        return rows
+        return self._rows(await self._next(timeout), limit)
 
     async def _next(self, timeout: float | None) -> SessionStream | None:
-        """A session that has messages; None at the end of the stream."""
-        deadline = Deadline(self._clock, timeout)
-        while True:
-            if self._closing:
-                raise ClosedError(f"{self._stream!r} is closed")
+        """A session that has messages; None at the end of the stream, and when this is closed meanwhile."""
+        if self._closing:
+            raise ClosedError(f"{self!r} is closed")
+        deadline = Deadline(self._stream.clock, timeout)
+        while not self.closed:
             session = await self._ready()
-            if session is not None:
+            if session is not None or self.is_end_of_stream:
                 return session
-            if self._stream.is_end_of_stream:
-                return None
             if deadline.is_over:
-                raise Timeout(f"nothing came on {self._stream!r} for {timeout:g} s", timeout=timeout)
-            self._client.invoke()
+                raise self._timeout(timeout)
+            self._stream.client.invoke()
             await asyncio.sleep(IDLE_S)
+        return None
 
     async def _ready(self) -> SessionStream | None:
         if self._job is None:
@@ -142,12 +98,7 @@ class AsyncPersistentSubscription:
     @property
     def is_live(self) -> bool:
         """Whether every publisher's messages come from the live stream now."""
-        return self._job is None and self._stream.is_live
-
-    @property
-    def positions(self) -> dict[int, int]:
-        """Where the last message handed out of each recording ends, by recording id: ``start=`` goes on from there."""
-        return self._stream.positions
+        return self._job is None and super().is_live
 
     async def close(self) -> None:
         """Closes the live subscription and the recordings, after what is being read. May be called twice.
@@ -161,25 +112,23 @@ class AsyncPersistentSubscription:
             self._job.exception()  # retrieved, or asyncio logs it
         self._stream.close()
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+class _Client:
+    """What a persistent stream needs of an asyncio client, in the thread that reads recordings."""
 
-    def __repr__(self) -> str:
-        return f"<asynchronous {self._stream!r}>"
+    def __init__(self, client: AeronBase) -> None:
+        self._conductor = client._conductor
+        self.invoke = client.invoke
+
+    def add_subscription(self, channel: str, stream_id: int, /) -> Subscription:
+        return self._conductor.add_subscription(Subscription, channel, stream_id).wait_or_cancel(None)
 
 
-async def opened(
-    client: Client, channel: str, stream_id: int, *, clock: Clock, **options: Any
-) -> AsyncPersistentSubscription:
-    """An asynchronous persistent subscription; what opening reads is read in a thread."""
+async def open_persistent(client: AeronBase, channel: str, stream_id: int, **options: Any) -> PersistentSubscription:
+    """Opens a persistent subscription; what opening reads is read in a thread."""
 
     def make() -> PersistentStream:
-        return PersistentStream(client, channel, stream_id, clock=clock, **options)
+        return PersistentStream(_Client(client), channel, stream_id, clock=client.context.clock, **options)
 
     opening = asyncio.get_running_loop().run_in_executor(None, make)
     try:
@@ -188,7 +137,7 @@ async def opened(
         # The thread goes on; what it opens is closed.
         opening.add_done_callback(_close_opened)
         raise
-    return AsyncPersistentSubscription(stream, client, clock)
+    return PersistentSubscription(stream)
 
 
 def _close_opened(opening: asyncio.Future[PersistentStream]) -> None:

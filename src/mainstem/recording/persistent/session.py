@@ -30,7 +30,7 @@ from mainstem.recording.persistent.batch import COLUMNS, MessageBatch
 from mainstem.recording.persistent.history import History
 
 if TYPE_CHECKING:
-    from mainstem.aeron.client.image import Image
+    from mainstem.aeron.client.subscription import Image
 
 # What images hold in memory while recordings are read, of each session: half a second of a fast stream.
 PENDING_BYTES = 64 << 20
@@ -123,7 +123,7 @@ class SessionStream:
         pending = sum(batch.octets for part in self._live for batch in part.batches)
         for part in self._live:
             while pending < PENDING_BYTES and not part.image.is_closed:
-                part.image.gather_columns(self._columns, MESSAGES_AT_ONCE)
+                part.image._gather_columns(self._columns, MESSAGES_AT_ONCE)
                 rows = self._columns.rows
                 if not rows:
                     break

@@ -6,6 +6,7 @@ import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mainstem.aeron.client.resource import raise_error_of
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import ClosedError, ConfigurationError, RecordingError
 from mainstem.recording.open_archives import ReadOptions, open_archives
@@ -17,8 +18,7 @@ from mainstem.units import parse_time
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mainstem.aeron.client.image import Image
-    from mainstem.aeron.client.subscription import Subscription
+    from mainstem.aeron.client.subscription import Image, Subscription
     from mainstem.clock import Clock
     from mainstem.recording.archive import Archive
     from mainstem.recording.catalog import RecordingDescriptor
@@ -35,7 +35,7 @@ RECORDING_TIMEOUT_NS = 10 * NS_PER_SECOND
 
 
 class Client(Protocol):
-    """What is needed of an Aeron client."""
+    """What is needed of an Aeron client. It waits for the driver: the stream belongs to a thread that may wait."""
 
     def add_subscription(self, channel: str, stream_id: int, /) -> Subscription: ...
     def invoke(self) -> int: ...
@@ -58,7 +58,7 @@ class PersistentStream:
         options: Mapping[str, str] | None = None,
     ) -> None:
         self.channel, self.stream_id = channel, stream_id
-        self._client, self._clock = client, clock
+        self.client, self.clock = client, clock
         self._start, self._recorded_channel, self._strict = checked_start(start), recorded_channel, strict
         self._archive = (
             _only_archive(os.fspath(recordings), options) if isinstance(recordings, (str, os.PathLike)) else recordings
@@ -136,14 +136,14 @@ class PersistentStream:
     def _when_dry(self) -> None:
         """What is done where nothing is left to read: the archive is read again, and the live stream joined."""
         if self.live is not None:
-            self.live.raise_failure()
-        if self._clock.monotonic_ns() >= self._next_refresh_ns and not self.is_live:
+            raise_error_of(self.live)
+        if self.clock.monotonic_ns() >= self._next_refresh_ns and not self.is_live:
             self._refresh()
             self._join()
 
     def _refresh(self) -> None:
         """Takes over what the archive has now."""
-        begin_ns = self._clock.monotonic_ns()
+        begin_ns = self.clock.monotonic_ns()
         self._archive.refresh()
         for descriptor in self._mine(self._archive.recordings()):
             reader = self._readers.get(descriptor.recording_id)
@@ -153,7 +153,7 @@ class PersistentStream:
                 reader.update(descriptor)
         for session in self._sessions.values():
             session.history.refresh()
-        end_ns = self._clock.monotonic_ns()
+        end_ns = self.clock.monotonic_ns()
         self._next_refresh_ns = end_ns + max(REFRESH_NS, REFRESH_SHARE * (end_ns - begin_ns))
 
     def _add_recording(self, descriptor: RecordingDescriptor) -> None:
@@ -243,12 +243,12 @@ class PersistentStream:
                 for session in self._sessions.values()
             )
         ):
-            self.live = self._client.add_subscription(self.channel, self.stream_id)
+            self.live = self.client.add_subscription(self.channel, self.stream_id)
 
     def _take_images(self) -> None:
         if self.live is None:
             return
-        for image in self.live.open_images:
+        for image in self.live.images:
             session = self._session_with(image)
             if session is None:
                 if image.is_closed or image.is_end_of_stream:
@@ -258,14 +258,14 @@ class PersistentStream:
             if session.position is None:
                 self._begin_live(session, image)
         for session in self._sessions.values():
-            session.gather(self._clock.monotonic_ns())
+            session.gather(self.clock.monotonic_ns())
 
     def _begin_live(self, session: SessionStream, image: Image) -> None:
         """Where a session begins that is live and of which there is no recording yet: a recorder waits for its first message."""
         since_ns = session.live_since_ns
         if self._is_latest:
             session.position = image.join_position
-        elif since_ns is not None and self._clock.monotonic_ns() - since_ns > RECORDING_TIMEOUT_NS:
+        elif since_ns is not None and self.clock.monotonic_ns() - since_ns > RECORDING_TIMEOUT_NS:
             if self._strict:
                 raise RecordingError(
                     f"session {image.session_id} of stream {self.stream_id} is live, and {self._archive.url} has no "

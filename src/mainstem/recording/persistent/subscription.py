@@ -3,27 +3,95 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from mainstem._core.log.columns import Columns
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem.aeron.client.resource import Closing
+from mainstem.clock import seconds_ns
 from mainstem.errors import Timeout, needs_extras
 from mainstem.recording.persistent.batch import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
     import pyarrow as pa
 
     from mainstem.clock import Clock
+    from mainstem.recording.persistent.batch import MessageBatch
     from mainstem.recording.persistent.session import SessionStream
-    from mainstem.recording.persistent.stream import Client, PersistentStream
+    from mainstem.recording.persistent.stream import PersistentStream
 
-IDLE_NS = NS_PER_MS
+IDLE_S = 0.001
 
 
-class PersistentSubscription:
+class PersistentBase:
+    """What the persistent subscriptions of both variants have besides waiting."""
+
+    def __init__(self, stream: PersistentStream) -> None:
+        self._stream = stream
+        self.channel, self.stream_id = stream.channel, stream.stream_id
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return self._stream.closed
+
+    @property
+    def error(self) -> Exception | None:
+        """What ended its client without ``close``: a DriverTimeout or a ClientTimeout; else None."""
+        return None if self._stream.live is None else self._stream.live.error
+
+    @property
+    def is_live(self) -> bool:
+        """Whether every publisher's messages come from the live stream now."""
+        return self._stream.is_live
+
+    @property
+    def is_end_of_stream(self) -> bool:
+        """Whether there were live publishers, every one has ended, and everything of them was handed out."""
+        return self._stream.is_end_of_stream
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """Where the last message handed out of each recording ends, by recording id: ``start=`` goes on from there."""
+        return self._stream.positions
+
+    def _batch_of(self, session: SessionStream) -> MessageBatch:
+        batch = session.next_batch()
+        assert batch is not None, "a session that is ready has a batch"
+        return batch
+
+    def _each(self, session: SessionStream) -> Iterator[bytes]:
+        """The messages of the session's batch; each counts as read when it is handed out."""
+        batch = self._batch_of(session)
+        while not (batch.is_empty or self.closed):
+            first, last, position = batch.take(1)
+            session.advance_to(position)
+            yield from batch.payloads(first, last)
+
+    def _rows(self, session: SessionStream | None, limit: int) -> pa.RecordBatch:
+        with needs_extras():
+            from mainstem.arrow import record_batch
+
+        if session is None:
+            return record_batch(Columns(COLUMNS).take(), 0)
+        batch = self._batch_of(session)
+        first, last, position = batch.take(limit)
+        rows: pa.RecordBatch = batch.arrow(first, last)
+        session.advance_to(position)
+        return rows
+
+    def _timeout(self, timeout: float | None) -> Timeout:
+        return Timeout(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
+
+    def _end(self) -> None:
+        self._stream.close()
+
+    def __repr__(self) -> str:
+        return f"<PersistentSubscription {self.channel} stream {self.stream_id}{', closed' if self.closed else ''}>"
+
+
+class PersistentSubscription(PersistentBase, Closing):
     """What was recorded of a stream, and then the stream itself: no message is missing, and none comes twice.
 
     ``Aeron.add_persistent_subscription`` creates it. Messages of one publisher come in order; those of several publishers are
@@ -42,10 +110,6 @@ class PersistentSubscription:
         ...     for message in subscription.messages():
         ...         print(message)
     """
-
-    def __init__(self, stream: PersistentStream, client: Client, clock: Clock) -> None:
-        self._stream, self._client, self._clock = stream, client, clock
-        self.channel, self.stream_id = stream.channel, stream.stream_id
 
     def poll_bytes(self, limit: int = 1000) -> list[bytes]:
         """Returns whole messages, as ``Subscription.poll_bytes``; waits for none.
@@ -67,8 +131,7 @@ class PersistentSubscription:
         """
         out: list[bytes] = []
         while len(out) < limit and (session := self._stream.ready()) is not None:
-            batch = session.next_batch()
-            assert batch is not None, "a session that is ready has a batch"
+            batch = self._batch_of(session)
             first, last, position = batch.take(limit - len(out))
             out += batch.payloads(first, last)
             session.advance_to(position)
@@ -93,24 +156,13 @@ class PersistentSubscription:
         Example:
             >>> batch = subscription.poll_arrow(1000)
         """
-        with needs_extras():
-            from mainstem.arrow import record_batch
-
-        session = self._stream.ready()
-        if session is None:
-            return record_batch(Columns(COLUMNS).take(), 0)
-        batch = session.next_batch()
-        assert batch is not None, "a session that is ready has a batch"
-        first, last, position = batch.take(limit)
-        rows: pa.RecordBatch = batch.arrow(first, last)
-        session.advance_to(position)
-        return rows
+        return self._rows(self._stream.ready(), limit)
 
     def messages(self, *, timeout: float | None = None) -> Iterator[bytes]:
         """Yields whole messages as they come, until every publisher that was live has ended, or the subscription is closed.
 
         Args:
-            timeout: Seconds to wait for the next message; None waits for ever.
+            timeout: Seconds to wait for the next message; None waits forever.
 
         Yields:
             One message after another; one that was not taken comes in the next iteration.
@@ -126,86 +178,57 @@ class PersistentSubscription:
             >>> for message in subscription.messages(timeout=10.0):
             ...     print(message)
         """
-        deadline = Deadline(self._clock, timeout)
-        while not self._stream.closed:
-            if (session := self._stream.ready()) is not None:
-                yield from self._each(session)
-                deadline.restart()
-            elif self._stream.is_end_of_stream:
+        while not self.closed:
+            session = self._next(timeout)
+            if session is None:
                 return
-            elif deadline.is_over:
-                raise Timeout(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
-            else:
-                self._idle()
+            yield from self._each(session)
 
-    def _each(self, session: SessionStream) -> Iterator[bytes]:
-        """The messages of the session's batch; each counts as read when it is handed out."""
-        batch = session.next_batch()
-        assert batch is not None, "a session that is ready has a batch"
-        while not (batch.is_empty or self._stream.closed):
-            first, last, position = batch.take(1)
-            session.advance_to(position)
-            yield from batch.payloads(first, last)
+    def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
+        """Waits for messages and returns them as a record batch.
 
-    def _idle(self) -> None:
-        if not self._client.invoke():
-            if self._stream.live is not None:
-                self._stream.live.wait_for_data(IDLE_NS)
-            else:
-                time.sleep(IDLE_NS / NS_PER_SECOND)
+        Args:
+            limit: The most messages.
+            timeout: Seconds to wait for the first one; None waits forever.
 
-    @property
-    def closed(self) -> bool:
-        """Whether it is closed."""
-        return self._stream.closed
+        Returns:
+            A batch with the columns position, session_id, reserved_value and payload; without rows at the end of the stream.
 
-    @property
-    def is_live(self) -> bool:
-        """Whether every publisher's messages come from the live stream now."""
-        return self._stream.is_live
-
-    @property
-    def is_end_of_stream(self) -> bool:
-        """Whether there were live publishers, every one has ended, and everything of them was handed out."""
-        return self._stream.is_end_of_stream
-
-    @property
-    def positions(self) -> dict[int, int]:
-        """Where the last message handed out of each recording ends, by recording id: ``start=`` goes on from there."""
-        return self._stream.positions
-
-    def close(self) -> None:
-        """Closes the live subscription and the recordings. May be called twice.
+        Raises:
+            Timeout: Nothing came in time.
+            ClosedError: The subscription is closed.
+            MissingExtraError: pyarrow is not installed.
+            RecordingError: Positions are missing or damaged.
 
         Example:
-            >>> subscription.close()
+            >>> batch = subscription.next_arrow(1000)
         """
-        self._stream.close()
+        return self._rows(self._next(timeout), limit)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return repr(self._stream)
+    def _next(self, timeout: float | None) -> SessionStream | None:
+        """A session that has messages; None at the end of the stream, and when this is closed meanwhile."""
+        deadline = Deadline(self._stream.clock, timeout)
+        while (session := self._stream.ready()) is None and not self.is_end_of_stream:
+            if deadline.is_over:
+                raise self._timeout(timeout)
+            if not self._stream.client.invoke():
+                if self._stream.live is not None:
+                    self._stream.live.wait_for_data(timeout=IDLE_S)
+                else:
+                    time.sleep(IDLE_S)
+            if self.closed:
+                return None
+        return session
 
 
 class Deadline:
-    """The end of a wait that begins anew with each success."""
+    """The end of one wait."""
 
     def __init__(self, clock: Clock, timeout: float | None) -> None:
-        self._clock, self._timeout = clock, timeout
-        self.restart()
-
-    def restart(self) -> None:
-        """Begins anew."""
-        self._begin_ns = self._clock.monotonic_ns()
+        self._clock = clock
+        self._end_ns = None if timeout is None else clock.monotonic_ns() + seconds_ns(timeout)
 
     @property
     def is_over(self) -> bool:
         """Whether it passed."""
-        return self._timeout is not None and self._clock.monotonic_ns() - self._begin_ns > self._timeout * NS_PER_SECOND
+        return self._end_ns is not None and self._clock.monotonic_ns() > self._end_ns

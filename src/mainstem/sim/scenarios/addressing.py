@@ -48,7 +48,7 @@ def joining(world: World) -> str:
     world.run_until(lambda: second.is_connected, what="the late one's image", within_ns=PATIENCE_NS)
     # By now the sender's flow control waits for both.
     world.run_for(NS_PER_SECOND)
-    joined = second.open_images[0].position
+    joined = second.images[0].position
     if not 0 < joined <= publication.position:
         raise Violation(f"joined at {joined}, while the stream is at {publication.position}")
     second.poll(lambda _fragment: None, 1000)  # the rest of a message that had begun belongs to no message
@@ -92,7 +92,7 @@ def redundant(world: World) -> str:
     first = world.chance.randrange(2)
     senders[first].close()
     world.run_for(NS_PER_SECOND)
-    if subscription.open_images[0].is_end_of_stream:
+    if subscription.images[0].is_end_of_stream:
         raise Violation("the stream ended with the first of its senders")
     return end(world, senders[1 - first], [subscription])
 

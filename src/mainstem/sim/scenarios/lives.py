@@ -93,9 +93,9 @@ def rejection(world: World) -> str:
     connect(world, first, [subscription])
     world.run_until(lambda: second.is_connected and len(subscription.images) == 2, what="the second stream")
     spoil(world)
-    refused = next(image for image in subscription.open_images if image.session_id == first.session_id)
+    refused = next(image for image in subscription.images if image.session_id == first.session_id)
     accepted = next(image for image in subscription.images if image.session_id == second.session_id)
-    subscription.reject_image(refused, "no room")
+    refused.async_reject("no room")
     world.run_until(lambda: not first.is_connected, what="the refusal", within_ns=30 * NS_PER_SECOND)
     if not second.is_connected:
         raise Violation("the refusal of one stream ended the other")

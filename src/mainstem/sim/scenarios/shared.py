@@ -52,7 +52,7 @@ def ipc(world: World) -> str:
     deliver(world, publication, everybody)
     loose.close()
     refused = world.chance.choice(subscriptions)
-    refused.reject_image(refused.open_images[0], "no room")
+    refused.images[0].async_reject("no room")
     world.run_until(lambda: not publication.is_connected, what="the refusal", within_ns=20 * NS_PER_SECOND)
     world.run_until(
         lambda: all(each.is_connected for each in subscriptions),
@@ -74,7 +74,7 @@ class Line:
             f"aeron:ipc?term-length=64k|response-correlation-id={self.answers.registration_id}", STREAM
         )
         connect(world, self.ask, [questions])
-        self.image = next(each for each in questions.open_images if each.session_id == self.ask.session_id)
+        self.image = next(each for each in questions.images if each.session_id == self.ask.session_id)
         self.answer = host.aeron.add_exclusive_publication(
             f"aeron:ipc?control-mode=response|term-length=64k|response-correlation-id={self.image.correlation_id}",
             STREAM + 1,

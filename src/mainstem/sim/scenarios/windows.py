@@ -14,7 +14,7 @@ from mainstem.sim.scenarios.unicast import MAX_LENGTH, drawn_length
 
 if TYPE_CHECKING:
     from mainstem._core.log.fragment import Fragment
-    from mainstem.aeron.client.image import Image
+    from mainstem.aeron.client.subscription import Image
     from mainstem.sim.host import Host
     from mainstem.sim.world import World
 
@@ -115,8 +115,8 @@ def untethered(world: World) -> str:
     def doze() -> None:
         nonlocal position, is_cut_off
         is_cut_off = is_cut_off or not loose.images
-        if loose.images and loose.open_images[0] not in seen:
-            seen.append(loose.open_images[0])
+        if loose.images and loose.images[0] not in seen:
+            seen.append(loose.images[0])
             position = MonotoneChecker(f"the position of the untethered subscription's image {len(seen)}")
 
     def look() -> None:
@@ -168,7 +168,7 @@ def unreliable(world: World) -> str:
             if publication.offer(message) > 0:
                 offered.append(message)
         subscription.poll_messages(on_message, 10)
-        (image,) = subscription.open_images or (None,)
+        (image,) = subscription.images or (None,)
         return image is not None and len(offered) == NUMBERED and image.position >= publication.position
 
     world.run_until(step, what="the end of what was offered", within_ns=PATIENCE_NS)

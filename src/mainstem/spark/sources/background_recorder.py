@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.access import make_directory, private_directory
 from mainstem.aeron.client import Aeron
+from mainstem.aeron.client.resource import raise_error_of
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, read_catalog
 from mainstem.recording.recorder import LOCK_FILE
@@ -96,7 +97,7 @@ class BackgroundRecorder:
             while not self._end.is_set():
                 if not recorder.do_work():
                     for subscription in subscriptions:
-                        subscription.raise_failure()
+                        raise_error_of(subscription)
                     time.sleep(IDLE_S)
 
     def purge(self, positions: Mapping[int, int]) -> None:

@@ -81,7 +81,7 @@ def test_a_message_goes_from_a_publication_to_a_subscription(world: World):
     assert (publication.channel, publication.stream_id, subscription.channel) == (CHANNEL, 1001, CHANNEL)
     assert subscription.is_connected
     assert publication.is_connected
-    (image,) = subscription.open_images
+    (image,) = subscription.images
     assert image.source_identity == CHANNEL
     assert subscription.image_by_session_id(publication.session_id) is image
     assert subscription.image_by_session_id(0) is None
@@ -111,7 +111,7 @@ def test_whole_messages_come_through_an_assembler_an_iterator_and_arrow(world: W
     assert batch.schema.names == ["position", "session_id", "reserved_value", "payload"]
     rest = subscription.poll_arrow()
     assert batch.column("payload").to_pylist() + rest.column("payload").to_pylist() == messages
-    assert rest.column("position")[-1].as_py() == publication.position == subscription.open_images[0].position
+    assert rest.column("position")[-1].as_py() == publication.position == subscription.images[0].position
     assert set(batch.column("session_id").to_pylist()) == {publication.session_id}
     assert subscription.poll_arrow().num_rows == 0
 
@@ -149,7 +149,7 @@ def test_scan_and_release_take_any_writable_buffers(world: World):
     subscription = world.aeron.add_subscription(CHANNEL, 5)
     world.run()
     publication.offer_many([b"one", b"three"])
-    (image,) = subscription.open_images
+    (image,) = subscription.images
     offsets, lengths = array.array("q", bytes(80)), array.array("i", bytes(40))
     count, position = image.scan_into(offsets, lengths)
     assert [image.log.get_bytes(offsets[i], lengths[i]) for i in range(count)] == [b"one", b"three"]
@@ -379,7 +379,7 @@ def test_image_handlers_are_called_before_the_first_and_after_the_last_poll(worl
     assert events == [("available", 1000, 0, False)]
     assert len(subscription.images) == 1
     publication.offer(b"x")
-    (image,) = subscription.open_images
+    (image,) = subscription.images
     log = image.log
     world.driver.take_image(publication.registration_id)
     world.run()
@@ -449,7 +449,7 @@ def test_closing_tells_the_driver_once_and_ends_everything(world: World):
     counter = world.aeron.add_counter(1001, "mine", key=b"k")
     world.run()
     world.driver.commands.clear()
-    (image,) = subscription.open_images
+    (image,) = subscription.images
     for resource in (publication, subscription, counter):
         with resource:
             pass
@@ -512,7 +512,7 @@ def test_an_image_is_rejected_with_a_reason(world: World):
     world.aeron.add_publication(CHANNEL, 1)
     subscription = world.aeron.add_subscription(CHANNEL, 1)
     world.run()
-    (image,) = subscription.open_images
+    (image,) = subscription.images
     image.reject("too loud", timeout=1.0)
     command = world.driver.commands[-1]
     assert (command.image_correlation_id, command.reason) == (image.correlation_id, "too loud")

@@ -177,7 +177,7 @@ async def test_asynchronous_calls_that_wait_and_those_that_follow_raise_the_fail
             waiting = [asyncio.ensure_future(call(it)) for call in ASYNCHRONOUS.values()]
             await asyncio.sleep(0.05)
             assert not any(task.done() for task in waiting)
-            lap(driver, it.aeron.sync._conductor.lock)
+            lap(driver, it.aeron._conductor.lock)
             raised = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), STALL_S)
             failure = it.aeron.error
             assert isinstance(failure, ClientTimeout)

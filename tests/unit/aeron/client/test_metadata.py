@@ -12,7 +12,7 @@ import mainstem
 from mainstem.errors import LocalProtocolError, Timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 CHANNEL = "aeron:ipc?term-length=64k"
 
@@ -23,6 +23,12 @@ def aeron() -> Iterator[mainstem.Aeron]:
         mainstem.MediaDriver.launch(threading_mode="INVOKER") as driver,
         mainstem.Aeron.connect(driver.directory, driver_invoker=driver.do_work) as client,
     ):
+        yield client
+
+
+@pytest.fixture
+async def client(aeron: mainstem.Aeron) -> AsyncIterator[mainstem.aio.Aeron]:
+    async with mainstem.aio.connect(aeron.directory, driver_invoker=aeron.context.driver_invoker) as client:
         yield client
 
 
@@ -45,7 +51,7 @@ def test_a_message_has_the_fields_of_its_frames(aeron: mainstem.Aeron) -> None:
     assert {(m.session_id, m.stream_id, m.source_identity) for m in got} == {
         (publication.session_id, 1001, "aeron:ipc")
     }
-    assert got[0].image is subscription.open_images[0]
+    assert got[0].image is subscription.images[0]
     assert (bytes(got[0]), len(got[0]), len(got[2])) == (b"one", 3, 0)
     assert repr(got[0]) == f"<Message of 3 bytes, session {publication.session_id}, position 64>"
     with pytest.raises(AttributeError):
@@ -76,12 +82,13 @@ def test_an_iterator_that_is_left_loses_nothing(aeron: mainstem.Aeron) -> None:
 
 
 @pytest.mark.parametrize("metadata", [True, False])
-async def test_a_cancelled_iterator_loses_nothing(aeron: mainstem.Aeron, metadata: bool) -> None:
-    inner = aeron.add_subscription(CHANNEL, 1001)
+async def test_a_cancelled_iterator_loses_nothing(
+    aeron: mainstem.Aeron, client: mainstem.aio.Aeron, metadata: bool
+) -> None:
+    subscription = await client.add_subscription(CHANNEL, 1001)
     publication = aeron.add_publication(CHANNEL, 1001)
-    subscription = mainstem.aio.Subscription(inner, aeron.context.clock)
     # Nothing reads while this thread waits for room, so the client must have noticed the image before the window is full.
-    wait_for(lambda: inner.is_connected)
+    wait_for(lambda: subscription.is_connected)
     got: list[bytes] = []
 
     async def read(steps: int) -> None:

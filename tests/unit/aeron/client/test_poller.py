@@ -128,7 +128,7 @@ async def test_tasks_go_on_and_a_cancelled_iterator_loses_nothing() -> None:
             task = asyncio.create_task(read())
             await until(lambda: len(got) == 40, progress=lambda: len(got))
             for each in subscriptions:
-                each.close()
+                await each.close()
             await task
             assert [each async for each in mainstem.aio.Poller(subscriptions).messages()] == []
             assert got == [b"%d" % each for number in range(20) for each in (number, -number)]

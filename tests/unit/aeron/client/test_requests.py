@@ -1,11 +1,11 @@
-"""Requests and replies over response channels, against the real driver in this thread."""
+"""Requests and responses over response channels, against the real driver in this thread."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.support.patience import STALL_S, until, wait_for
@@ -25,7 +25,7 @@ from mainstem.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 WAYS = ["ipc", "udp"]
 
@@ -41,6 +41,12 @@ def aeron(errors: list[BaseException]) -> Iterator[mainstem.Aeron]:
         mainstem.MediaDriver.launch(threads=True, term_buffer_length=1 << 16, ipc_term_buffer_length=1 << 16) as driver,
         mainstem.Aeron.connect(driver.directory, on_error=errors.append) as client,
     ):
+        yield client
+
+
+@pytest.fixture
+async def client(aeron: mainstem.Aeron) -> AsyncIterator[mainstem.aio.Aeron]:
+    async with mainstem.aio.connect(aeron.directory) as client:
         yield client
 
 
@@ -74,11 +80,11 @@ def test_each_request_of_many_threads_gets_its_own_reply(aeron: mainstem.Aeron, 
             thread.start()
         for thread in threads:
             thread.join()
-        assert responder.clients == 2
-        assert one.in_flight == one.late_responses == 0
+        assert responder.stats().clients == 2
+        assert one.stats().in_flight == one.stats().late_responses == 0
     assert len(got) == 160
     assert all(reply == request[::-1] for request, reply in got.items())
-    wait_for(lambda: responder.clients == 0, "the publications of requesters that went stay open")
+    wait_for(lambda: responder.stats().clients == 0, "the publications of requesters that went stay open")
     responder.close()
     server.join()
 
@@ -129,7 +135,7 @@ def test_what_comes_late_is_counted_and_a_slot_is_free_again(aeron: mainstem.Aer
             again.respond(b"in time")
             thread.join()
             assert outcomes[1] == b"in time"
-            assert (requester.late_responses, requester.in_flight) == (1, 0)
+            assert (requester.stats().late_responses, requester.stats().in_flight) == (1, 0)
     with pytest.raises(ClosedError):
         requester.request(b"closed")
 
@@ -152,7 +158,7 @@ def test_a_handler_that_raises_leaves_its_request_without_a_reply(
 
 
 @pytest.mark.parametrize("number", [0, -1, 2.5])
-async def test_a_bound_that_lets_nothing_through_is_refused_before_anything_is_opened(
+def test_a_bound_that_lets_nothing_through_is_refused_before_anything_is_opened(
     aeron: mainstem.Aeron, number: Any
 ) -> None:
     channel, back = ways("ipc")
@@ -161,9 +167,9 @@ async def test_a_bound_that_lets_nothing_through_is_refused_before_anything_is_o
     with pytest.raises(ConfigurationError, match="max_clients="):
         mainstem.Responder(aeron, channel, 1001, max_clients=number, **back)
     with pytest.raises(ConfigurationError, match="max_in_flight="):
-        await mainstem.aio.Requester(mainstem.aio.Aeron(aeron), channel, 1001, max_in_flight=number, **back)
+        mainstem.aio.Requester(cast("Any", aeron), channel, 1001, max_in_flight=number, **back)
     with pytest.raises(ConfigurationError, match="max_clients="):
-        await mainstem.aio.Responder(mainstem.aio.Aeron(aeron), channel, 1001, max_clients=number, **back)
+        mainstem.aio.Responder(cast("Any", aeron), channel, 1001, max_clients=number, **back)
 
 
 def test_a_client_too_many_is_rejected(aeron: mainstem.Aeron) -> None:
@@ -176,16 +182,15 @@ def test_a_client_too_many_is_rejected(aeron: mainstem.Aeron) -> None:
         with mainstem.Requester(aeron, channel, 1001, **back) as two:
             with pytest.raises((Timeout, NotConnected)):
                 two.request(b"2", timeout=1.0)
-            wait_for(lambda: responder.refused_clients >= 1)
+            wait_for(lambda: responder.stats().refused_clients >= 1)
         assert one.request(b"3", timeout=STALL_S) == b"3"
     responder.close()
     server.join()
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_tasks_wait_for_replies_and_a_cancelled_one_frees_its_slot(aeron: mainstem.Aeron, way: str) -> None:
+async def test_tasks_wait_for_replies_and_a_cancelled_one_frees_its_slot(client: mainstem.aio.Aeron, way: str) -> None:
     channel, back = ways(way)
-    client = mainstem.aio.Aeron(aeron)
     responder = await mainstem.aio.Responder(client, channel, 1001, **back)
     requester = await mainstem.aio.Requester(client, channel, 1001, **back)
 
@@ -206,16 +211,16 @@ async def test_tasks_wait_for_replies_and_a_cancelled_one_frees_its_slot(aeron: 
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task])
-        assert requester.in_flight == 0
+        assert requester.stats().in_flight == 0
     assert await requester.request(b"abc", timeout=STALL_S) == b"cba"
-    assert (responder.clients, responder.refused_clients) == (1, 0)
+    assert (responder.stats().clients, responder.stats().refused_clients) == (1, 0)
     # A request that waits learns that its requester was closed.
     waiting = asyncio.create_task(requester.request(b"never"))
-    await until(lambda: requester.in_flight == 1)
-    requester.close()
+    await until(lambda: requester.stats().in_flight == 1)
+    await requester.close()
     with pytest.raises(ClosedError):
         await waiting
-    responder.close()
+    await responder.close()
     await served
 
 
@@ -259,7 +264,7 @@ def test_a_signal_handler_that_raises_in_one_thread_takes_no_reply_from_another(
     with pytest.raises(KeyboardInterrupt):
         state.poll()
     state.poll()
-    assert [slot.reply for slot in slots] == [b"1", b"2", b"3"]
+    assert [slot.response for slot in slots] == [b"1", b"2", b"3"]
     assert state.late_responses == 0
 
 
@@ -290,10 +295,9 @@ def test_a_signal_handler_that_raises_in_a_responder_takes_no_request(
 
 @pytest.mark.parametrize("kind", [mainstem.aio.Requester, mainstem.aio.Responder])
 async def test_await_or_async_with_opens_and_one_that_was_dropped_before_warns(
-    aeron: mainstem.Aeron, kind: Any
+    client: mainstem.aio.Aeron, kind: Any
 ) -> None:
     channel, back = ways("ipc")
-    client = mainstem.aio.Aeron(aeron)
     awaited = await kind(client, channel, 1001, **back)
     assert not awaited.closed
     async with awaited as entered:
@@ -305,11 +309,11 @@ async def test_await_or_async_with_opens_and_one_that_was_dropped_before_warns(
     unopened = kind(client, channel, 1001, **back)
     assert "not open" in repr(unopened)
     with pytest.raises(ClosedError, match="async with"):
-        unopened.in_flight if kind is mainstem.aio.Requester else unopened.clients  # noqa: B018
+        unopened.stats()
     with pytest.warns(RuntimeWarning, match="never awaited"):
         del unopened
     given_up = kind(client, channel, 1001, **back)
-    given_up.close()
+    await given_up.close()
     with pytest.raises(ClosedError):
         await given_up
 
@@ -325,9 +329,10 @@ def test_both_variants_are_created_with_the_same_arguments(name: str) -> None:
 
 
 @pytest.mark.parametrize("variant", [mainstem, mainstem.aio], ids=["blocking", "asyncio"])
-async def test_an_error_says_whether_the_request_may_be_sent_again(aeron: mainstem.Aeron, variant: Any) -> None:
+async def test_an_error_says_whether_the_request_may_be_sent_again(
+    aeron: mainstem.Aeron, client: mainstem.aio.Aeron, variant: Any
+) -> None:
     channel, back = ways("ipc")
-    client: Any = aeron if variant is mainstem else mainstem.aio.Aeron(aeron)
 
     async def failure(requester: Any, seconds: float) -> MainstemError:
         def ask() -> Any:
@@ -337,7 +342,7 @@ async def test_an_error_says_whether_the_request_may_be_sent_again(aeron: mainst
             await (asyncio.to_thread(ask) if variant is mainstem else ask())
         return raised.value
 
-    requester = variant.Requester(client, channel, 1001, max_in_flight=1, **back)
+    requester = variant.Requester(aeron if variant is mainstem else client, channel, 1001, max_in_flight=1, **back)
     if variant is mainstem.aio:
         await requester
     error = await failure(requester, 0.05)
@@ -355,4 +360,6 @@ async def test_an_error_says_whether_the_request_may_be_sent_again(aeron: mainst
         assert isinstance(error, BackPressured)
         assert error.may_retry
         requester._state.free(slot)
-    requester.close()
+    closing = requester.close()
+    if variant is mainstem.aio:
+        await closing

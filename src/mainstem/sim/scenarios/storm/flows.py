@@ -53,7 +53,7 @@ class Reader:
             self._starts = self.host.starts
             self._images = {}
             self.subscription = self.host.aeron.add_subscription(self.channel, self.flow.stream_id)
-        for image in self.subscription.open_images:
+        for image in self.subscription.images:
             image.poll_messages(partial(self._on_message, image.correlation_id), 10)
 
     def leave(self) -> None:
@@ -171,7 +171,7 @@ class Flow(Inhabitant):
             and publication.is_connected
             and all(
                 reader.subscription is not None
-                and any(image.session_id == publication.session_id for image in reader.subscription.open_images)
+                and any(image.session_id == publication.session_id for image in reader.subscription.images)
                 for reader in self.readers
             )
         )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LONGEST_WAIT_NS = 10 * NS_PER_MS  # ``wait_for_data`` returns this often anyway
+LONGEST_WAIT_NS = 10 * NS_PER_MS  # ``_wait_for_data`` returns this often anyway
 
 
 class OperationRunner(Protocol):
@@ -28,6 +28,10 @@ class OperationRunner(Protocol):
 
     def await_operation(self, pending: PendingCommand[Any], timeout: float | None) -> None:
         """Waits until the command is done."""
+        ...
+
+    def give_up(self, pending: PendingCommand[Any], timeout: float | None) -> None:
+        """Ends a command whose caller has waited long enough."""
         ...
 
     def cancel_operation(self, pending: PendingCommand[Any]) -> None:
@@ -70,7 +74,7 @@ class PendingCommand(Generic[T]):
         return self.result
 
 
-class AsyncOperation(Generic[T]):
+class Operation(Generic[T]):
     """A pending command: ``poll`` returns its result once there is one, ``wait`` waits for it.
 
     Keep it until you have the result. If it is garbage-collected before, or times out, or is cancelled, the client removes what the
@@ -143,6 +147,10 @@ class AsyncOperation(Generic[T]):
             self.cancel()
             raise
 
+    def give_up(self, timeout: float | None) -> None:
+        """Ends it with a DriverTimeout, unless it is done."""
+        self._conductor.give_up(self._pending, timeout)
+
     def cancel(self) -> None:
         """Gives the operation up: the client removes what the driver creates for it. Does nothing once you have the result.
 
@@ -189,7 +197,7 @@ class Waiting:
         if self._invokers:
             self._idle.idle(sum(invoke() for invoke in self._invokers))
         elif subscription is not None:
-            subscription.wait_for_data(LONGEST_WAIT_NS if left_ns is None else min(left_ns, LONGEST_WAIT_NS))
+            subscription._wait_for_data(LONGEST_WAIT_NS if left_ns is None else min(left_ns, LONGEST_WAIT_NS))
         else:
             self._idle.idle(0)
         return True

@@ -1,0 +1,54 @@
+"""What publications, subscriptions and counters for asyncio share: an end, and destinations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from mainstem.aeron.aio.waiting import result_of
+from mainstem.aeron.client.resource import Resource
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class Closing:
+    """The end of what an asyncio program holds."""
+
+    def _end(self) -> None:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Closes it. May be called twice.
+
+        Example:
+            >>> await subscription.close()
+        """
+        self._end()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Destinations(Resource, Closing):
+    """A resource with several channels."""
+
+    async def add_destination(self, channel: str, *, timeout: float | None = None) -> int:
+        """Adds a destination. A call that is cancelled has added none.
+
+        Example:
+            >>> destination = await publication.add_destination("aeron:udp?endpoint=localhost:20122")
+        """
+        return await result_of(self._conductor, self._conductor.add_destination(self, channel), timeout)
+
+    async def remove_destination(self, destination: str | int, *, timeout: float | None = None) -> None:
+        """Removes a destination. A call that is cancelled may have removed it.
+
+        Example:
+            >>> await publication.remove_destination(destination)
+        """
+        await result_of(self._conductor, self._conductor.remove_destination(self, destination), timeout)

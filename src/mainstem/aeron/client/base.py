@@ -1,0 +1,194 @@
+"""The client of either variant: its conductor, what it knows, and its end."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from mainstem.aeron.agent import AgentInvoker, AgentRunner
+from mainstem.aeron.client import response_handlers
+from mainstem.aeron.client.conductor import ClientConductor
+from mainstem.aeron.client.ownership import foreign_driver, warn_of
+from mainstem.aeron.client.publication import PublicationBase
+from mainstem.aeron.client.stats import ClientStats
+from mainstem.aeron.client.subscription import SubscriptionBase
+from mainstem.aeron.cnc import CncAttach
+from mainstem.clock import NS_PER_MS, NS_PER_SECOND, seconds_ns
+from mainstem.unclosed import finalise_at_exit
+
+if TYPE_CHECKING:
+    from mainstem._core.memory.counters import CountersReader
+    from mainstem.aeron.client.context import ClientContext
+
+BUSY_SLEEP_NS = 1 * NS_PER_MS  # how long the conductor sleeps while a command is pending
+
+
+class _ConductorIdle:
+    """Sleeps as long as the settings say, and briefly while a command is pending, which ends a sleep when it is written."""
+
+    name = "conductor"
+
+    def __init__(self, conductor: ClientConductor) -> None:
+        self._conductor = conductor
+        self._long_s = conductor.context.settings.client_idle_sleep_duration_ns / NS_PER_SECOND
+        self._short_s = min(BUSY_SLEEP_NS / NS_PER_SECOND, self._long_s)
+
+    def idle(self, work_count: int) -> None:
+        if work_count <= 0:
+            self._conductor.sleep(self._short_s if self._conductor.pending else self._long_s)
+
+    def reset(self) -> None:
+        """Nothing to forget."""
+
+
+class Attaching:
+    """Waits for the context's driver, in steps that never wait themselves."""
+
+    def __init__(self, context: ClientContext, timeout: float | None = None) -> None:
+        self._context = context
+        self._attach = CncAttach(
+            context.files,
+            context.settings.dir,
+            driver_timeout_ms=context.settings.driver_timeout_ns // NS_PER_MS,
+            timeout_ns=None if timeout is None else seconds_ns(timeout),
+            now_ns=context.clock.monotonic_ns(),
+        )
+
+    def step(self) -> ClientConductor | None:
+        """Returns the client's conductor once its driver is ready, else None.
+
+        Raises DriverTimeout once the wait is over; ConfigurationError where the driver's CnC version is another one, or the
+        directory belongs to another user and ``require_own_driver`` is set.
+        """
+        clock = self._context.clock
+        foreign = foreign_driver(self._context)
+        cnc = self._attach.step(clock.monotonic_ns(), epoch_ms=clock.epoch_ms())
+        if cnc is None:
+            return None
+        warn_of(foreign)
+        return ClientConductor(self._context, cnc, clock.monotonic_ns(), response_handlers.handle)
+
+
+class AeronBase:
+    """What the clients of both variants have besides waiting."""
+
+    def __init__(self, conductor: ClientConductor) -> None:
+        self._conductor = conductor
+        self._context = context = conductor.context
+        self._invoker: AgentInvoker | None = None
+        self._runner: AgentRunner | None = None
+        on_error: Any = context.on_error
+        if context.use_invoker:
+            self._invoker = AgentInvoker(conductor, clock=context.clock, error_handler=on_error)
+            conductor.invokers += (self._invoker.invoke,)
+        else:
+            idle = _ConductorIdle(conductor)
+            self._runner = AgentRunner(conductor, idle, clock=context.clock, error_handler=on_error).start()
+        if context.driver_invoker is not None:
+            conductor.invokers += (context.driver_invoker,)
+        finalise_at_exit(self)
+
+    @property
+    def client_id(self) -> int:
+        """The number that identifies this client at the driver."""
+        return self._conductor.client_id
+
+    @property
+    def context(self) -> ClientContext:
+        """The context that the client was created with."""
+        return self._context
+
+    @property
+    def directory(self) -> str:
+        """The driver's directory."""
+        return self._context.settings.dir
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client has ended, by ``close`` or by a failure."""
+        return self._conductor.closed
+
+    @property
+    def error(self) -> Exception | None:
+        """Why the client ended without ``close``: a DriverTimeout or a ClientTimeout; else None."""
+        return self._conductor.failure
+
+    @property
+    def counters(self) -> CountersReader:
+        """All counters of the driver and its clients."""
+        return self._conductor.counters
+
+    def stats(self) -> ClientStats:
+        """Returns what the client has at this moment: publications, subscriptions and images with their positions.
+
+        It costs the streams nothing: what it shows is there already.
+
+        Returns:
+            The figures; ``print`` shows them in some lines.
+
+        Example:
+            >>> print(aeron.stats())
+        """
+        conductor = self._conductor
+        with conductor.lock:
+            # In the order in which they were added.
+            resources: list[Any] = [each for _, each in sorted(conductor.resources.items()) if not each.closed]
+            publications = [each.stats() for each in resources if isinstance(each, PublicationBase)]
+            subscriptions = [each.stats() for each in resources if isinstance(each, SubscriptionBase)]
+            heartbeat_ms = -1 if conductor.closed else conductor.cnc.to_driver.consumer_heartbeat_ms
+            return ClientStats(
+                client_id=self.client_id,
+                name=self._context.settings.client_name,
+                directory=self.directory,
+                driver_heartbeat_age_ms=-1 if heartbeat_ms < 0 else self._context.clock.epoch_ms() - heartbeat_ms,
+                publications=tuple(publications),
+                subscriptions=tuple(subscriptions),
+                counters=len(resources) - len(publications) - len(subscriptions),
+                pending=len(conductor.pending),
+            )
+
+    def next_correlation_id(self) -> int:
+        """Returns a number that is unique among all clients of this driver.
+
+        Returns:
+            The number.
+
+        Example:
+            >>> request_id = aeron.next_correlation_id()
+        """
+        return self._conductor.cnc.to_driver.next_correlation_id()
+
+    def invoke(self) -> int:
+        """Runs one duty cycle of the conductor, of a client that was connected with ``use_invoker=True``.
+
+        Returns:
+            How much work was done; 0 for a client with a conductor's thread.
+
+        Example:
+            >>> while running:
+            ...     aeron.invoke()
+        """
+        return 0 if self._invoker is None else self._invoker.invoke()
+
+    def _end(self) -> None:
+        self._conductor.close()
+        if self._invoker is not None:
+            self._invoker.close()
+        if self._runner is not None:
+            self._runner.close()
+
+    def _leave_to_parent(self) -> None:
+        """Ends the client in a forked child, in this process only: nothing is sent to the driver."""
+        self._conductor.leave_to_parent()
+        self._invoker = self._runner = None
+
+    def __repr__(self) -> str:
+        return f"<Aeron client {self.client_id} of {self.directory}{', closed' if self.closed else ''}>"
+
+    def __del__(self) -> None:
+        conductor = getattr(self, "_conductor", None)
+        if conductor is not None and not conductor.closed:
+            try:
+                warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
+            finally:
+                self._end()
