@@ -11,10 +11,10 @@ MINUTES ?= 120
 WORKERS ?= 2
 CHEAP = --scenario aqueduct --scenario bymux --scenario jmux --scenario recorders
 # Each worker takes whole files, the longest first; all tests of Spark are one worker's (tests/conftest.py).
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations 20
 
-.PHONY: help build test check slowest unit lint format generate hooks levels demo sim canary sanitize coverage faults soak atheris ziglang fuzz bench instructions spark-versions \
-  pythons audit wheel docs clean
+.PHONY: help build test check unit lint format generate hooks levels demo sim canary sanitize coverage faults soak atheris ziglang fuzz bench instructions \
+  audit wheel docs clean
 help:
 	@echo "to see it work"
 	@echo "  make demo            publish, lose, repair, record and analyse 336,776 real flights (out/demo/report.html)"
@@ -26,7 +26,6 @@ help:
 	@echo "  make format          let ruff format and sort imports"
 	@echo "  make generate        write what is generated: tables, reference pages"
 	@echo "  make hooks           check commit messages as they are written"
-	@echo "  make slowest         write the slowest tests of the last runs into CONTRIBUTING.md"
 	@echo "  make levels          modules, imports, levels and cycles of each package"
 	@echo "before you trust it"
 	@echo "  make check           all that make test leaves out: long tests, style, more seeds, fuzzing, the documentation"
@@ -39,10 +38,8 @@ help:
 	@echo "  make fuzz            every fuzz target for a few seconds, guided by coverage where atheris is installed"
 	@echo "  make bench           ratios against peers, in one run"
 	@echo "  make instructions    instructions of the compiled paths for one message, which a busy machine does not change"
-	@echo "  make spark-versions  the tests of Spark under each version of PySpark that is supported"
 	@echo "  make wheel           build, repair and test the wheel, into dist/"
 	@echo "  make audit           the bill of materials, into dist/, and known advisories against it"
-	@echo "  make pythons         the unit tests under Python 3.12 to 3.14, 3.14t and arm64, as far as they can be had"
 	@echo "  make docs            build the documentation into site/"
 	@echo "  make clean           remove everything that was built"
 
@@ -86,9 +83,6 @@ check: lint
 	  echo "== instructions of the compiled paths" && $(BIN)/python tools/instruction_counts.py; \
 	else echo "== no valgrind here: instructions are not counted"; fi
 
-slowest: build
-	$(BIN)/python tools/slowest_tests.py build/tests/test.xml build/tests/check.xml
-
 unit: build
 	$(BIN)/python -m pytest tests/unit tests/form
 
@@ -107,7 +101,7 @@ lint: build
 	@echo "== spelling: codespell"
 	$(BIN)/codespell
 	@echo "== commit messages"
-	$(BIN)/python tools/check_commit_messages.py
+	$(BIN)/gitlint --commits "$$(git log --diff-filter=A --format=%H -- .gitlint | tail -1)..HEAD"
 
 format: build
 	$(BIN)/ruff check --fix
@@ -165,17 +159,11 @@ bench: build
 instructions: build
 	$(BIN)/python tools/instruction_counts.py
 
-spark-versions: build
-	$(BIN)/python tools/pyspark_versions.py
-
 audit: build
 	$(BIN)/python tools/audit.py --strict
 
 wheel: build
 	$(BIN)/python tools/wheel.py --keep dist
-
-pythons: ziglang
-	$(BIN)/python tools/pythons.py
 
 docs: build
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict

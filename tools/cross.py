@@ -1,7 +1,7 @@
 """Compiles the compiled part for another system, with the compiler of the ziglang wheel: ``python tools/cross.py [TARGET ...]``.
 
 For macOS each module becomes an object file, from that wheel's header files and Python's own; nothing is linked and nothing is
-run, so it shows that the C is C there, and no more. tools/pythons.py has modules of arm64 made here, and runs them.
+run, so it shows that the C is C there, and no more. cibuildwheel builds and tests wheels of arm64.
 """
 
 from __future__ import annotations
