@@ -22,19 +22,19 @@ from mainstem.errors import Aborted
 ALLOWED = {"ada.example"}
 
 
-def common_name(session: jmux.ServerSession) -> str:
+def common_name(session: jmux.aio.ServerSession) -> str:
     """Returns the name in the client's certificate, which the TLS handshake has verified."""
-    certificate = session.connection.peer_certificate or {}
+    certificate = session.peer_certificate or {}
     return next((value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"), "")
 
 
-async def serve(session: jmux.ServerSession) -> None:
+async def serve(session: jmux.aio.ServerSession) -> None:
     name = common_name(session)
     if name not in ALLOWED:
         session.reject(f"{name} is not allowed")
         return
     request = await session.read(-1)
-    host, *_ = session.connection.peer_address
+    host, *_ = session.peer_address
     session.write(b"%s from %s sent %d bytes" % (name.encode(), host.encode(), len(request)))
 
 
@@ -82,14 +82,14 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         authority = Authority(Path(directory))
         server = authority.context(ssl.Purpose.CLIENT_AUTH, "localhost")
-        async with await jmux.serve(serve, "127.0.0.1", 0, ssl=server) as listener:
+        async with jmux.aio.serve(serve, "127.0.0.1", 0, ssl=server) as listener:
             for name in ("ada.example", "eve.example"):
                 context = authority.context(ssl.Purpose.SERVER_AUTH, name)
-                async with await jmux.connect(
+                async with jmux.aio.connect(
                     "127.0.0.1", listener.port, ssl=context, server_hostname="localhost"
                 ) as client:
                     try:
-                        print((await client.call(b"request")).decode())
+                        print((await client.request(b"request")).decode())
                     except Aborted as error:
                         print(error)
 

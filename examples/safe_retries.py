@@ -27,7 +27,7 @@ class Bank:
         self.balance = 0
         self.requests = 0
 
-    async def serve(self, session: jmux.ServerSession) -> None:
+    async def serve(self, session: jmux.aio.ServerSession) -> None:
         self.requests += 1
         if self.requests == 1:
             session.reject("starting up")  # before reading: nothing was executed
@@ -44,11 +44,11 @@ class Bank:
         session.write(b"executed")
 
 
-async def transfer(client: jmux.Client, name: str, amount: int) -> str:
+async def transfer(client: jmux.aio.Client, name: str, amount: int) -> str:
     """Transfers once: repeats only what was certainly not executed."""
     request = json.dumps({"transfer": name, "amount": amount}).encode()
     for _ in range(ATTEMPTS):
-        async with client.request() as session:
+        async with client.open_session() as session:
             try:
                 session.write(request)
                 session.finish()
@@ -57,15 +57,15 @@ async def transfer(client: jmux.Client, name: str, amount: int) -> str:
                 if not session.may_retry:
                     break
         await asyncio.sleep(0.05)
-    outcome = await client.call(json.dumps({"outcome": name}).encode())
+    outcome = await client.request(json.dumps({"outcome": name}).encode())
     return f"{name}: {outcome.decode()}, as the bank says when asked"
 
 
 async def main() -> None:
     bank = Bank()
     async with (
-        await jmux.serve(bank.serve, "127.0.0.1", 0) as listener,
-        await jmux.connect("127.0.0.1", listener.port) as client,
+        jmux.aio.serve(bank.serve, "127.0.0.1", 0) as listener,
+        jmux.aio.connect("127.0.0.1", listener.port) as client,
     ):
         for name, amount in TRANSFERS.items():
             print(await transfer(client, name, amount))

@@ -15,7 +15,7 @@ PUBLIC = {
     "mainstem.bymux": ("bymux", "many streams over one byte stream"),
     "mainstem.bymux.blocking": ("bymux-blocking", "bymux without asyncio"),
     "mainstem.jmux": ("jmux", "requests and responses over one byte stream"),
-    "mainstem.jmux.blocking": ("jmux-blocking", "Jmux without asyncio"),
+    "mainstem.jmux.aio": ("jmux-aio", "Jmux for asyncio"),
     "mainstem.aqueduct": ("aqueduct", "message channels through message channels, over QUIC"),
     "mainstem.aqueduct.aio": ("aqueduct-aio", "Aqueduct for asyncio"),
     "mainstem.duologue": ("duologue", "a server with a private channel to each client, over Aeron"),

@@ -45,14 +45,14 @@ async def by_first_byte(stream: bymux.BymuxStream) -> None:
     await stream.close()
 
 
-async def answer_request(session: jmux.ServerSession) -> None:
+async def answer_request(session: jmux.aio.ServerSession) -> None:
     session.write(await session.read(-1))
     session.finish()
 
 
 async def server(options: Options) -> None:
     if options.mode == "request":
-        async with await jmux.serve(answer_request, "127.0.0.1", options.port):
+        async with jmux.aio.serve(answer_request, "127.0.0.1", options.port):
             await until_stopped()
         return
     handler = {"bulk": count_bytes, "small": count_messages, "flushed": count_messages}.get(options.mode, by_first_byte)
@@ -62,8 +62,8 @@ async def server(options: Options) -> None:
 
 async def client(options: Options) -> None:
     if options.mode == "request":
-        async with await jmux.connect("127.0.0.1", options.port) as jmux_client:
-            await requests(options, jmux_client.call)
+        async with jmux.aio.connect("127.0.0.1", options.port) as jmux_client:
+            await requests(options, jmux_client.request)
         return
     connection = await bymux.connect("127.0.0.1", options.port)
     if options.mode in ("mixed", "idle"):

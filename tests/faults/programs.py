@@ -80,7 +80,8 @@ def subscriber(directory: str, channel: str, log: str) -> None:
 
 
 async def mux_server(protocol: str, port: str, log: str) -> None:
-    from mainstem import bymux, jmux
+    from mainstem import bymux
+    from mainstem.jmux import aio as jmux
 
     file = open_log(log)
 
@@ -100,13 +101,14 @@ async def mux_server(protocol: str, port: str, log: str) -> None:
 
 
 async def mux_client(protocol: str, port: str) -> None:
-    from mainstem import bymux, jmux
+    from mainstem import bymux
+    from mainstem.jmux import aio as jmux
 
     chain = Chain(os.urandom(8))
     if protocol == "bymux":
         async with await bymux.connect("127.0.0.1", int(port)) as connection, await connection.open_stream() as stream:
             await send(stream, chain)
-    async with await jmux.connect("127.0.0.1", int(port)) as connection, await connection.open_session() as session:
+    async with jmux.connect("127.0.0.1", int(port)) as connection, await connection.open_session() as session:
         await send(session, chain)
 
 

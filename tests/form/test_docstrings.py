@@ -51,18 +51,16 @@ def public_objects(package: griffe.Module, module_name: str) -> Iterator[griffe.
 
 
 def has_blocking_twin(package: griffe.Module, module_name: str, target: griffe.Object) -> bool:
-    """Whether a method of Aeron for asyncio has a blocking one with the same parameters: it documents only what differs."""
-    if module_name not in ("mainstem.aio", "mainstem.recording.aio") or not isinstance(target, griffe.Function):
+    """Whether a function or method for asyncio has a blocking one with the same parameters: it documents only what differs."""
+    if not module_name.endswith(".aio") or not isinstance(target, griffe.Function):
         return False
     assert target.parent is not None
-    blocking = package if module_name == "mainstem.aio" else package["recording"]
-    for kind in blocking.members.values():
-        if kind.name == target.parent.name and kind.is_class:
-            twin = kind.all_members.get(target.name)
-            return twin is not None and [each.name for each in twin.parameters] == [  # type: ignore[union-attr]
-                each.name for each in target.parameters
-            ]
-    return False
+    blocking = package if module_name == "mainstem.aio" else package[module_name.removeprefix("mainstem.")[:-4]]
+    parent = blocking.members.get(target.parent.name) if target.parent.is_class else blocking
+    twin = parent.all_members.get(target.name) if parent is not None else None
+    return twin is not None and [each.name for each in twin.parameters] == [  # type: ignore[union-attr]
+        each.name for each in target.parameters
+    ]
 
 
 def faults(target: griffe.Object) -> Iterator[str]:

@@ -14,7 +14,8 @@ from tests.support.captures import rows_of
 from tests.support.dumpcap import Dumpcap
 from tests.support.ports import free_port
 
-from mainstem import bymux, jmux
+from mainstem import bymux
+from mainstem.jmux import aio as jmux
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,8 +91,8 @@ async def test_jmux_requests_come_out_of_a_capture(tmp_path: Path) -> None:
         session.finish()
 
     with Dumpcap(path, f"tcp port {port}"):
-        async with await jmux.serve(echo, HOST, port), await jmux.connect(HOST, port) as client:
-            assert await asyncio.gather(*(client.call(data) for data in datas)) == datas
+        async with jmux.serve(echo, HOST, port), await jmux.connect(HOST, port) as client:
+            assert await asyncio.gather(*(client.request(data) for data in datas)) == datas
     rows = rows_of(path, jmux_ports=(port,))
     check(rows, "jmux", path)
     check_echoes(rows, "DATA", datas)

@@ -153,7 +153,7 @@ def awaitables(package: ModuleType) -> set[str]:
         name: value
         for module in _modules(sys.modules[package.__name__.removesuffix(".aio")])
         for name, value in vars(module).items()
-        if inspect.isclass(value) and value.__module__.startswith(homes)
+        if inspect.isclass(value) and value.__module__.startswith(homes) and ".blocking" not in value.__module__
     }
     left = [getattr(package, name) for name in package.__all__]
     seen: set[int] = set()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mainstem import bymux
 from mainstem.jmux.aio_client import Client
 from mainstem.jmux.aio_server import ServerConnection
+from mainstem.jmux.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mainstem import jmux
+    from mainstem.jmux import aio as jmux
     from mainstem.mux.transports import Transport, TransportHandler
 
 
@@ -97,8 +99,12 @@ class MemoryEndpoint:
         self.servers: list[ServerConnection] = []
         self.transports: list[Transport] = []
 
+    async def handle(self, session: jmux.ServerSession) -> None:
+        session._begin()
+        await self.handler(session)
+
     async def connect(self, handler: TransportHandler, timeout: float) -> None:
-        server = ServerConnection(self.handler, self.settings)
+        server = ServerConnection(self.handle, self.settings)
         self.servers.append(server)
         self.transports += join(handler, server, cut=self.cut)
         await asyncio.sleep(0)
@@ -113,5 +119,6 @@ def jmux_pair(
 ) -> tuple[Client, MemoryEndpoint]:
     """A client whose connections lead to servers with ``handler``."""
     endpoint = MemoryEndpoint(handler, settings, cut=cut)
-    client = Client(endpoint, settings=settings, max_connections=max_connections, timeout=10.0)  # type: ignore[arg-type]
+    own = replace(settings or Settings(), max_connections=max_connections)
+    client = Client(endpoint, settings=own, timeout=10.0)  # type: ignore[arg-type]
     return client, endpoint

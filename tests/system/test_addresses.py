@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.patience import soon, until
 
-from mainstem import aqueduct, bymux, jmux
+from mainstem import aqueduct, bymux
+from mainstem import jmux as jmux_blocking
 from mainstem._internal import blocking_eyeballs, eyeballs, listening
 from mainstem._internal.unix_listening import UnixListener
 from mainstem.aqueduct import dialing, make_certificates
@@ -22,7 +23,7 @@ from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
 from mainstem.bymux import blocking as bymux_blocking
 from mainstem.bymux.tunnel import Address, open_connection
 from mainstem.errors import ConfigurationError, ConnectionLost, Timeout
-from mainstem.jmux import blocking as jmux_blocking
+from mainstem.jmux import aio as jmux
 from mainstem.mux import sockets
 
 if TYPE_CHECKING:

@@ -24,10 +24,11 @@ import pytest
 from tests.support.cancellation import Canceller, Leftovers, Watched, awaitables, descriptors
 from tests.support.patience import STALL_S, until
 
-from mainstem import aqueduct, bymux, jmux
+from mainstem import aqueduct, bymux
 from mainstem.aqueduct import Message, Mode
 from mainstem.aqueduct.aio import channel, oneshot
 from mainstem.errors import ChannelError, ClosedError
+from mainstem.jmux import aio as jmux
 from mainstem.jmux.state import Half as JmuxHalf
 
 if TYPE_CHECKING:
@@ -83,12 +84,9 @@ JMUX = {
     "serve": CANCELLED,
     "Client.__aenter__": NEVER_WAITS,
     "Client.__aexit__": CANCELLED,
-    "Client.add_connection": CANCELLED,
-    "Client.call": CANCELLED,
     "Client.close": CANCELLED,
     "Client.open_session": CANCELLED,
-    "ClientConnection.established": "Client.add_connection",
-    "ClientConnection.wait_ended": CANCELLED,
+    "Client.request": CANCELLED,
     "ClientSession.__aenter__": NEVER_WAITS,
     "ClientSession.__aexit__": NEVER_WAITS,
     "ClientSession.__anext__": CANCELLED,
@@ -97,24 +95,20 @@ JMUX = {
     "ClientSession.flush": CANCELLED,
     "ClientSession.read": CANCELLED,
     "ClientSession.readexactly": CANCELLED,
-    "JmuxListener.__aenter__": NEVER_WAITS,
-    "JmuxListener.__aexit__": CANCELLED,
-    "JmuxListener.close": CANCELLED,
-    "JmuxListener.shutdown": CANCELLED,
-    "JmuxListener.start": "serve",
-    "Request.__aenter__": CANCELLED,
-    "Request.__aexit__": NEVER_WAITS,
-    "Request.__await__": CANCELLED,
-    "ServerConnection.shutdown": "JmuxListener.shutdown",
-    "ServerConnection.wait_ended": CANCELLED,
+    "Server.__aenter__": NEVER_WAITS,
+    "Server.__aexit__": CANCELLED,
+    "Server.close": CANCELLED,
+    "Server.shutdown": CANCELLED,
+    "Server.wait": CANCELLED,
+    "ServerSession.__aenter__": NEVER_WAITS,
+    "ServerSession.__aexit__": CANCELLED,
     "ServerSession.__anext__": CANCELLED,
     "ServerSession.acknowledged": CANCELLED,
+    "ServerSession.close": CANCELLED,
     "ServerSession.drain": CANCELLED,
     "ServerSession.flush": CANCELLED,
     "ServerSession.read": CANCELLED,
     "ServerSession.readexactly": CANCELLED,
-    # The handler's task, which ends with a call that is cancelled.
-    "ServerSession.run": "Client.call",
 }
 AQUEDUCT = {
     "connect": CANCELLED,
@@ -144,7 +138,7 @@ AQUEDUCT = {
     "Server.wait": CANCELLED,
 }
 TABLES = {"bymux": BYMUX, "jmux": JMUX, "aqueduct": AQUEDUCT}
-PACKAGES = {"bymux": "mainstem.bymux", "jmux": "mainstem.jmux", "aqueduct": "mainstem.aqueduct.aio"}
+PACKAGES = {"bymux": "mainstem.bymux", "jmux": "mainstem.jmux.aio", "aqueduct": "mainstem.aqueduct.aio"}
 
 
 @pytest.mark.parametrize("protocol", TABLES)
@@ -395,12 +389,10 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
     settings = jmux.Settings(initial_ration=rng.choice((256, 1024, 102_400)), fragment_limit=300)
     executed: Counter[bytes] = Counter()
     engines: set[Any] = set()
-    watchers: list[asyncio.Future[None]] = []
 
     async def handler(session: jmux.ServerSession) -> None:
-        if session.connection not in engines:
-            engines.add(session.connection)
-            watchers.append(asyncio.ensure_future(cancel("ServerConnection.wait_ended", session.connection.wait_ended)))
+        engines.add(session._engine)
+        await cancel("ServerSession.__aenter__", session.__aenter__)
         name = await cancel("ServerSession.readexactly", lambda: session.readexactly(8))
         data = await read(cancel, "ServerSession", session)
         executed[name] += 1
@@ -408,9 +400,15 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
         if rng.random() < 0.3:
             session.finish(ack_required=True)
             await cancel("ServerSession.acknowledged", session.acknowledged)
+        ending = rng.randrange(3)
+        if ending == 0:
+            await cancel("ServerSession.close", session.close)
+        elif ending == 1:
+            await cancel("ServerSession.__aexit__", lambda: session.__aexit__(None, None, None))
 
     listener = await cancel("serve", lambda: jmux.serve(handler, "127.0.0.1", 0, settings=settings))
-    await cancel("JmuxListener.__aenter__", listener.__aenter__)
+    await cancel("Server.__aenter__", listener.__aenter__)
+    waiting = asyncio.ensure_future(cancel("Server.wait", listener.wait))
     client = await cancel(
         "connect",
         lambda: jmux.connect("127.0.0.1", listener.port, settings=settings, max_connections=rng.choice((1, 2))),
@@ -428,34 +426,26 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
     async def stream() -> None:
         data = numbered(rng.choice((0, 1, 500, 5000, *large)))
         name = next_name(data)
-        way = rng.randrange(3)
-        if way == 0:
+        if rng.random() < 0.5:
             session = await cancel("Client.open_session", client.open_session)
-        elif way == 1:
-            session = await cancel("Request.__await__", client.request)
         else:
-            request = client.request()
-            session = await cancel("Request.__aenter__", request.__aenter__)
-        if session.connection not in engines:
-            engines.add(session.connection)
-            watchers.append(asyncio.ensure_future(cancel("ClientConnection.wait_ended", session.connection.wait_ended)))
+            session = await cancel("Client.open_session", lambda: client.open_session().__aenter__())
+        engines.add(session._engine)
         await cancel("ClientSession.__aenter__", session.__aenter__)
         await write(cancel, "ClientSession", session, name + data)
         session.finish()
         assert await read(cancel, "ClientSession", session) == data
-        if way == 0:
+        if rng.random() < 0.5:
             await cancel("ClientSession.close", session.close)
-        elif way == 1:
-            await cancel("ClientSession.__aexit__", lambda: session.__aexit__(None, None, None))
         else:
-            await cancel("Request.__aexit__", lambda: request.__aexit__(None, None, None))
+            await cancel("ClientSession.__aexit__", lambda: session.__aexit__(None, None, None))
         expected.append(name)
 
     async def call() -> None:
         data = numbered(rng.choice((0, 1, 500, 5000)))
         while True:  # a call that was cancelled may have been executed, so the next is another one
             name = next_name(data)
-            done, response = await cancel.once("Client.call", lambda name=name: client.call(name + data))  # type: ignore[misc]
+            done, response = await cancel.once("Client.request", lambda name=name: client.request(name + data))  # type: ignore[misc]
             if done:
                 assert response == data
                 expected.append(name)
@@ -463,7 +453,7 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
 
     async def give_up() -> None:
         async def use() -> None:
-            async with client.request() as session:
+            async with client.open_session() as session:
                 session.write(next_name(b"") + bytes(1000))
                 await session.drain()
                 session.finish()
@@ -474,7 +464,7 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
     # 128 sessions of a connection are busy, so that the next waits or connects.
     busy = [await client.open_session() for _ in range(rng.choice((0, 0, 127, 128)))]
     work = [stream() for _ in range(3)] + [call() for _ in range(3)] + [give_up()]
-    connecting = asyncio.ensure_future(cancel("Client.add_connection", client.add_connection))
+    connecting = asyncio.ensure_future(client._add_connection())
     working = asyncio.gather(*work)
     for _ in range(20):
         await asyncio.sleep(0)
@@ -495,15 +485,15 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
         lambda: cancel("Client.__aexit__", lambda: client.__aexit__(None, None, None)),
     ]
     ending = [
-        lambda: cancel("JmuxListener.close", listener.close),
-        lambda: cancel("JmuxListener.__aexit__", lambda: listener.__aexit__(None, None, None)),
-        lambda: cancel("JmuxListener.shutdown", lambda: listener.shutdown(5.0)),
+        lambda: cancel("Server.close", listener.close),
+        lambda: cancel("Server.__aexit__", lambda: listener.__aexit__(None, None, None)),
+        lambda: cancel("Server.shutdown", lambda: listener.shutdown(5.0)),
     ]
     steps = [rng.choice(closing), rng.choice(ending)]
     rng.shuffle(steps)
     for step in steps:
         await step()
-    await asyncio.gather(*watchers)
+    await waiting
     assert not client._pool.waiters
     assert not listener._connections
     return [lambda engine=engine: engine_leftovers(engine) for engine in engines]  # type: ignore[misc]

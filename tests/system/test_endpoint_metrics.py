@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.patience import STALL_S, until, wait_for
 
-from mainstem import bymux, jmux
+from mainstem import bymux
+from mainstem import jmux as jmux_blocking
 from mainstem.bymux import blocking as bymux_blocking
 from mainstem.errors import ConfigurationError, ConnectionLost
-from mainstem.jmux import blocking as jmux_blocking
+from mainstem.jmux import aio as jmux
 from mainstem.metrics import Endpoints, MetricsServer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from mainstem.bymux import BymuxStream
-    from mainstem.jmux import ServerSession
+    from mainstem.jmux.aio import ServerSession
 
 pytestmark = pytest.mark.system
 
@@ -129,21 +130,21 @@ async def test_the_cause_by_which_a_connection_ends_is_a_label() -> None:
 
 async def test_a_jmux_server_and_client_export_sessions_failed_handlers_and_unreached_servers() -> None:
     endpoints = Endpoints()
-    async with await jmux.serve(fail, "127.0.0.1", 0) as failing, await jmux.serve(echo, "127.0.0.1", 0) as listener:
+    async with jmux.serve(fail, "127.0.0.1", 0) as failing, await jmux.serve(echo, "127.0.0.1", 0) as listener:
         endpoints.add("failing", failing)
         endpoints.add("front", listener)
         client = await jmux.connect("127.0.0.1", listener.port)
         endpoints.add("upstream", client)
-        assert await client.call(b"tide") == b"tide"
-        assert await client.call(b"tide") == b"tide"
-        async with await jmux.connect("127.0.0.1", failing.port) as other:
+        assert await client.request(b"tide") == b"tide"
+        assert await client.request(b"tide") == b"tide"
+        async with jmux.connect("127.0.0.1", failing.port) as other:
             with pytest.raises(Exception, match="aborted"):
-                await other.call(b"tide", attempts=1)
+                await other.request(b"tide", attempts=1)
         port = listener.port
         await listener.close()
-        await until(lambda: client.connections == 0)
+        await until(lambda: client.stats().connections == 0)
         with pytest.raises(ConnectionLost):
-            await client.call(b"tide", attempts=1)
+            await client.request(b"tide", attempts=1)
         with MetricsServer("127.0.0.1:0", endpoints.families) as server:
             page = await asyncio.to_thread(scrape, server.url)
         assert port
@@ -209,7 +210,7 @@ async def test_what_nobody_reads_is_a_gauge_and_falls() -> None:
 
 
 async def test_blocking_clients_have_the_same_figures() -> None:
-    async with await bymux.serve(echo, "127.0.0.1", 0) as mux, await jmux.serve(echo, "127.0.0.1", 0) as requests:
+    async with await bymux.serve(echo, "127.0.0.1", 0) as mux, jmux.serve(echo, "127.0.0.1", 0) as requests:
 
         def use() -> tuple[int, int]:
             with bymux_blocking.connect("127.0.0.1", mux.port) as connection:
@@ -218,7 +219,7 @@ async def test_blocking_clients_have_the_same_figures() -> None:
                 opened = connection.stats().streams_opened
             assert connection.stats().is_over
             with jmux_blocking.connect("127.0.0.1", requests.port) as client:
-                client.call(b"tide")
+                client.request(b"tide")
                 return opened, client.stats().streams_opened
 
         assert await asyncio.to_thread(use) == (1, 1)

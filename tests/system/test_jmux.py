@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.patience import STALL_S, soon, until
 
-from mainstem import jmux
-from mainstem.errors import Aborted, ClosedError, ConnectionLost, Delivery, MainstemError, RemoteProtocolError, Timeout
-from mainstem.jmux import blocking
+from mainstem.errors import Aborted, ClosedError, Delivery, MainstemError, RemoteProtocolError, Timeout
+from mainstem.jmux import aio as jmux
 
 from .test_bymux import certificate
 
@@ -32,12 +31,12 @@ async def echo(session: jmux.ServerSession) -> None:
 async def test_requests_and_responses_of_many_sizes() -> None:
     rng = random.Random(1)
     async with (
-        await jmux.serve(echo, "127.0.0.1", 0) as listener,
-        await jmux.connect("127.0.0.1", listener.port) as client,
+        jmux.serve(echo, "127.0.0.1", 0) as listener,
+        jmux.connect("127.0.0.1", listener.port) as client,
     ):
         datas = [b"", b"x", rng.randbytes(1_500_000), *(rng.randbytes(rng.randrange(3000)) for _ in range(200))]
-        assert await asyncio.gather(*(client.call(data) for data in datas)) == datas
-        assert client.connections == 2
+        assert await asyncio.gather(*(client.request(data) for data in datas)) == datas
+        assert client.stats().connections == 2
 
 
 async def test_handlers_that_start_in_one_step_answer_at_once() -> None:
@@ -47,17 +46,17 @@ async def test_handlers_that_start_in_one_step_answer_at_once() -> None:
         await session.flush()
 
     async with (
-        await jmux.serve(greet, "127.0.0.1", 0) as listener,
-        await jmux.connect("127.0.0.1", listener.port) as client,
+        jmux.serve(greet, "127.0.0.1", 0) as listener,
+        jmux.connect("127.0.0.1", listener.port) as client,
     ):
-        assert await asyncio.gather(*(client.call(b"x") for _ in range(400))) == [b"tide"] * 400
+        assert await asyncio.gather(*(client.request(b"x") for _ in range(400))) == [b"tide"] * 400
 
 
 async def test_a_request_is_written_and_its_response_read_as_streams() -> None:
     async with (
-        await jmux.serve(echo, "127.0.0.1", 0) as listener,
-        await jmux.connect("127.0.0.1", listener.port) as client,
-        client.request() as session,
+        jmux.serve(echo, "127.0.0.1", 0) as listener,
+        jmux.connect("127.0.0.1", listener.port) as client,
+        client.open_session() as session,
     ):
         for index in range(10):
             session.write(b"%05d" % index)
@@ -75,9 +74,9 @@ async def test_a_response_may_be_read_before_anything_was_written() -> None:
         assert await session.read(-1) == b"thanks"
 
     async with (
-        await jmux.serve(speak_first, "127.0.0.1", 0) as listener,
-        await jmux.connect("127.0.0.1", listener.port) as client,
-        client.request() as session,
+        jmux.serve(speak_first, "127.0.0.1", 0) as listener,
+        jmux.connect("127.0.0.1", listener.port) as client,
+        client.open_session() as session,
     ):
         assert await session.readexactly(7) == b"welcome"
         session.write(b"thanks")
@@ -96,16 +95,16 @@ async def test_opens_another_connection_when_128_sessions_are_busy_and_waits_whe
         await release.wait()
 
     async with (
-        await jmux.serve(hold, "127.0.0.1", 0) as listener,
-        await jmux.connect("127.0.0.1", listener.port, max_connections=2) as client,
+        jmux.serve(hold, "127.0.0.1", 0) as listener,
+        jmux.connect("127.0.0.1", listener.port, max_connections=2) as client,
     ):
-        calls = [asyncio.ensure_future(client.call(b"%d" % i)) for i in range(300)]
+        calls = [asyncio.ensure_future(client.request(b"%d" % i)) for i in range(300)]
         await until(lambda: held >= 256, progress=lambda: held)
         # A third connection would be complete before one that begins now.
-        async with await jmux.connect("127.0.0.1", listener.port):
+        async with jmux.connect("127.0.0.1", listener.port):
             pass
         assert held == 256
-        assert client.connections == 2
+        assert client.stats().connections == 2
         assert not any(call.done() for call in calls)
         release.set()
         assert await asyncio.gather(*calls) == [b"%d" % i for i in range(300)]
@@ -120,20 +119,20 @@ async def test_acknowledgments_positive_and_negative() -> None:
         heard.put_nowait(await session.acknowledged())
 
     async with (
-        await jmux.serve(ask, "127.0.0.1", 0) as listener,
-        await jmux.connect("127.0.0.1", listener.port) as client,
+        jmux.serve(ask, "127.0.0.1", 0) as listener,
+        jmux.connect("127.0.0.1", listener.port) as client,
     ):
-        async with client.request() as session:
+        async with client.open_session() as session:
             session.finish()
             assert await session.read(-1) == b"please"
             assert session.acknowledgment_required
         assert await soon(heard.get()) is True
-        session = await client.request()
+        session = await client.open_session()
         session.finish()
         await session.read(-1)
         session.abort()
         assert await soon(heard.get()) is False
-        session = await client.request()
+        session = await client.open_session()
         session.finish()
         await session.read(-1)
         await client.close()
@@ -152,26 +151,26 @@ async def test_what_may_be_retried() -> None:
         session.reject("busy")
 
     async with (
-        await jmux.serve(judge, "127.0.0.1", 0) as listener,
-        await jmux.serve(refuse, "127.0.0.1", 0) as refusing,
-        await jmux.connect("127.0.0.1", listener.port) as client,
-        await jmux.connect("127.0.0.1", refusing.port) as refused,
+        jmux.serve(judge, "127.0.0.1", 0) as listener,
+        jmux.serve(refuse, "127.0.0.1", 0) as refusing,
+        jmux.connect("127.0.0.1", listener.port) as client,
+        jmux.connect("127.0.0.1", refusing.port) as refused,
     ):
         for how in (b"a", b"e"):
-            async with client.request() as session:
+            async with client.open_session() as session:
                 session.write(how)
                 session.finish()
                 with pytest.raises(Aborted):
                     await session.read()
                 assert session.delivery is Delivery.PARTIAL
                 assert not session.may_retry
-        async with refused.request() as session:
+        async with refused.open_session() as session:
             session.write(b"x")
             with pytest.raises(Aborted, match="busy"):
                 await session.read()
             assert session.delivery is Delivery.NONE
         with pytest.raises(Aborted):
-            await refused.call(b"x", attempts=3)
+            await refused.request(b"x", attempts=3)
 
 
 async def test_a_server_that_closes_early_ends_the_request_in_order() -> None:
@@ -181,18 +180,18 @@ async def test_a_server_that_closes_early_ends_the_request_in_order() -> None:
         session.finish()
 
     async with (
-        await jmux.serve(early, "127.0.0.1", 0) as listener,
-        await jmux.connect("127.0.0.1", listener.port) as client,
+        jmux.serve(early, "127.0.0.1", 0) as listener,
+        jmux.connect("127.0.0.1", listener.port) as client,
     ):
         for _ in range(3):
-            async with client.request() as session:
+            async with client.open_session() as session:
                 session.write(bytes(1_000_000))
                 assert await session.read(-1) == b"enough"
                 session.write(b"dropped in silence")
                 await session.drain()
                 assert session.delivery is Delivery.COMPLETE
-        assert await client.call(b"x") == b"enough"
-        assert client.connections == 1
+        assert await client.request(b"x") == b"enough"
+        assert client.stats().connections == 1
 
 
 async def test_graceful_shutdown_lets_work_finish_and_the_rest_be_retried() -> None:
@@ -206,12 +205,12 @@ async def test_graceful_shutdown_lets_work_finish_and_the_rest_be_retried() -> N
 
     listener = await jmux.serve(work, "127.0.0.1", 0)
     client = await jmux.connect("127.0.0.1", listener.port)
-    running = asyncio.ensure_future(client.call(b"running"))
+    running = asyncio.ensure_future(client.request(b"running"))
     await soon(started.wait())
     (connection,) = listener._connections
     stopping = asyncio.ensure_future(listener.shutdown(STALL_S))
     await until(lambda: connection._draining)
-    late = await client.request()
+    late = await client.open_session()
     late.write(b"late")
     late.finish()
     await until(lambda: len(connection.open_streams) == 2)
@@ -230,9 +229,9 @@ async def test_a_lost_connection_is_partial_delivery() -> None:
         session._engine.end(abort=True)
 
     async with (
-        await jmux.serve(die, "127.0.0.1", 0) as listener,
-        await jmux.connect("127.0.0.1", listener.port) as client,
-        client.request() as session,
+        jmux.serve(die, "127.0.0.1", 0) as listener,
+        jmux.connect("127.0.0.1", listener.port) as client,
+        client.open_session() as session,
     ):
         session.write(b"x")
         with pytest.raises(MainstemError):
@@ -242,17 +241,17 @@ async def test_a_lost_connection_is_partial_delivery() -> None:
 
 async def test_over_unix_and_tls(tmp_path: Path) -> None:
     path = str(tmp_path / "s")
-    async with await jmux.serve(echo, path=path), await jmux.connect(path=path) as client:
-        assert await client.call(bytes(200_000)) == bytes(200_000)
+    async with jmux.serve(echo, path=path), await jmux.connect(path=path) as client:
+        assert await client.request(bytes(200_000)) == bytes(200_000)
     cert, key = certificate(tmp_path)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(cert, key)
     trust = ssl.create_default_context(cafile=str(cert))
     async with (
-        await jmux.serve(echo, "127.0.0.1", 0, ssl=server) as listener,
-        await jmux.connect("127.0.0.1", listener.port, ssl=trust, server_hostname="localhost") as client,
+        jmux.serve(echo, "127.0.0.1", 0, ssl=server) as listener,
+        jmux.connect("127.0.0.1", listener.port, ssl=trust, server_hostname="localhost") as client,
     ):
-        assert await client.call(bytes(200_000)) == bytes(200_000)
+        assert await client.request(bytes(200_000)) == bytes(200_000)
 
 
 async def test_a_server_that_is_none_and_one_that_says_nothing() -> None:
@@ -282,28 +281,3 @@ async def test_a_server_that_is_none_and_one_that_says_nothing() -> None:
         with pytest.raises(Timeout):
             await jmux.connect("127.0.0.1", port, timeout=0.05)
         await until(lambda: ends == ["rude", "silent", "silent"])
-
-
-def test_the_blocking_api() -> None:
-    from mainstem._internal.loop_thread import LoopThread
-
-    thread = LoopThread()
-    listener = thread.run(jmux.serve(echo, "127.0.0.1", 0))
-    try:
-        with blocking.connect("127.0.0.1", listener.port) as client:
-            assert client.call(b"whole") == b"whole"
-            with client.request() as session:
-                session.write(b"piece by piece")
-                assert session.readexactly(5) == b"piece"
-                with pytest.raises(Timeout):
-                    session.read(100, timeout=0.2) and session.read(timeout=0.05)
-                session.finish()
-                assert session.read(-1) in (b" by piece", b"")
-                assert session.delivery is Delivery.COMPLETE
-            assert list(session) == []
-        client.close()
-        with pytest.raises(ConnectionLost):
-            blocking.connect("127.0.0.1", 1)
-    finally:
-        thread.run(listener.close())
-        thread.stop()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.patience import soon, until
 
-from mainstem import bymux, jmux
+from mainstem import bymux
+from mainstem.jmux import aio as jmux
 from mainstem.jmux import events as jmux_events
 from mainstem.jmux.client_engine import ClientEngine
 from mainstem.mux.engine import FLUSH_BATCH
@@ -50,7 +51,7 @@ async def pour(write: Callable[[bytes], object], drain: Callable[[], Awaitable[o
 
 async def test_a_jmux_peer_that_sends_one_byte_at_a_time_is_understood() -> None:
     sans_io = ClientEngine()
-    async with await jmux.serve(echo, "127.0.0.1", 0) as listener:
+    async with jmux.serve(echo, "127.0.0.1", 0) as listener:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         session, received, complete = None, b"", False
         while not complete:
@@ -81,17 +82,17 @@ async def test_a_jmux_server_that_never_raises_a_ration_holds_up_only_its_own_se
 
     settings = jmux.Settings(initial_ration=1024)
     async with (
-        await jmux.serve(hold, "127.0.0.1", 0, settings=settings) as listener,
-        await jmux.connect("127.0.0.1", listener.port) as client,
-        client.request() as held,
+        jmux.serve(hold, "127.0.0.1", 0, settings=settings) as listener,
+        jmux.connect("127.0.0.1", listener.port) as client,
+        client.open_session() as held,
     ):
         held.write(b"h" + bytes(1_000_000))
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(held.drain(), 0.2)
         assert held.queued >= 1_000_000 - 1024
         for _ in range(20):
-            assert await client.call(b"x") == b"done"
-        assert client.connections == 1
+            assert await client.request(b"x") == b"done"
+        assert client.stats().connections == 1
         release.set()
 
 
@@ -106,7 +107,7 @@ async def test_a_jmux_server_that_grants_infinite_rations_and_never_reads_costs_
     done, over = asyncio.Event(), asyncio.Event()
     server = await asyncio.start_server(hoard, "127.0.0.1", 0, limit=1024)
     client = await jmux.connect("127.0.0.1", server.sockets[0].getsockname()[1])
-    session = await client.request()
+    session = await client.open_session()
     tracemalloc.start()
     sent = await pour(session.write, session.drain, 1.0)
     _, peak = tracemalloc.get_traced_memory()
@@ -130,7 +131,7 @@ async def test_a_jmux_client_that_asks_and_never_reads_costs_a_server_bounded_me
             poured += len(CHUNK)
             await session.drain()
 
-    async with await jmux.serve(answer, "127.0.0.1", 0) as listener:
+    async with jmux.serve(answer, "127.0.0.1", 0) as listener:
         with socket.create_connection(("127.0.0.1", listener.port)) as greedy:
             tracemalloc.start()
             # Infinite rations, every session opened and finished, and then nothing is read.

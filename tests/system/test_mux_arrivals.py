@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.patience import STALL_S, settle, soon, until
 
-from mainstem import bymux, jmux
+from mainstem import bymux
 from mainstem.errors import ConfigurationError, MainstemError
+from mainstem.jmux import aio as jmux
 from mainstem.mux.arrivals import Arrival, Arrivals
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ async def is_served(protocol: Any, port: int, context: ssl.SSLContext | None = N
     more = {} if context is None else {"ssl": context, "server_hostname": "localhost"}
     async with await protocol.connect("127.0.0.1", port, **more) as client:
         if protocol is jmux:
-            return bool(await client.call(b"honest") == b"honest")
+            return bool(await client.request(b"honest") == b"honest")
         async with await client.open_stream() as stream:
             stream.write(b"honest")
             return bool(await stream.readexactly(6) == b"honest")
@@ -115,7 +116,7 @@ async def test_a_peer_that_has_spoken_stays_without_a_deadline(protocol: Any) ->
         assert len(listener._connections) == 1
         assert listener.stats().connections_silent == 1
         if protocol is jmux:
-            assert await client.call(b"later") == b"later"
+            assert await client.request(b"later") == b"later"
 
 
 @pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
@@ -152,7 +153,7 @@ async def test_full_of_connections_that_spoke_refuses_the_next(limit: dict[str, 
     async with listening(jmux, **limit) as listener, contextlib.AsyncExitStack() as clients:
         for _ in range(2):
             client = await clients.enter_async_context(await jmux.connect("127.0.0.1", listener.port))
-            assert await client.call(b"here") == b"here"
+            assert await client.request(b"here") == b"here"
         with pytest.raises(MainstemError):
             await is_served(jmux, listener.port)
         assert listener.stats().connections_refused >= 1

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.cutting_proxy import CuttingProxy
 
-from mainstem import bymux, jmux
+from mainstem import bymux
 from mainstem.errors import Delivery, MainstemError
+from mainstem.jmux import aio as jmux
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable
@@ -120,16 +121,16 @@ async def test_jmux_requests_are_right_or_say_that_they_failed_and_whether_they_
     may_retry: list[bytes] = []
     number = 0
     async with (
-        await jmux.serve(answer, "127.0.0.1", 0) as listener,
+        jmux.serve(answer, "127.0.0.1", 0) as listener,
         CuttingProxy(listener.port, cuts=CUTS, most=MOST, chance=chance) as proxy,
-        await jmux.connect("127.0.0.1", proxy.port, max_connections=1) as client,
+        jmux.connect("127.0.0.1", proxy.port, max_connections=1) as client,
     ):
 
         async def exchange(data: bytes) -> bytes:
             nonlocal number
             number += 1
             name = number.to_bytes(8, "big")
-            async with client.request() as session:
+            async with client.open_session() as session:
                 try:
                     session.write(name)
                     for at in range(0, len(data), 5000):

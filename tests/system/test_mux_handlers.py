@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.support.patience import STALL_S, settle, soon, until
 
-from mainstem import bymux, jmux
+from mainstem import bymux
+from mainstem.jmux import aio as jmux
 
 pytestmark = pytest.mark.system
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from tests.support.patience import STALL_S, soon, until
 
-from mainstem import bymux, jmux
+from mainstem import bymux
+from mainstem.jmux import aio as jmux
 
 pytestmark = pytest.mark.system
 
@@ -85,7 +86,7 @@ async def test_a_peer_that_goes_away_is_no_error(protocol: Any, how: str, caplog
         stream.write(b"abc" if how == "early end" else bytes(10))
         await stream.drain()
         await soon(begun.wait())
-        connection = client if protocol is bymux else stream.connection
+        connection = client if protocol is bymux else stream._engine
         if how == "early end":
             await (stream.close() if protocol is bymux else asyncio.sleep(0))
             if protocol is jmux:

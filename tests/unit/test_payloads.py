@@ -64,6 +64,6 @@ async def test_a_call_with_a_number_is_refused_and_the_next_one_goes_on() -> Non
 
     client, _ = jmux_pair(echo)
     with pytest.raises(TypeError):
-        await client.call(5)  # type: ignore[arg-type]
-    assert await client.call(b"on") == b"on"
+        await client.request(5)  # type: ignore[arg-type]
+    assert await client.request(b"on") == b"on"
     await client.close()

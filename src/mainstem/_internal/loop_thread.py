@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.blocking_call import Call
 from mainstem._internal.tasks import HANDLER_TASK
-from mainstem.errors import ClosedError
+from mainstem.errors import ClosedError, Delivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -115,7 +115,9 @@ class LoopThread:
         call = Call(work if callable(work) else lambda: work, timeout, undo, self._ending)
         try:
             if not self._thread.is_alive() or not self._post(call.start):
-                raise ClosedError("the connection is closed")
+                error = ClosedError("the connection is closed")
+                error.delivery = Delivery.NONE
+                raise error
             while not call.wait(LIVENESS_S):
                 if not self._thread.is_alive() and not call.wait(0):
                     raise ClosedError("the connection was closed")

@@ -1,44 +1,59 @@
 """Jmux: requests and responses over one connection (the Jini ERI multiplexing protocol, version 1).
 
-``connect`` and ``serve`` are its asyncio API; :mod:`mainstem.jmux.blocking` is its blocking one.
+:mod:`mainstem.jmux.aio` is the same API for asyncio.
+
+Example:
+    >>> def upper(session):
+    ...     session.write(session.read(-1).upper())
+    >>> with jmux.serve(upper, "127.0.0.1", 7001):
+    ...     with jmux.connect("127.0.0.1", 7001) as client:
+    ...         print(client.request(b"tide"))
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import TYPE_CHECKING
 
 from mainstem.endpoint_stats import EndpointStats
-from mainstem.jmux.settings import Settings
 
 if TYPE_CHECKING:
-    from mainstem.jmux.aio_client import Client, ClientSession, connect
-    from mainstem.jmux.aio_server import JmuxListener, ServerSession, serve
+    from mainstem.jmux import aio
+    from mainstem.jmux.blocking_client import Client, ClientSession, connect
+    from mainstem.jmux.blocking_server import ServerSession, serve
+    from mainstem.jmux.settings import Settings
+    from mainstem.mux.blocking import Server
 
-# The asyncio API is imported on first use: the protocols need no asyncio.
-_ASYNCIO = {
-    "Client": "aio_client",
-    "ClientSession": "aio_client",
-    "connect": "aio_client",
-    "JmuxListener": "aio_server",
-    "ServerSession": "aio_server",
-    "serve": "aio_server",
+# Imported on first use: those who need only the engines need no event loop.
+_HOMES = {
+    "Client": "mainstem.jmux.blocking_client",
+    "ClientSession": "mainstem.jmux.blocking_client",
+    "Server": "mainstem.mux.blocking",
+    "ServerSession": "mainstem.jmux.blocking_server",
+    "Settings": "mainstem.jmux.settings",
+    "connect": "mainstem.jmux.blocking_client",
+    "serve": "mainstem.jmux.blocking_server",
 }
 
 __all__ = [
     "Client",
     "ClientSession",
     "EndpointStats",
-    "JmuxListener",
+    "Server",
     "ServerSession",
     "Settings",
+    "aio",
     "connect",
     "serve",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ASYNCIO:
-        from importlib import import_module
-
-        return getattr(import_module(f"mainstem.jmux.{_ASYNCIO[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __getattr__(name: str) -> object:
+    if name == "aio":
+        return importlib.import_module(f"{__name__}.aio")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-A call takes a session that is free. Where none is, it waits, and the pool opens another connection, one at a time and up to
+A request takes a session that is free. Where none is, it waits, and the pool opens another connection, one at a time and up to
 ``max_connections``. The connection being opened belongs to the pool and not to a call: a session that becomes free meanwhile serves
 the call, and a call that is cancelled leaves the connection to the others that wait. The last one to be cancelled ends it, and so
 does ``close``.
@@ -17,14 +17,13 @@ close of the pool (all of them), with ``None``; a connection that could not be o
 from __future__ import annotations
 
 import asyncio
-import copy
 from typing import TYPE_CHECKING
 
 from mainstem._internal.tasks import start_task
-from mainstem.errors import ClosedError, ConnectionLost, Delivery, MainstemError, Timeout
+from mainstem.errors import ClosedError, Delivery, MainstemError, Timeout
 from mainstem.jmux import events
 from mainstem.jmux.client_engine import ClientEngine
-from mainstem.jmux.session_stream import JmuxConnection
+from mainstem.jmux.session_stream import JmuxConnection, with_delivery
 from mainstem.mux.engine import logger
 
 if TYPE_CHECKING:
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
 # Seconds between attempts: doubled each time up to the maximum, and multiplied by a random number in 0.5..1.
 RETRY_FIRST_S = 0.05
 RETRY_MAX_S = 1.0
+# Connections of one client: 128 requests in flight on each.
+MAX_CONNECTIONS = 8
 
 
 class ClientConnection(JmuxConnection):
@@ -63,10 +64,8 @@ class ClientConnection(JmuxConnection):
     async def established(self) -> None:
         """Waits for the server's header. Raises what ended the connection before it came."""
         await asyncio.shield(self._header_or_end)
-        if isinstance(self.failure, ConnectionLost):
-            raise ConnectionLost(str(self.failure), delivery=Delivery.NONE) from self.failure
         if self.failure is not None:
-            raise self.failure.with_traceback(None)
+            raise with_delivery(self.failure, Delivery.NONE)
 
     def _settle(self) -> None:
         if not self._header_or_end.done():
@@ -89,8 +88,7 @@ class Pool:
         self,
         endpoint: Address,
         *,
-        settings: Settings | None,
-        max_connections: int,
+        settings: Settings,
         timeout: float,
         clock: Clock,
         entropy: random.Random,
@@ -98,7 +96,7 @@ class Pool:
     ) -> None:
         self._endpoint = endpoint
         self._settings = settings
-        self._max = max_connections
+        self._max = settings.max_connections or MAX_CONNECTIONS
         self._timeout = timeout
         self._clock = clock
         self._entropy = entropy
@@ -108,6 +106,7 @@ class Pool:
         self._pause = RETRY_FIRST_S
         self._adding = 0  # calls of ``add`` that wait
         self.engines: list[ClientConnection] = []
+        self.newest: ClientConnection | None = None  # the one that was opened last, if it has ended too
         self.waiters: dict[asyncio.Future[Exception | None], None] = {}  # the oldest first
         self.closed = False
 
@@ -174,7 +173,7 @@ class Pool:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise ClosedError("the client is closed")
+            raise with_delivery(ClosedError("the client is closed"), Delivery.NONE)
 
     # ---- another connection
 
@@ -198,7 +197,8 @@ class Pool:
     async def _open(self) -> Exception | None:
         """Opens one connection, and lets those that wait know. Returns why it could not."""
         try:
-            self.engines.append(await self._connect())
+            self.newest = await self._connect()
+            self.engines.append(self.newest)
         except Exception as error:
             self._traffic.connections_unreached += 1
             if self.engines:
@@ -271,9 +271,7 @@ class Pool:
 
 
 def _copy(error: Exception) -> Exception:
-    """A copy for each of those that raise it: a traceback is one raiser's."""
+    """A copy for each of those that raise it: a traceback is one raiser's. Nothing was sent of their requests."""
     if not isinstance(error, MainstemError):
         return error
-    own = copy.copy(error)
-    own.__cause__ = error.__cause__
-    return own
+    return with_delivery(error, Delivery.NONE)

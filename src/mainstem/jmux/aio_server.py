@@ -1,20 +1,23 @@
-"""The server under asyncio: a handler for each session, and graceful shutdown."""
+"""The asyncio server: a handler for each session, and graceful shutdown."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.opening import Opening
+from mainstem._internal.tasks import within
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ClosedError
 from mainstem.jmux import events
 from mainstem.jmux.codec import MAX_SESSIONS
 from mainstem.jmux.server_engine import ServerEngine
 from mainstem.jmux.session_stream import JmuxConnection, SessionStream
+from mainstem.jmux.settings import settings_of
 from mainstem.jmux.state import Half
-from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
+from mainstem.mux.arrivals import MAX_CONNECTIONS
 from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, logger, wait_for_tasks
 from mainstem.mux.sockets import Server
 
@@ -32,10 +35,7 @@ MAX_HANDLERS = MAX_SESSIONS
 
 
 class ServerSession(SessionStream):
-    """One request and the response to it.
-
-    When the handler returns, the response is complete; it may be empty. A handler that raises, or is cancelled, aborts the
-    session. It is cancelled when the client aborts, when the connection ends, and when the listener closes.
+    """One request and the response to it, as :class:`mainstem.jmux.ServerSession` for asyncio.
 
     Example:
         >>> async def handler(session):
@@ -74,11 +74,6 @@ class ServerSession(SessionStream):
         self._engine.schedule_flush()
 
     @property
-    def connection(self) -> ServerConnection:
-        """The connection that the session belongs to, with the client's address and certificate."""
-        return self._engine
-
-    @property
     def caller_waiting(self) -> bool:
         """Whether the client still waits for the response; may be read in any thread.
 
@@ -87,11 +82,17 @@ class ServerSession(SessionStream):
         """
         return not self._broken and self._engine.failure is None and self._handle.server is Half.OPEN
 
-    async def acknowledged(self) -> bool:
+    async def acknowledged(self, *, timeout: float | None = None) -> bool:
         """Waits until the client has acknowledged the response.
+
+        Args:
+            timeout: Seconds to wait; ``None`` waits without a limit.
 
         Returns:
             Whether it did; ``False`` as soon as the acknowledgment can no longer come, or was not asked for.
+
+        Raises:
+            Timeout: The timeout passed.
 
         Example:
             >>> session.finish(ack_required=True)
@@ -100,7 +101,7 @@ class ServerSession(SessionStream):
         """
         if self._acknowledged is None:
             return False
-        return await asyncio.shield(self._acknowledged)
+        return await within(timeout, _wait(self._acknowledged))
 
     def reject(self, detail: str = "") -> None:
         """Ends the session and guarantees that nothing was processed, so that the client may retry.
@@ -137,61 +138,54 @@ class ServerSession(SessionStream):
     def _writing_ended(self) -> bool:
         return self._handle.server >= Half.FINISHED
 
-    # ---- called by the connection
+    async def close(self) -> None:
+        """Completes the response and waits until it has left; the return of the handler does the same. Twice is fine.
 
-    def acknowledgment_received(self, positive: bool) -> None:
-        """Completes :meth:`acknowledged`; called by the connection.
-
-        Args:
-            positive: Whether the client acknowledged the response.
+        Raises:
+            Timeout: The client took nothing for the settings' ``stall_timeout``; ``unsent`` bytes were not sent.
+            MainstemError: What ended the session before the response had left, unless a call raised it before.
 
         Example:
-            >>> session.acknowledgment_received(True)
+            >>> session.write(b"whole response")
+            >>> await session.close()
         """
+        session = self._handle
+        self._closed = True
+        if self._write_error is None and not session.ended and not session.eof_wanted and session.server is Half.OPEN:
+            self.finish()
+        await self._flush_in_time()
+        if session.client is Half.OPEN and session.eof_wanted and self._engine.failure is None:
+            self._engine.sans_io.close(session)
+            self._engine.schedule_flush()
+
+    # ---- called by the connection
+
+    def _acknowledgment_received(self, positive: bool) -> None:
         if self._acknowledged is not None and not self._acknowledged.done():
             self._acknowledged.set_result(positive)
 
-    def mark_processing(self) -> None:
-        """Ends the guarantee that nothing of the request was processed; called by the connection.
-
-        Example:
-            >>> session.mark_processing()
-        """
+    def _begin(self) -> None:
+        """Ends the guarantee that nothing of the request was processed, as a program is about to see it."""
         self._handle.processing = True
 
-    async def run(self, handler: Callable[[ServerSession], Awaitable[object]]) -> None:
-        """Runs a handler and ends the session as its outcome requires; called by the connection.
-
-        Args:
-            handler: The handler.
-
-        Raises:
-            Exception: What the handler raised, unless it reports the end of this session.
-
-        Example:
-            >>> task = asyncio.create_task(session.run(handler))
-        """
+    async def _run(self, handler: Callable[[ServerSession], Awaitable[object]]) -> None:
+        """Runs a handler and ends the session as its outcome requires. Raises what it raised, but for the end of the session."""
         try:
             await handler(self)
-            await self._complete()
+            await self.close()
         except BaseException as error:
             is_own = self._is_own(error)
-            self.abort("the handler failed")
+            if self._handle.processing:
+                self.abort("the handler failed")
+            else:  # it never began
+                self._end("no handler was free", partial=False)
             if not is_own:
                 raise
             logger.debug("session %d of %s ended under its handler: %s", self.id, self._engine.peer_name, error)
 
-    async def _complete(self) -> None:
-        """Ends the session after a handler that returned."""
-        session = self._handle
-        if self._write_error is not None or session.ended:
-            return
-        if not session.eof_wanted and session.server is Half.OPEN:
-            self.finish()
-        await self._flush_in_time()
-        if session.client is Half.OPEN and self._engine.failure is None:
-            self._engine.sans_io.close(session)
-            self._engine.schedule_flush()
+
+async def _wait(future: asyncio.Future[bool]) -> bool:
+    return await asyncio.shield(future)
 
 
 class ServerConnection(JmuxConnection):
@@ -202,7 +196,7 @@ class ServerConnection(JmuxConnection):
     def __init__(
         self,
         handler: Callable[[ServerSession], Awaitable[object]],
-        settings: Settings | None,
+        settings: Settings | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         super().__init__(ServerEngine(settings, now_ns=clock.monotonic_ns()), clock)
@@ -246,8 +240,7 @@ class ServerConnection(JmuxConnection):
 
     def _start_handler(self, session: ServerSession) -> None:
         self._running += 1
-        session.mark_processing()
-        task = self.spawn(session.run(self._handler))
+        task = self.spawn(session._run(self._handler))
         session._attach_handler(task)
         task.add_done_callback(lambda _: self._on_handler_ended())
 
@@ -260,19 +253,31 @@ class ServerConnection(JmuxConnection):
                 return
 
     def _on_acknowledged(self, event: events.Acknowledged) -> None:
-        event.session.owner.acknowledgment_received(event.positive)
+        event.session.owner._acknowledgment_received(event.positive)
 
 
-class JmuxListener(Server[ServerConnection]):
-    """A listening server. A context manager; :func:`serve` returns it.
+async def start_server(
+    handler: Callable[[ServerSession], Awaitable[object]],
+    host: str | Sequence[str] | None,
+    port: int | None,
+    *,
+    path: str | None,
+    ssl: ssl_module.SSLContext | None,
+    settings: Settings,
+) -> Server[Any]:
+    """Listens, and calls ``handler`` with each session. It calls ``_begin`` of the session before a program sees it."""
+    server = Server(
+        lambda: ServerConnection(handler, settings),
+        protocol=ServerEngine.PROTOCOL,
+        max_connections=settings.max_connections or MAX_CONNECTIONS,
+        max_connections_per_address=settings.max_connections_per_address,
+        handshake_timeout=settings.handshake_timeout,
+    )
+    await server._start(host, port, path=path, ssl=ssl)
+    return server
 
-    Example:
-        >>> async with await jmux.serve(handler, "127.0.0.1", 7001) as listener:
-        ...     print(listener.port)
-    """
 
-
-async def serve(
+def serve(
     handler: Callable[[ServerSession], Awaitable[object]],
     host: str | Sequence[str] | None = None,
     port: int | None = None,
@@ -280,41 +285,33 @@ async def serve(
     path: str | None = None,
     ssl: ssl_module.SSLContext | None = None,
     settings: Settings | None = None,
-    max_connections: int = MAX_CONNECTIONS,
-    max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS,
-    handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S,
-) -> JmuxListener:
-    """Listens over TCP, TLS or a Unix socket.
+    **overrides: Any,
+) -> Opening[Server[Any]]:
+    """Listens for requests, as :func:`mainstem.jmux.serve` for asyncio.
 
     Args:
-        handler: Called with each session, in a task of its own.
+        handler: A coroutine function, called with each session in a task of its own. It is cancelled when the client aborts the
+            session, when the connection ends, and when the server closes.
         host: The address or name to listen on, or several; ``None`` for all interfaces.
         port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
         path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
         ssl: A server-side context, for TLS.
-        settings: The configuration of each connection.
-        max_connections: Connections at once (1024 by default), with those that are gone and whose handlers still run. A further
-            one replaces a connection that has sent nothing yet, or is closed if there is no such connection.
-        max_connections_per_address: Of these, from one IPv4 address or IPv6 /64 network (256 by default); raise it where
-            clients come through a proxy.
-        handshake_timeout: Seconds for TLS and for the peer's first byte (15 by default); ``None`` for no limit.
+        settings: The limits and times of the server and its connections.
+        overrides: Fields of :class:`~mainstem.jmux.Settings`, in place of those of ``settings``.
 
     Returns:
-        The listener, which is a context manager.
-
-    Raises:
-        ConfigurationError: The address cannot be listened on, or another server listens on the path.
+        What may be awaited, or used with ``async with``, which closes the server at the end of the block.
 
     Example:
-        >>> async with await jmux.serve(handler, "127.0.0.1", 7001) as listener:
-        ...     await asyncio.Event().wait()
+        >>> async with aio.serve(handler, "127.0.0.1", 7001) as server:
+        ...     await server.wait()
     """
-    listener = JmuxListener(
-        lambda: ServerConnection(handler, settings),
-        protocol=ServerEngine.PROTOCOL,
-        max_connections=max_connections,
-        max_connections_per_address=max_connections_per_address,
-        handshake_timeout=handshake_timeout,
+    server_settings = settings_of(settings, overrides)
+
+    async def handle(session: ServerSession) -> None:
+        session._begin()
+        await handler(session)
+
+    return Opening(
+        lambda: start_server(handle, host, port, path=path, ssl=ssl, settings=server_settings), "jmux.aio.serve()"
     )
-    await listener._start(host, port, path=path, ssl=ssl)
-    return listener

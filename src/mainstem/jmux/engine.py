@@ -77,7 +77,8 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
         self._detail = bytearray()
         self._pings: dict[int, int] = {}
         self._next_cookie = 0
-        self._handshake_deadline_ns = now_ns + seconds_ns(settings.handshake_timeout)
+        limit = settings.handshake_timeout
+        self._handshake_deadline_ns = None if limit is None else now_ns + seconds_ns(limit)
 
     # ---- receiving
 
@@ -544,8 +545,9 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
         """
         self._check_alive()
         if not self.established:
-            if now_ns >= self._handshake_deadline_ns:
-                self._time_out("did not send its connection header", self.settings.handshake_timeout)
+            limit, deadline_ns = self.settings.handshake_timeout, self._handshake_deadline_ns
+            if limit is not None and deadline_ns is not None and now_ns >= deadline_ns:
+                self._time_out("did not send its connection header", limit)
             return
         verdict = self._heartbeat.check(now_ns)
         if verdict is Verdict.DEAD:

@@ -1,12 +1,13 @@
-"""Jmux under asyncio: what both ends share."""
+"""Sessions and connections of Jmux for asyncio: what both ends share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import copy
+from typing import TYPE_CHECKING, TypeVar
 
 from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem.clock import SYSTEM_CLOCK
-from mainstem.errors import Aborted, ClosedError, MainstemError
+from mainstem.errors import Aborted, ClosedError, Delivery, MainstemError
 from mainstem.jmux import events
 from mainstem.jmux.state import Half
 from mainstem.mux.aio_stream import BaseStream
@@ -14,23 +15,57 @@ from mainstem.mux.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
     from mainstem.clock import Clock
     from mainstem.jmux.client_engine import ClientEngine
     from mainstem.jmux.server_engine import ServerEngine
     from mainstem.jmux.session import Session
 
+E = TypeVar("E", bound=MainstemError)
+
+
+def with_delivery(error: E, delivery: Delivery) -> E:
+    """Returns an error that others may raise too, with what one request knows of its delivery."""
+    own = copy.copy(error)
+    own.__cause__ = error.__cause__
+    own.delivery = delivery
+    return own
+
 
 class SessionStream(BaseStream):
     """One session as a stream that is written and read."""
 
-    __slots__ = ("_sans_io",)
+    __slots__ = ("_closed", "_sans_io")
 
     _handle: Session
 
     def __init__(self, engine: JmuxConnection, session: Session) -> None:
         super().__init__(engine, session)
         self._sans_io = engine.sans_io
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed here, or both directions have ended; what had arrived before may still be read."""
+        return self._closed or super().closed
+
+    async def close(self) -> None:
+        """Ends the session in order."""
+        raise NotImplementedError
+
+    def abort(self, detail: str = "") -> None:
+        """Ends the session at once."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        if kind is None:
+            await self.close()
+        else:
+            self.abort()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Queues bytes; :meth:`drain` waits for the peer's ration.
@@ -55,8 +90,14 @@ class SessionStream(BaseStream):
         self._sans_io.write(session, data)
         self._written(session.outbound)
 
+    def _set_exception(self, error: MainstemError) -> None:
+        """Breaks both halves off. The error says how much of what was written may have reached the peer."""
+        known = isinstance(error, Aborted)
+        super()._set_exception(error if known else with_delivery(error, self._delivery()))
+
     def _end_abruptly(self, own: Half, abort: Callable[[], None]) -> None:
         """Ends the session by ``abort``, unless this end's half is over. What was received and not read is dropped."""
+        self._closed = True
         if not self._handle.ended and own is not Half.TERMINATED and self._engine.failure is None:
             abort()
             self._engine.dispatch()
@@ -77,7 +118,7 @@ class SessionStream(BaseStream):
 
 
 class JmuxConnection(Engine):
-    """What a client's and a server's connection share under asyncio.
+    """What a client's and a server's connection share.
 
     A session without an owner was never given to the application, so its events have no receiver.
     """
@@ -118,7 +159,9 @@ class JmuxConnection(Engine):
             how = "after it may have been processed" if event.partial else "before any of it was processed"
             reason = event.detail.decode("utf-8", "replace")
             message = f"session {event.session.id} was aborted by the peer {how}" + (f": {reason}" if reason else "")
-            event.session.owner._set_exception(Aborted(message))
+            error = Aborted(message)
+            error.delivery = Delivery.PARTIAL if event.partial else Delivery.NONE
+            event.session.owner._set_exception(error)
 
     def _on_failed(self, event: events.SessionFailed) -> None:
         if event.session.owner is not None:

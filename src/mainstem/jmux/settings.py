@@ -1,24 +1,26 @@
-"""How much one end of a Jmux connection stores, and how long it waits."""
+"""The limits and times of a Jmux client or server."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from mainstem.amounts import check_seconds, check_whole
 from mainstem.errors import ConfigurationError
 from mainstem.jmux.codec import MAX_LENGTH, RATION_UNIT
+from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS_PER_ADDRESS
+from mainstem.mux.handler_threads import MAX_HANDLERS, MAX_HANDLERS_PER_ADDRESS
 from mainstem.mux.sans_io import ConnectionSettings
 
 # Bytes of one session that wait unread here; times 128 sessions it bounds a connection at 32 MiB.
 INITIAL_RATION = 256 * 1024
 # A Data message's largest body: at 100 Mbit/s it occupies the line for little more than a millisecond.
 FRAGMENT_LIMIT = 16 * 1024
-HANDSHAKE_TIMEOUT_S = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(ConnectionSettings):
-    """A connection's configuration.
+    """The limits and times of a client or server and its connections.
 
     Args:
         initial_ration: Bytes that this end holds for each session, a multiple of 256 up to 65535 * 256. 0 makes rations
@@ -29,9 +31,16 @@ class Settings(ConnectionSettings):
         ping_interval: Seconds without received data after which the peer is pinged (10); None switches heartbeats off.
         ping_timeout: Seconds after such a ping without received data until the peer is presumed dead (30), which ends the
             connection with ``Timeout``.
-        handshake_timeout: Seconds within which the peer's connection header must come (15).
+        handshake_timeout: Seconds for TLS and for the peer's connection header (15); None for no limit.
         stall_timeout: Seconds without progress after which a response that the client does not take is aborted (600); None
             for no limit.
+        max_connections: Connections at once; None for 8 of a client, each with 128 sessions, and for 1024 of a server. A
+            connection that is gone counts while its handlers run. One that is too many replaces a connection that has sent nothing
+            yet, or is closed if there is no such connection.
+        max_connections_per_address: Of a server's connections, those from one IPv4 address or IPv6 /64 network (256); raise it
+            where clients come through a proxy.
+        max_handlers: Handlers that a blocking server runs at once (512), each in a thread of its own. Further requests wait.
+        max_handlers_per_address: Of these, those that serve one address (128).
 
     Raises:
         ConfigurationError: A value is out of range.
@@ -42,7 +51,11 @@ class Settings(ConnectionSettings):
 
     initial_ration: int = INITIAL_RATION
     fragment_limit: int = FRAGMENT_LIMIT
-    handshake_timeout: float = HANDSHAKE_TIMEOUT_S
+    handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S
+    max_connections: int | None = None
+    max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS
+    max_handlers: int = MAX_HANDLERS
+    max_handlers_per_address: int = MAX_HANDLERS_PER_ADDRESS
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,4 +66,13 @@ class Settings(ConnectionSettings):
                 f"initial_ration={self.initial_ration} is not a multiple of {RATION_UNIT} in 0..{0xFFFF * RATION_UNIT} bytes"
             )
         check_whole({"fragment_limit": self.fragment_limit}, least=1, most=MAX_LENGTH)
-        check_seconds({"handshake_timeout": self.handshake_timeout})
+        check_seconds({"handshake_timeout": self.handshake_timeout}, may_be_none=True)
+        counts = ("max_connections_per_address", "max_handlers", "max_handlers_per_address")
+        check_whole({name: getattr(self, name) for name in counts}, least=1)
+        if self.max_connections is not None:
+            check_whole({"max_connections": self.max_connections}, least=1)
+
+
+def settings_of(settings: Settings | None, overrides: dict[str, Any]) -> Settings:
+    """Returns the settings that the arguments of ``connect`` and ``serve`` describe."""
+    return replace(settings or Settings(), **overrides)

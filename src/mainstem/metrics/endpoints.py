@@ -90,7 +90,7 @@ class Endpoints:
             endpoint: A listener, client or connection of bymux or Jmux, asyncio or blocking; a server or connection of Aqueduct.
 
         Example:
-            >>> endpoints.add("upstream", await jmux.connect("127.0.0.1", 7001))
+            >>> endpoints.add("upstream", jmux.connect("127.0.0.1", 7001))
         """
         with self._lock:
             self._let_go()

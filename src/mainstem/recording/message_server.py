@@ -57,7 +57,7 @@ async def listen(protocol: str, host: str, port: int, intake: Intake, **options:
 
         return await bymux.serve(intake.drain, host, port, **options)
     if protocol == "jmux":
-        from mainstem import jmux
+        from mainstem.jmux import aio as jmux
 
         async def respond(session: Any) -> None:
             await intake.drain(session)

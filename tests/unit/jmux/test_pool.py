@@ -12,9 +12,10 @@ from tests.support.patience import STALL_S, settle, soon, until
 from mainstem.errors import ClosedError, ConnectionLost
 from mainstem.jmux.aio_client import Client
 from mainstem.jmux.codec import MAX_SESSIONS
+from mainstem.jmux.settings import Settings
 
 if TYPE_CHECKING:
-    from mainstem import jmux
+    from mainstem.jmux import aio as jmux
     from mainstem.mux.transports import TransportHandler
 
 
@@ -54,7 +55,7 @@ class Gate(MemoryEndpoint):
 
 def client_of(gate: Gate, *, max_connections: int = 2) -> Client:
     endpoint: Any = gate
-    return Client(endpoint, settings=None, max_connections=max_connections, timeout=STALL_S)
+    return Client(endpoint, settings=Settings(max_connections=max_connections), timeout=STALL_S)
 
 
 async def busy(client: Client) -> list[jmux.ClientSession]:
@@ -68,12 +69,12 @@ async def test_calls_wait_for_a_free_session_where_the_server_accepts_no_other_c
     gate.hangs = hangs
     client = client_of(gate)
     sessions = await busy(client)
-    calls = [asyncio.ensure_future(client.call(b"%d" % number)) for number in range(3)]
+    calls = [asyncio.ensure_future(client.request(b"%d" % number)) for number in range(3)]
     await until(lambda: gate.attempts == (2 if hangs else 3))
     assert not any(call.done() for call in calls)
     sessions[0].abort()
     assert await soon(asyncio.gather(*calls)) == [b"0", b"1", b"2"]
-    assert client.connections == 1
+    assert client.stats().connections == 1
     await client.close()
     assert not gate.connecting
 
@@ -82,11 +83,11 @@ async def test_another_connection_is_tried_again_while_a_call_waits() -> None:
     gate = Gate(accepts=1)
     client = client_of(gate)
     await busy(client)
-    call = asyncio.ensure_future(client.call(b"x"))
+    call = asyncio.ensure_future(client.request(b"x"))
     await until(lambda: gate.attempts == 4)
     gate.accepts = 1
     assert await soon(call) == b"x"
-    assert client.connections == 2
+    assert client.stats().connections == 2
     await client.close()
 
 
@@ -100,7 +101,7 @@ async def test_calls_that_wait_connect_at_once_when_the_only_connection_is_lost(
     gate.accepts = 1
     client._pool.engines[0].end(abort=True)
     await soon(waiting)
-    assert client.connections == 1
+    assert client.stats().connections == 1
     await client.close()
 
 
@@ -114,7 +115,7 @@ async def test_every_call_fails_where_no_connection_can_be_opened() -> None:
     await client.close()
 
 
-@pytest.mark.parametrize("how", ["open_session", "add_connection"])
+@pytest.mark.parametrize("how", ["open_session", "_add_connection"])
 async def test_closing_ends_the_connection_that_is_being_opened(how: str) -> None:
     gate = Gate(accepts=1)
     client = client_of(gate)
@@ -142,7 +143,7 @@ async def test_closing_ends_a_connection_whose_header_is_awaited() -> None:
     await client.close()
     assert gate.silent is not None
     assert gate.silent.ended
-    assert client.connections == 0
+    assert client.stats().connections == 0
     with pytest.raises(ClosedError):
         await soon(waiting)
 
@@ -158,9 +159,9 @@ async def test_the_last_call_that_is_cancelled_ends_the_connection_that_is_being
     assert gate.connecting == 1
     gate.accepts = 1
     calls[1].cancel()
-    newcomers = [asyncio.ensure_future(client.open_session()), asyncio.ensure_future(client.add_connection())]
+    newcomers = [asyncio.ensure_future(client.open_session()), asyncio.ensure_future(client._add_connection())]
     await soon(asyncio.gather(*newcomers))
     assert gate.attempts == 2
-    assert client.connections == 1
+    assert client.stats().connections == 1
     assert not client._pool.waiters
     await client.close()

@@ -10,7 +10,8 @@ from typing import Any
 
 from tests.support.mux_pair import bymux_pair, jmux_pair
 
-from mainstem import bymux, jmux
+from mainstem import bymux
+from mainstem.jmux import aio as jmux
 
 
 async def test_cancelling_the_user_of_a_stream_leaves_nothing_behind() -> None:
@@ -33,7 +34,7 @@ async def test_cancelling_the_user_of_a_stream_leaves_nothing_behind() -> None:
                 await stream.read(-1)
 
         async def request(client: Any = jmux_client) -> None:
-            async with client.request() as session:
+            async with client.open_session() as session:
                 session.write(bytes(1000))
                 session.finish()
                 await session.read(-1)

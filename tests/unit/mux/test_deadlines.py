@@ -14,7 +14,7 @@ from mainstem.errors import Aborted, ConnectionLost, Timeout
 from mainstem.jmux.aio_client import Client
 
 if TYPE_CHECKING:
-    from mainstem import jmux
+    from mainstem.jmux import aio as jmux
     from mainstem.mux.transports import TransportHandler
 
 
@@ -37,7 +37,7 @@ async def test_a_call_that_times_out_cancels_its_handler(monkeypatch: pytest.Mon
             cancelled.set()
 
     client, endpoint = jmux_pair(slow)
-    calling = asyncio.ensure_future(client.call(b"x", timeout=2 * STALL_S))
+    calling = asyncio.ensure_future(client.request(b"x", timeout=2 * STALL_S))
     await soon(started.wait())
     let_pass(2 * STALL_S, monkeypatch)
     with pytest.raises(Timeout, match="no response within"):
@@ -57,11 +57,11 @@ async def test_the_timeout_of_a_call_covers_all_attempts() -> None:
 
     client, _ = jmux_pair(refuse)
     with pytest.raises(Timeout):
-        await soon(client.call(b"x", attempts=1000, timeout=0.2))
+        await soon(client.request(b"x", attempts=1000, timeout=0.2))
     assert 2 <= attempts <= 6, "the pauses double"
     attempts = 0
     with pytest.raises(Aborted, match="busy"):
-        await soon(client.call(b"x", attempts=3))
+        await soon(client.request(b"x", attempts=3))
     assert attempts == 3
 
 
@@ -81,7 +81,7 @@ async def test_pauses_between_attempts_have_jitter(monkeypatch: pytest.MonkeyPat
     client, _ = jmux_pair(refuse)
     client._entropy = random.Random(1)
     with pytest.raises(Aborted):
-        await client.call(b"x", attempts=7)
+        await client.request(b"x", attempts=7)
     assert len(pauses) == 6
     for pause, most in zip(pauses, (0.05, 0.1, 0.2, 0.4, 0.8, 1.0), strict=True):
         assert most / 2 <= pause <= most
@@ -101,12 +101,12 @@ class SilentEndpoint:
 
 async def test_connecting_ends_with_the_header_or_an_error() -> None:
     endpoint = SilentEndpoint()
-    client = Client(endpoint, settings=None, max_connections=1, timeout=0.05)  # type: ignore[arg-type]
+    client = Client(endpoint, timeout=0.05)  # type: ignore[arg-type]
     with pytest.raises(Timeout, match="header"):
-        await soon(client.add_connection())
-    assert client.connections == 0
-    client = Client(endpoint, settings=None, max_connections=1, timeout=STALL_S)  # type: ignore[arg-type]
-    connecting = asyncio.ensure_future(client.add_connection())
+        await soon(client._add_connection())
+    assert client.stats().connections == 0
+    client = Client(endpoint, timeout=STALL_S)  # type: ignore[arg-type]
+    connecting = asyncio.ensure_future(client._add_connection())
     await settle()
     assert not connecting.done()
     assert endpoint.transport is not None
@@ -114,7 +114,7 @@ async def test_connecting_ends_with_the_header_or_an_error() -> None:
     with pytest.raises(ConnectionLost) as caught:
         await soon(connecting)
     assert caught.value.delivery == "none"
-    connecting = asyncio.ensure_future(client.add_connection())
+    connecting = asyncio.ensure_future(client._add_connection())
     await settle()
     connecting.cancel()
     await settle()

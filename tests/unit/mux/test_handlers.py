@@ -9,8 +9,9 @@ import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair, join
 from tests.support.patience import settle, soon, until
 
-from mainstem import bymux, jmux
+from mainstem import bymux
 from mainstem.errors import Aborted, ClosedError, ConnectionLost, Delivery, MainstemError, Timeout
+from mainstem.jmux import aio as jmux
 
 
 class Handler:
@@ -55,7 +56,7 @@ async def test_a_bymux_handler_is_cancelled_when_its_peer_aborts_the_stream(comp
 async def test_a_jmux_handler_is_cancelled_when_its_client_aborts_and_can_ask_whether_it_waits() -> None:
     handler = Handler(read_first=True)
     client, _ = jmux_pair(handler)
-    calling = asyncio.ensure_future(client.call(b"request"))
+    calling = asyncio.ensure_future(client.request(b"request"))
     await soon(handler.started.wait())
     assert handler.stream.caller_waiting
     calling.cancel()
@@ -81,7 +82,7 @@ async def test_a_jmux_handler_that_computes_in_a_thread_can_ask() -> None:
 
     loop = asyncio.get_running_loop()
     client, _ = jmux_pair(compute)
-    calling = asyncio.ensure_future(client.call(b"x"))
+    calling = asyncio.ensure_future(client.request(b"x"))
     await soon(go_on.wait())
     calling.cancel()
     await until(lambda: len(seen) == 2)
@@ -217,12 +218,12 @@ async def test_an_empty_response_is_a_response() -> None:
         await session.read(-1)
 
     client, _ = jmux_pair(silent)
-    async with client.request() as session:
+    async with client.open_session() as session:
         session.write(b"x")
         session.finish()
         assert await session.read(-1) == b""
         assert session.delivery is Delivery.COMPLETE
-    assert await client.call(b"y") == b""
+    assert await client.request(b"y") == b""
 
 
 async def test_a_handler_that_is_cancelled_aborts_its_session() -> None:
@@ -232,7 +233,7 @@ async def test_a_handler_that_is_cancelled_aborts_its_session() -> None:
 
     client, _ = jmux_pair(cancel_self)
     with pytest.raises(Aborted):
-        await client.call(b"x")
+        await client.request(b"x")
 
 
 async def test_a_jmux_client_that_stalls_is_cut_off_after_the_limit(caplog: pytest.LogCaptureFixture) -> None:

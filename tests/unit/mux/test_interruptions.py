@@ -15,11 +15,12 @@ import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
 from tests.support.patience import STALL_S, wait_for
 
-from mainstem import bymux, jmux
+from mainstem import bymux
+from mainstem import jmux as jmux_blocking
 from mainstem._internal.blocking_call import Call
 from mainstem._internal.loop_thread import LoopThread
 from mainstem.bymux import blocking as bymux_blocking
-from mainstem.jmux import blocking as jmux_blocking
+from mainstem.jmux import aio as jmux
 from mainstem.mux.blocking import BaseStream
 
 if TYPE_CHECKING:
@@ -212,22 +213,22 @@ def test_a_block_that_is_interrupted_at_its_end_aborts_its_stream(
 
 
 def test_an_interrupted_request_gives_its_session_back(thread: LoopThread, interrupt: Callable[..., None]) -> None:
-    async def connect() -> jmux_blocking.BlockingClient:
-        return jmux_blocking.BlockingClient(thread, jmux_pair(echo)[0])
+    async def connect() -> jmux_blocking.Client:
+        return jmux_blocking.Client(thread, jmux_pair(echo)[0])
 
     client = thread.run(connect())
-    assert client.call(b"x") == b"x"
+    assert client.request(b"x") == b"x"
     engine = client._inner._pool.engines[0]
 
     def use() -> None:
-        with client.request():
+        with client.open_session():
             pytest.fail("it was interrupted")
 
     interrupt(use)
     wait_for(lambda: engine.sans_io.busy == 0)
-    interrupt(lambda: client.call(b"y"))
+    interrupt(lambda: client.request(b"y"))
     wait_for(lambda: engine.sans_io.busy == 0)
-    with client.request() as session:
+    with client.open_session() as session:
         session.write(b"z")
         session.finish()
         assert session.read(-1) == b"z"
@@ -240,7 +241,11 @@ def test_an_interrupted_connect_and_close_leave_no_connection_and_no_thread(
     protocol: Any, thread: LoopThread, interrupt: Callable[..., None]
 ) -> None:
     blocking = {bymux: bymux_blocking, jmux: jmux_blocking}[protocol]
-    listener = thread.run(protocol.serve(echo, "127.0.0.1", 0))
+
+    async def serve() -> Any:
+        return await protocol.serve(echo, "127.0.0.1", 0)
+
+    listener = thread.run(serve())
     threads = threading.active_count()
     interrupt(lambda: blocking.connect("127.0.0.1", listener.port))
     wait_for(lambda: not listener._connections)

@@ -10,7 +10,8 @@ import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
 from tests.support.patience import settle
 
-from mainstem import bymux, jmux
+from mainstem import bymux
+from mainstem.jmux import aio as jmux
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -10,9 +10,10 @@ import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
 from tests.support.patience import STALL_S, settle, soon
 
-from mainstem import bymux, jmux
+from mainstem import bymux
 from mainstem._internal.loop_thread import LoopThread
 from mainstem.errors import ClosedError, LimitExceeded, Timeout
+from mainstem.jmux import aio as jmux
 from mainstem.mux import blocking
 
 if TYPE_CHECKING:

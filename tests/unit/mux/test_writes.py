@@ -10,10 +10,11 @@ import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
 from tests.support.patience import settle, soon, until
 
-from mainstem import bymux, jmux
+from mainstem import bymux
 from mainstem._internal.loop_thread import LoopThread
 from mainstem.bymux.blocking import BlockingConnection
 from mainstem.errors import Aborted, ClosedError, ConnectionLost, MainstemError, Timeout
+from mainstem.jmux import aio as jmux
 
 WINDOW = bymux.Settings(stream_window=1000)
 
@@ -183,12 +184,12 @@ async def test_leaving_a_request_that_failed_raises() -> None:
 
     client, endpoint = jmux_pair(refuse)
     with pytest.raises(Aborted, match="no"):
-        async with client.request() as session:
+        async with client.open_session() as session:
             session.write(b"x")
             await settle()
     client, endpoint = jmux_pair(hold, settings=jmux.Settings(initial_ration=1024))
     with pytest.raises(ConnectionLost) as caught:
-        async with client.request() as session:
+        async with client.open_session() as session:
             session.write(bytes(5000))
             await settle()
             endpoint.servers[0].end()

@@ -97,7 +97,7 @@ class JmuxChannel:
     """A request for each partition. A response, whatever it holds, means that everything was taken."""
 
     def __init__(self, options: ChannelOptions) -> None:
-        from mainstem.jmux.blocking import connect
+        from mainstem.jmux import connect
 
         self._options = options
         self._client = connect(*options.address)
@@ -105,7 +105,7 @@ class JmuxChannel:
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
         """Raises Aborted when the server breaks the request off or refuses it, ConnectionLost, Timeout."""
         timeout = self._options.timeout
-        with self._client.request(timeout=timeout) as session:
+        with self._client.open_session(timeout=timeout) as session:
             count = _write(partial(session.write, timeout=timeout), epoch, partition, messages)
             session.finish()
             session.read(-1, timeout=timeout)

@@ -1,0 +1,22 @@
+"""Jmux for asyncio: the same API as :mod:`mainstem.jmux`, whose waiting is the event loop's.
+
+``connect`` and ``serve`` return what may be awaited, or used with ``async with``. Handlers are coroutines. Methods that wait are
+coroutines; ``write`` is a plain call, and ``drain`` waits for the client's or server's ration.
+
+Example:
+    >>> async def upper(session):
+    ...     session.write((await session.read(-1)).upper())
+    >>> async with aio.serve(upper, "127.0.0.1", 7001):
+    ...     async with aio.connect("127.0.0.1", 7001) as client:
+    ...         print(await client.request(b"tide"))
+"""
+
+from __future__ import annotations
+
+from mainstem.endpoint_stats import EndpointStats
+from mainstem.jmux.aio_client import Client, ClientSession, connect
+from mainstem.jmux.aio_server import ServerSession, serve
+from mainstem.jmux.settings import Settings
+from mainstem.mux.sockets import Server
+
+__all__ = ["Client", "ClientSession", "EndpointStats", "Server", "ServerSession", "Settings", "connect", "serve"]
