@@ -34,7 +34,7 @@ IMPORTS = {
     "cli": "mainstem.cli, typer, rich",
     "arrow": "mainstem.arrow, pyarrow, numpy",
     "polars": "mainstem.arrow, polars, pyarrow",
-    "stores": "mainstem.store, pyarrow, obstore, fsspec",
+    "stores": "mainstem.store, obstore, fsspec, urllib3",
     "spark": "mainstem.spark, pyspark, pyarrow, pandas",
     "report": "mainstem.analysis.program, duckdb",
     "quic": "mainstem.aqueduct.quic.qh3_backend",

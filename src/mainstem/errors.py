@@ -142,6 +142,7 @@ class MissingExtraError(ConfigurationError, ImportError):
         "rich": "cli",
         "textual": "top",
         "typer": "cli",
+        "urllib3": "stores",
     }
 
     def __init__(self, module: str, extra: str) -> None:

@@ -1,19 +1,17 @@
-"""Object stores on this machine that others wrote, where they are installed: moto, s3rver, Azurite, gcp-storage-emulator."""
+"""Object stores on this machine that others wrote, where they are installed: moto, s3rver and Azurite."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 import threading
 import time
-import urllib.request
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
@@ -28,6 +26,8 @@ S3RVER_KEYS = KEYS | {"access_key": "S3RVER", "secret_key": "S3RVER"}
 AZURITE_ACCOUNT = "devstoreaccount1"
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 START_S = STALL_S
+# moto does not check signatures.
+SIGNED = "AWS4-HMAC-SHA256 Credential=testing/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
 
 
 def s3_options(endpoint: str) -> dict[str, str]:
@@ -49,13 +49,11 @@ def gcs_options(endpoint: str) -> dict[str, str]:
     return {"endpoint_override": endpoint, "scheme": "http", "anonymous": "true", "project_id": "tests"}
 
 
-@contextmanager
-def s3_server() -> Iterator[str]:
-    """An S3 server in this process; its host and port. Skips the test where moto is not installed."""
+def moto_application() -> Any:
+    """moto as an application of WSGI. Skips the test where it is not installed."""
     pytest.importorskip("moto.server")
     pytest.importorskip("obstore")
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
-    from werkzeug.serving import make_server
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
     application, one_request = DomainDispatcherApplication(create_backend_app), threading.Lock()
 
@@ -64,7 +62,17 @@ def s3_server() -> Iterator[str]:
         with one_request:
             return application(environ, start_response)
 
-    with make_server("127.0.0.1", 0, in_turn, threaded=True, request_handler=MotoRequestHandler) as server:
+    return in_turn
+
+
+@contextmanager
+def serving(application: Any, tls: tuple[str, str] | None = None) -> Iterator[str]:
+    """The host and port of a server in this process; ``tls`` has the files of its certificate and its key."""
+    from moto.moto_server.werkzeug_app import MotoRequestHandler
+    from werkzeug.serving import make_server
+
+    options = {"threaded": True, "request_handler": MotoRequestHandler, "ssl_context": tls}
+    with make_server("127.0.0.1", 0, application, **options) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -72,6 +80,30 @@ def s3_server() -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """An S3 server in this process; its host and port."""
+    with serving(moto_application()) as endpoint:
+        yield endpoint
+
+
+@contextmanager
+def gcs_server() -> Iterator[str]:
+    """The XML API of Google Cloud Storage, which is S3's but for the condition of a put; its host and port."""
+    moto = moto_application()
+
+    def as_s3(environ: Any, start_response: Any) -> Any:
+        environ["HTTP_AUTHORIZATION"] = SIGNED
+        if environ.pop("HTTP_X_GOOG_IF_GENERATION_MATCH", "") == "0":
+            environ["HTTP_IF_NONE_MATCH"] = "*"
+        # Google takes the slashes of names in encoded form too.
+        environ["RAW_URI"] = environ["REQUEST_URI"] = quote(environ["PATH_INFO"].encode("latin-1"))
+        return moto(environ, start_response)
+
+    with serving(as_s3) as endpoint:
+        yield endpoint
 
 
 def program(variable: str, name: str) -> str:
@@ -125,24 +157,20 @@ def s3rver_server() -> Iterator[str]:
             yield endpoint
 
 
-@contextmanager
-def gcs_server() -> Iterator[str]:
-    """An emulator of Google Cloud Storage, which knows no conditions; its host and port."""
-    pytest.importorskip("obstore")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [program("MAINSTEM_GCS_EMULATOR", "gcp-storage-emulator"), "start", "--in-memory"]
-    with listening([*command, "--host", "127.0.0.1", "--port", str(port)], r"(All services started)"):
-        yield f"127.0.0.1:{port}"
-
-
 def make_bucket(endpoint: str, keys: dict[str, str] = KEYS) -> str:
     """A new bucket's name."""
-    from pyarrow import fs
+    import boto3
 
     name = f"bucket-{uuid4().hex[:12]}"
-    fs.S3FileSystem(**keys, endpoint_override=endpoint, allow_bucket_creation=True).create_dir(name)
+    client = boto3.Session().client(
+        "s3",
+        endpoint_url=f"http://{endpoint}",
+        aws_access_key_id=keys["access_key"],
+        aws_secret_access_key=keys["secret_key"],
+        region_name=keys["region"],
+    )
+    client.create_bucket(Bucket=name)
+    client.close()
     return name
 
 
@@ -153,13 +181,3 @@ def make_container(endpoint: str) -> str:
     name = f"container-{uuid4().hex[:12]}"
     fs.AzureFileSystem(**azurite_options(endpoint)).create_dir(name)
     return name
-
-
-def make_gcs_bucket(endpoint: str) -> str:
-    """A new bucket's name."""
-    name = f"bucket-{uuid4().hex[:12]}"
-    body = json.dumps({"name": name}).encode()
-    request = urllib.request.Request(f"http://{endpoint}/storage/v1/b?project=tests", body)
-    request.add_header("Content-Type", "application/json")
-    with urllib.request.urlopen(request, timeout=START_S):
-        return name

@@ -88,7 +88,7 @@ def test_recordings_are_read_over_tls_with_a_token_that_is_in_no_argument(direct
 def test_a_server_that_is_killed_and_started_again_loses_and_repeats_nothing(directory: Path) -> None:
     port = free_port()
     process, url = start(directory, "--listen", f"127.0.0.1:{port}")
-    store = HttpStore(url, retry=Retry(attempts=60, first_wait_s=0.1, longest_wait_s=0.5))
+    store = HttpStore(url, retry=Retry(attempts=60, first_wait_s=0.1, max_wait_s=0.5))
     archive = ServedArchive(store)
     seen = []
     for kill in range(3):

@@ -23,7 +23,7 @@ from mainstem.errors import ConfigurationError, RecordingError, StoreError
 from mainstem.metrics import render_families, shipping_families
 from mainstem.metrics.page_server import PageServer
 from mainstem.recording.shipping.local_retention import Keep
-from mainstem.recording.shipping.patient_store import PatientStore, ShippingEnded
+from mainstem.recording.shipping.retrying_store import RetryingStore, ShippingEnded
 from mainstem.recording.shipping.shipper import (
     DEFAULT_PIECE_LENGTH,
     DEFAULT_UPLOADS,
@@ -85,10 +85,10 @@ def run(
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())
         ending = Ending(stop)
-        place = open_store(url, options_of(option))
-        stack.callback(place.close)
-        patient = PatientStore(
-            place,
+        store = open_store(url, options_of(option))
+        stack.callback(store.close)
+        retrying = RetryingStore(
+            store,
             clock=SYSTEM_CLOCK,
             rng=random.Random(),
             counts=counts,
@@ -96,7 +96,7 @@ def run(
             attempts=ONCE_ATTEMPTS if once else None,
         )
         shipper = ArchiveShipper(
-            directory, patient, options, clock=SYSTEM_CLOCK, counts=counts, stops=lambda: stop.asked, pause=time.sleep
+            directory, retrying, options, clock=SYSTEM_CLOCK, counts=counts, stops=lambda: stop.asked, pause=time.sleep
         )
         stack.callback(shipper.close)
         if listen:

@@ -170,6 +170,8 @@ class SchemaRegistry:
             raise StoreError(self.url, str(error)) from None
         except http.client.HTTPException as error:
             raise TransientError(f"no response of HTTP: {type(error).__name__}") from None
+        except OSError as error:
+            raise TransientError(str(error) or type(error).__name__) from None
         finally:
             connection.close()
 

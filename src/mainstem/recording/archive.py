@@ -33,7 +33,7 @@ from mainstem.recording.positions import (
 from mainstem.recording.segments import SegmentMemory, segment_name, segments_among
 from mainstem.store.base import read_all
 from mainstem.store.local import LocalStore
-from mainstem.store.threads import in_threads
+from mainstem.store.prefetch import in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -4,6 +4,6 @@
 """
 
 from mainstem.store.base import Store, StoredFile
-from mainstem.store.opening import SCHEMES, is_url, open_store
+from mainstem.store.open_store import SCHEMES, is_url, open_store
 
 __all__ = ["SCHEMES", "Store", "StoredFile", "is_url", "open_store"]

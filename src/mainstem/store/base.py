@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+# What a writer that was killed leaves behind; never listed.
+NEW_SUFFIX = ".mainstem-new"
+
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
@@ -71,6 +74,26 @@ class Store(Protocol):
     def close(self) -> None:
         """Gives connections back; may be called twice."""
         ...
+
+
+class RemoteFiles:
+    """What every store that is not a local directory has in common."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def checked(self, name: str) -> str:
+        """The name. Raises StoreError for one that leads elsewhere."""
+        if name.startswith("/") or ".." in name.split("/"):
+            raise StoreError(self.url, f"{name!r} is no name of a file below it")
+        return name
+
+    def local_path(self, name: str = "") -> Path | None:  # noqa: ARG002
+        """None: no file can be mapped."""
+        return None
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
 
 def read_all(store: Store, name: str, *, limit: int) -> bytes:

@@ -1,133 +1,184 @@
-"""Any other scheme, through fsspec and the package that has the scheme."""
+"""Every other scheme, through fsspec and its package for the scheme. HDFS is one: fsspec reaches it through pyarrow.
+
+Nothing is retried here: file systems of fsspec have retries of their own, with options for them.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+from uuid import uuid4
 
-from mainstem.errors import ConfigurationError, MissingExtraError, StoreError
-from mainstem.store.base import StoredFile
-from mainstem.store.retry import Retry
+from mainstem.errors import ConfigurationError, MissingExtraError, StoreError, needs_extras
+from mainstem.store.base import NEW_SUFFIX, RemoteFiles, StoredFile
+from mainstem.store.options import hdfs_options
+from mainstem.store.retry import mapped_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 
-class FsspecStore:
-    """Files below the root of an fsspec file system. Options go to it as they are."""
+class FsspecStore(RemoteFiles):
+    """Files below the root of an fsspec file system."""
 
-    def __init__(self, url: str, filesystem: Any, root: str, *, retry: Retry | None = None) -> None:
-        self.url = url
-        self._files = filesystem
-        self._root = root.rstrip("/")
-        self._retry = retry or Retry()
+    def __init__(self, url: str, filesystem: Any, root: str) -> None:
+        super().__init__(url)
+        self._files, self._root = filesystem, root.rstrip("/")
 
     def _path(self, name: str) -> str:
-        if name.startswith("/") or ".." in name.split("/"):
-            raise StoreError(self.url, f"{name!r} is no name of a file below it")
-        return f"{self._root}/{name}" if name else self._root
+        return f"{self._root}/{self.checked(name)}" if name else self._root
 
     def _entries(self, directory: str, *, recursive: bool) -> list[dict[str, Any]]:
         path = self._path(directory)
-
-        def entries() -> list[dict[str, Any]]:
-            # Other clients write too: what fsspec keeps of a listing is not asked for.
-            self._files.invalidate_cache()
-            if recursive:
-                return list(self._files.find(path, detail=True).values())
-            return list(self._files.ls(path, detail=True))
-
         try:
-            return self._retry.call(entries, self.url, f"cannot list {directory or 'it'}")
+            with mapped_errors(self.url, f"cannot list {directory or 'it'}"):
+                # Other clients write too: fsspec's cached listing may be old.
+                self._files.invalidate_cache()
+                if recursive:
+                    return list(self._files.find(path, detail=True).values())
+                return list(self._files.ls(path, detail=True))
         except FileNotFoundError:
             return []
 
     def _name(self, entry: Mapping[str, Any]) -> str:
-        path = str(entry["name"])
-        return path[path.index(self._root.strip("/")) + len(self._root.strip("/")) :].strip("/")
+        path, root = str(entry["name"]), self._root.strip("/")
+        return path[path.index(root) + len(root) :].strip("/")
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredFile]:
-        """As ``Store.list``."""
-        for entry in self._entries(prefix[: prefix.rfind("/")] if "/" in prefix else "", recursive=recursive):
+        for entry in self._entries(prefix.rpartition("/")[0], recursive=recursive):
             name = self._name(entry)
-            if entry["type"] == "file" and name.startswith(prefix):
-                yield StoredFile(name, int(entry["size"]))
+            if entry["type"] == "file" and name.startswith(prefix) and not name.endswith(NEW_SUFFIX):
+                yield StoredFile(name, int(entry["size"]), _modified_ns(entry.get("mtime")))
 
     def directories(self, prefix: str = "") -> Iterator[str]:
-        """As ``Store.directories``."""
         for entry in self._entries(prefix.rstrip("/"), recursive=False):
             if entry["type"] == "directory":
                 yield self._name(entry)
 
     def size(self, name: str) -> int:
-        """As ``Store.size``."""
         path = self._path(name)
-
-        def size() -> int:
+        with mapped_errors(self.url, f"cannot read {name}"):
             self._files.invalidate_cache()
             info = self._files.info(path)
             if info["type"] != "file":
                 raise FileNotFoundError(f"{self.url}/{name} is no file")
             return int(info["size"])
 
-        return self._retry.call(size, self.url, f"cannot read {name}")
-
     def read(self, name: str, start: int, end: int) -> bytes:
-        """As ``Store.read``."""
         path = self._path(name)
-        return bytes(self._retry.call(lambda: self._files.cat_file(path, start, end), self.url, f"cannot read {name}"))
+        with mapped_errors(self.url, f"cannot read {name}"):
+            return self._fetch(path, start, end)
+
+    def _fetch(self, path: str, start: int, end: int) -> bytes:
+        return bytes(self._files.cat_file(path, start, end))
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """As ``Store.put_if_absent``; StoreError where the file system has no exclusive creation."""
+        """Raises StoreError where the file system has no exclusive creation."""
         path = self._path(name)
-        attempts = 0
-
-        def put() -> bool:
-            nonlocal attempts
-            attempts += 1
+        with mapped_errors(self.url, f"cannot write {name} on the condition that it is new"):
+            self._make_parent(path)
             try:
-                self._make_parent(path)
                 self._files.pipe_file(path, data, mode="create")
             except FileExistsError:
-                return attempts > 1 and bytes(self._files.cat_file(path)) == data
+                return False
             return True
-
-        return self._retry.call(put, self.url, f"cannot write {name} on the condition that it is new")
 
     def _make_parent(self, path: str) -> None:
         self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
 
     def put(self, name: str, data: bytes | Path) -> None:
-        """As ``Store.put``, as far as the file system replaces a file at once."""
+        """Replaces a file at once only where the file system does."""
         path = self._path(name)
-
-        def put() -> None:
+        with mapped_errors(self.url, f"cannot write {name}"):
             self._make_parent(path)
-            if isinstance(data, bytes):
-                self._files.pipe_file(path, data)
-            else:
-                self._files.put_file(str(data), path)
+            self._write(path, data)
 
-        self._retry.call(put, self.url, f"cannot write {name}")
+    def _write(self, path: str, data: bytes | Path) -> None:
+        if isinstance(data, bytes):
+            self._files.pipe_file(path, data)
+        else:
+            self._files.put_file(str(data), path)
 
     def delete(self, name: str) -> None:
-        """As ``Store.delete``."""
         path = self._path(name)
-        try:
-            self._retry.call(lambda: self._files.rm_file(path), self.url, f"cannot delete {name}")
-        except FileNotFoundError:
-            return
+        with suppress(FileNotFoundError), mapped_errors(self.url, f"cannot delete {name}"):
+            self._files.rm_file(path)
 
-    def local_path(self, name: str = "") -> Path | None:  # noqa: ARG002
-        """As ``Store.local_path``: none of these files is mapped."""
-        return None
 
-    def close(self) -> None:
-        """Nothing is held open here; fsspec keeps its connections for the next store."""
+def _modified_ns(mtime: Any) -> int | None:
+    """The modification time of an entry; not all file systems have it, or by this name."""
+    seconds = mtime.timestamp() if isinstance(mtime, datetime) else mtime
+    return int(seconds * 1e9) if isinstance(seconds, float) else None
+
+
+class HdfsStore(FsspecStore):
+    """Files of HDFS. They are written under another name and renamed, which HDFS refuses if the name is taken."""
+
+    def _fetch(self, path: str, start: int, end: int) -> bytes:
+        # fsspec opens a file without seeking where a range begins at 0, and fails then.
+        with self._files.fs.open_input_file(path) as file:
+            return bytes(file.read_at(end - start, start)) if start < file.size() else b""
+
+    def _write_new(self, path: str, data: bytes | Path) -> str:
+        directory, _, last = path.rpartition("/")
+        self._make_parent(path)
+        fresh = f"{directory}/.{last}.{uuid4().hex}{NEW_SUFFIX}"
+        self._write(fresh, data)
+        return fresh
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        path = self._path(name)
+        with mapped_errors(self.url, f"cannot write {name}"):
+            if self._files.exists(path):
+                return False
+            fresh = self._write_new(path, data)
+            try:
+                self._files.fs.move(fresh, path)
+            except OSError:
+                # A rename that was done although its response was lost leaves no fresh file.
+                if not self._files.exists(fresh):
+                    return True
+                self._files.rm_file(fresh)
+                if not self._files.exists(path):
+                    raise
+                return False
+            return True
+
+    def put(self, name: str, data: bytes | Path) -> None:
+        """While a file is replaced, there is a moment without it."""
+        path = self._path(name)
+        with mapped_errors(self.url, f"cannot write {name}"):
+            fresh = self._write_new(path, data)
+            self.delete(name)
+            self._files.fs.move(fresh, path)
+
+
+def open_hdfs_store(url: str, options: Mapping[str, str]) -> HdfsStore:
+    """The store of an ``hdfs`` or ``viewfs`` URL. Options after ``?`` count as ``options``, which override them."""
+    parts = urlsplit(url)
+    shown = parts._replace(query="", fragment="").geturl().rstrip("/")
+    user = {"user": unquote(parts.username)} if parts.username else {}
+    arguments = user | hdfs_options(shown, dict(parse_qsl(parts.query)) | dict(options))
+    host = parts.hostname or "default"
+    with needs_extras():
+        from fsspec.implementations.arrow import ArrowFSWrapper
+        from pyarrow import fs
+    try:
+        files = fs.HadoopFileSystem(
+            f"viewfs://{host}" if parts.scheme.lower() == "viewfs" else host, parts.port or 0, **arguments
+        )
+    except OSError as error:
+        raise StoreError(
+            shown, f"{error}; hdfs:// needs Java, and Hadoop's libhdfs and CLASSPATH in the environment"
+        ) from error
+    return HdfsStore(shown, ArrowFSWrapper(files), "/" + unquote(parts.path).strip("/"))
 
 
 def open_fsspec_store(url: str, scheme: str, options: Mapping[str, str]) -> FsspecStore:
-    """The store of any other URL. Raises ConfigurationError for a scheme that there is not, with what to install."""
+    """The store of any other URL; ``options`` go to fsspec as they are. Raises ConfigurationError for an unknown scheme."""
     try:
         import fsspec
         from fsspec.core import url_to_fs

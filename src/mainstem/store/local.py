@@ -10,14 +10,11 @@ from uuid import uuid4
 
 from mainstem.access import RECORDINGS_MODE
 from mainstem.errors import StoreError
-from mainstem.store.base import StoredFile
+from mainstem.store.base import NEW_SUFFIX, StoredFile
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-# What a writer that was killed leaves behind; never listed.
-NEW_SUFFIX = ".mainstem-new"
 
 
 class LocalStore:
@@ -39,7 +36,6 @@ class LocalStore:
         return self.directory / name
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredFile]:
-        """As ``Store.list``."""
         start = prefix[: prefix.rfind("/") + 1]
         waiting = [(self._path(start), start)]
         while waiting:
@@ -63,7 +59,6 @@ class LocalStore:
                 raise StoreError(self.url, f"{directory}: {error.strerror}") from error
 
     def directories(self, prefix: str = "") -> Iterator[str]:
-        """As ``Store.directories``."""
         inside = prefix.rstrip("/")
         try:
             with os.scandir(self._path(inside)) as entries:
@@ -76,7 +71,6 @@ class LocalStore:
             raise StoreError(self.url, f"{inside or '.'}: {error.strerror}") from error
 
     def size(self, name: str) -> int:
-        """As ``Store.size``."""
         try:
             status = os.stat(self._path(name))
         except (FileNotFoundError, NotADirectoryError):
@@ -88,7 +82,6 @@ class LocalStore:
         return status.st_size
 
     def read(self, name: str, start: int, end: int) -> bytes:
-        """As ``Store.read``."""
         try:
             with self._path(name).open("rb", buffering=0) as file:
                 pieces, at = [], start
@@ -125,7 +118,7 @@ class LocalStore:
         return fresh
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """As ``Store.put_if_absent``: a hard link never replaces a file."""
+        """A hard link never replaces a file."""
         path = self._path(name)
         try:
             if path.exists():
@@ -146,7 +139,6 @@ class LocalStore:
         return is_new
 
     def put(self, name: str, data: bytes | Path) -> None:
-        """As ``Store.put``."""
         path = self._path(name)
         try:
             self._disk.rename(self._write_new(path, data), path)
@@ -155,7 +147,6 @@ class LocalStore:
             raise StoreError(self.url, f"{name}: {error.strerror}") from error
 
     def delete(self, name: str) -> None:
-        """As ``Store.delete``."""
         try:
             self._disk.delete(self._path(name))
         except FileNotFoundError:
@@ -164,7 +155,6 @@ class LocalStore:
             raise StoreError(self.url, f"{name}: {error.strerror}") from error
 
     def local_path(self, name: str = "") -> Path | None:
-        """As ``Store.local_path``."""
         return self._path(name) if name else self.directory
 
     def close(self) -> None:

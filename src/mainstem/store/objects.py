@@ -1,179 +1,302 @@
-"""Writing to object stores, by ``obstore``: whole objects, on the condition that there is none where that is asked for."""
+"""Object stores: S3, Google Cloud Storage and Azure, through ``obstore``.
+
+obstore retries by itself, by the policy of ``store/retry.py``: a range that broke off is continued, and whatever may be sent twice
+is sent again. Three calls it gives up on at the first broken connection, and they are repeated here, by a client without
+retries: a put on the condition that there is no such object (its first attempt may have been applied), a bulk delete, and a
+listing whose response breaks off.
+"""
 
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+import os
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
+from mainstem.store import credentials
+from mainstem.store import retry as policy
+from mainstem.store.base import RemoteFiles, StoredFile
+from mainstem.store.options import azure_options, gcs_options, s3_options
+from mainstem.store.retry import Retry, TransientError, mapped_errors, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from mainstem.store.retry import Retry
+T = TypeVar("T")
 
-# Retries are this package's own.
-_NO_RETRIES = {"max_retries": 0}
+# One request with its body: 8 MiB at 70 kB/s.
+REQUEST_TIMEOUT_S = 120.0
+CONNECT_TIMEOUT_S = 10.0
+# obstore has one type, GenericError, for every failure but a missing object and missing rights. Only its text says whether the
+# connection broke, or which status came.
+_MISSING = "status code: 404"
+_TRANSIENT = re.compile(r"HTTP error:|status code: (?:429|5\d\d)\b")
 
 
-class ObjectWriter:
-    """Writes objects of one bucket. Paths begin with the bucket, as pyarrow's do."""
+_process: dict[str, int] = {}
 
-    def __init__(self, store: Any) -> None:
-        self._store = store
-        self._compares: bool | None = None
 
-    @staticmethod
-    def _key(path: str) -> str:
-        return path.partition("/")[2]
+class ObjectStore(RemoteFiles):
+    """Objects of one bucket whose names start with ``root``.
 
-    def put_if_absent(self, path: str, data: bytes, retry: Retry, url: str) -> bool:
-        """As ``Store.put_if_absent``: the server compares, by ``If-None-Match: *`` or its like.
+    ``new_client(max_retries)`` makes an obstore client of the bucket.
+    """
 
-        After a response that was lost an object with the same bytes counts as this writer's: so bytes name their writer where
-        that matters. A server that ignores the condition is noticed by a second write after this writer's first.
+    def __init__(self, url: str, root: str, new_client: Callable[[int], Any], *, retry: Retry | None = None) -> None:
+        super().__init__(url)
+        self._root = root
+        self._client, self._client_once = new_client(policy.MAX_ATTEMPTS - 1), new_client(0)
+        self._retry = retry or Retry()
+        self._has_conditions: bool | None = None
+
+    def _key(self, name: str) -> str:
+        # obstore's threads stay in the process that made its first request: in a forked one every call would wait forever.
+        if _process.setdefault("id", os.getpid()) != os.getpid():
+            raise StoreError(
+                self.url,
+                "a process that was forked after it had used an object store cannot use one: start it by spawn or forkserver",
+            )
+        return f"{self._root}/{self.checked(name)}".strip("/")
+
+    def _name(self, key: str) -> str:
+        return key[len(self._root) + 1 :] if self._root else key
+
+    def _repeated(self, action: Callable[[], T], what: str) -> T:
+        """The result of a call by the client without retries."""
+        from obstore.exceptions import GenericError
+
+        def attempt() -> T:
+            try:
+                return action()
+            except GenericError as error:
+                if _TRANSIENT.search(text := sentence(error)):
+                    raise TransientError(text) from error
+                if _MISSING in text:
+                    raise self._no_bucket(what) from error
+                raise
+
+        with mapped_errors(self.url, what):
+            return self._retry.call(attempt, self.url, what)
+
+    def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredFile]:
+        import obstore
+
+        directory = prefix.rpartition("/")[0]
+        key = self._key(directory)
+
+        def objects() -> list[Any]:
+            if recursive:
+                return list(obstore.list(self._client_once, key or None).collect())
+            return list(obstore.list_with_delimiter(self._client_once, key or None)["objects"])
+
+        for item in self._repeated(objects, f"cannot list {directory or 'it'}"):
+            name = self._name(item["path"])
+            # A marker of the directory itself has its name.
+            if name and name.startswith(prefix) and item["path"] != key:
+                yield StoredFile(name, item["size"], int(item["last_modified"].timestamp() * 1e9))
+
+    def directories(self, prefix: str = "") -> Iterator[str]:
+        import obstore
+
+        key = self._key(prefix.rstrip("/"))
+        listed = self._repeated(
+            lambda: obstore.list_with_delimiter(self._client_once, key or None), f"cannot list {prefix or 'it'}"
+        )
+        yield from (self._name(each) for each in listed["common_prefixes"])
+
+    def size(self, name: str) -> int:
+        import obstore
+
+        key = self._key(name)
+        with mapped_errors(self.url, f"cannot read {name}"):
+            return int(obstore.head(self._client, key)["size"])
+
+    def read(self, name: str, start: int, end: int) -> bytes:
+        import obstore
+        from obstore.exceptions import GenericError
+
+        key = self._key(name)
+        if start >= end:
+            return b""
+        with mapped_errors(self.url, f"cannot read {name}"):
+            try:
+                return bytes(obstore.get_range(self._client, key, start=start, end=end))
+            except GenericError:
+                # A range behind the end has no type of its own either.
+                if start >= obstore.head(self._client_once, key)["size"]:
+                    return b""
+                raise
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        """The server compares, by ``If-None-Match: *`` or its like.
+
+        After a lost response an object with the same bytes counts as this writer's: so bytes name their writer where that
+        matters. The first put is sent twice, to notice a server that ignores the condition.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        key, attempts = self._key(path), 0
-        if self._compares is False:
-            raise _no_conditions(url, key)
+        key, attempts, what = self._key(name), 0, f"cannot write {name}"
 
         def put() -> bool:
+            try:
+                obstore.put(self._client_once, key, data, mode="create", use_multipart=False)
+            except (AlreadyExistsError, PreconditionError):
+                return False
+            except FileNotFoundError as error:
+                raise self._no_bucket(what) from error
+            return True
+
+        def attempt() -> bool:
             nonlocal attempts
             attempts += 1
-            try:
-                with _no_place(url, key):
-                    obstore.put(self._store, key, data, mode="create", use_multipart=False)
-            except (AlreadyExistsError, PreconditionError):
-                return attempts > 1 and bytes(obstore.get(self._store, key).bytes()) == data
-            return True
+            return put() or (attempts > 1 and bytes(obstore.get(self._client, key).bytes()) == data)
 
-        is_put = retry.call(put, url, f"cannot write {key}")
-        if is_put and self._compares is None:
-            self._compares = retry.call(lambda: self._is_refused(key, data), url, f"cannot write {key}")
-            if not self._compares:
-                raise _no_conditions(url, key)
+        if self._has_conditions is not False:
+            is_put = self._repeated(attempt, what)
+            if is_put and self._has_conditions is None:
+                self._has_conditions = not self._repeated(put, what)
+        if self._has_conditions is False:
+            raise ConfigurationError(
+                f"{self.url}: {what}: its server ignores the condition that there is no such object (If-None-Match), so that two"
+                " writers could overwrite each other; use a server that compares"
+            )
         return is_put
 
-    def _is_refused(self, key: str, data: bytes) -> bool:
-        """Whether the server refuses to write an object that is there."""
-        import obstore
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
-
-        try:
-            obstore.put(self._store, key, data, mode="create", use_multipart=False)
-        except (AlreadyExistsError, PreconditionError):
-            return True
-        return False
-
-    def put(self, path: str, data: bytes | Path, retry: Retry, url: str) -> None:
-        """As ``Store.put``; a long file goes in parts, and appears with the last of them."""
+    def put(self, name: str, data: bytes | Path) -> None:
+        """A long object goes in parts, and appears with the last of them."""
         import obstore
 
-        key = self._key(path)
+        key, what = self._key(name), f"cannot write {name}"
         if not isinstance(data, bytes):
             data.stat()
+        with mapped_errors(self.url, what):
+            try:
+                obstore.put(self._client, key, data)
+            except FileNotFoundError as error:
+                raise self._no_bucket(what) from error
 
-        def put() -> None:
-            with _no_place(url, key):
-                obstore.put(self._store, key, data)
+    def _no_bucket(self, what: str) -> StoreError:
+        return StoreError(self.url, f"{what}: there is no such bucket")
 
-        retry.call(put, url, f"cannot write {key}")
-
-    def delete(self, path: str, retry: Retry, url: str) -> None:
-        """As ``Store.delete``."""
+    def delete(self, name: str) -> None:
         import obstore
 
-        key = self._key(path)
+        key = self._key(name)
         try:
-            retry.call(lambda: obstore.delete(self._store, key), url, f"cannot delete {key}")
+            self._repeated(lambda: obstore.delete(self._client_once, key), f"cannot delete {name}")
         except FileNotFoundError:
             return
 
 
-def _no_conditions(url: str, key: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"{url}: cannot write {key}: its server ignores the condition that there is no such object (If-None-Match), so that two"
-        " writers could overwrite each other; use a server that compares"
+def open_object_store(url: str, options: Mapping[str, str]) -> ObjectStore:
+    """The store of an ``s3``, ``gs`` or ``abfs`` URL. Options after ``?`` count as ``options``, which override them."""
+    parts = urlsplit(url)
+    scheme, root = parts.scheme.lower(), unquote(parts.path).strip("/")
+    bucket, _, host = parts.netloc.partition("@")
+    shown = parts._replace(query="", fragment="").geturl().rstrip("/")
+    if host and not scheme.startswith("abfs"):
+        raise ConfigurationError(
+            f"{scheme}://{host}: give credentials as options, not in the URL, which is shown in messages"
+        )
+    if not bucket:
+        raise ConfigurationError(f"{url!r} names no bucket, as in {scheme}://bucket/path")
+    options = dict(parse_qsl(parts.query)) | dict(options)
+    with needs_extras():
+        from obstore import store as stores
+    arguments: Callable[[str, Mapping[str, Any]], dict[str, Any]]
+    if scheme.startswith("abfs"):
+        values = azure_options(shown, host.partition(".")[0], options)
+        factory, arguments = stores.AzureStore, _azure
+    elif scheme in ("gs", "gcs"):
+        values, factory, arguments = gcs_options(shown, options), stores.GCSStore, _gcs
+    else:
+        values, factory, arguments = s3_options(shown, bucket, options), stores.S3Store, _s3
+
+    def new_client(max_retries: int) -> Any:
+        try:
+            return factory(
+                bucket,
+                **arguments(bucket, values),
+                client_options=_client(values),
+                retry_config=_retry_config(max_retries),
+            )
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            # Of obstore, boto3 or google-auth.
+            raise ConfigurationError(f"{shown}: {sentence(error)}") from error
+
+    return ObjectStore(shown, root, new_client)
+
+
+def _retry_config(max_retries: int) -> dict[str, Any]:
+    first, longest = (timedelta(seconds=seconds) for seconds in (policy.FIRST_WAIT_S, policy.MAX_WAIT_S))
+    return {"max_retries": max_retries, "backoff": {"init_backoff": first, "max_backoff": longest, "base": 2}}
+
+
+def _client(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Of all three. Like every client of HTTP, obstore's takes HTTP_PROXY, HTTPS_PROXY and NO_PROXY from the environment."""
+    authorities = values.get("tls_ca_file_path")
+    return _given(
+        {
+            "allow_http": "http" in (values.get("scheme"), values.get("blob_storage_scheme")) or None,
+            "timeout": timedelta(seconds=values.get("request_timeout", REQUEST_TIMEOUT_S)),
+            "connect_timeout": timedelta(seconds=values.get("connect_timeout", CONNECT_TIMEOUT_S)),
+            "proxy_url": values.get("proxy_options"),
+            "root_certificate": _read(authorities) if authorities else None,
+        }
     )
 
 
-@contextmanager
-def _no_place(url: str, key: str) -> Iterator[None]:
-    """What is not there when an object is written is its bucket."""
+def _read(path: str) -> bytes:
     try:
-        yield
-    except FileNotFoundError as error:
-        raise StoreError(url, f"cannot write {key}: there is no such bucket") from error
-
-
-def _client(scheme: str) -> dict[str, Any]:
-    return {"allow_http": True} if scheme == "http" else {}
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise ConfigurationError(f"tls_ca_file_path: {path}: {error.strerror}") from None
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in (None, "")}
 
 
-def s3_writer(bucket: str, values: Mapping[str, Any], region: str) -> ObjectWriter:
-    """The writer of an S3 bucket, from the options of pyarrow's file system."""
-    with needs_extras():
-        from obstore.store import S3Store
-    if "role_arn" in values:
-        raise StoreError(
-            f"s3://{bucket}", "role_arn is for reading: to write, give the role's own keys and session_token"
-        )
-    scheme, endpoint = values.get("scheme", "https"), values.get("endpoint_override")
+def _endpoint(values: Mapping[str, Any], bucket: str = "") -> str | None:
+    host = values.get("endpoint_override")
+    return f"{values.get('scheme', 'https')}://{bucket}{host}" if host else None
+
+
+def _s3(bucket: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    is_virtual = values.get("force_virtual_addressing", not values.get("endpoint_override"))
     config = _given(
         {
-            "access_key_id": values.get("access_key"),
-            "secret_access_key": values.get("secret_key"),
-            "session_token": values.get("session_token"),
-            "region": region,
-            "endpoint": f"{scheme}://{endpoint}" if endpoint else None,
+            "region": values.get("region"),
+            "endpoint": _endpoint(values, f"{bucket}." if is_virtual else ""),
             "skip_signature": values.get("anonymous"),
-            "virtual_hosted_style_request": values.get("force_virtual_addressing", not endpoint),
+            "virtual_hosted_style_request": is_virtual,
         }
     )
-    return ObjectWriter(S3Store(bucket, config=config, client_options=_client(scheme), retry_config=_NO_RETRIES))
+    provider = None if values.get("anonymous") else credentials.of_s3(values)
+    return {"config": config} | ({"credential_provider": provider} if provider else {})
 
 
-def gcs_writer(bucket: str, values: Mapping[str, Any]) -> ObjectWriter:
-    """The writer of a bucket of Google Cloud Storage."""
-    with needs_extras():
-        from obstore.store import GCSStore
-    if "target_service_account" in values:
-        raise StoreError(f"gs://{bucket}", "target_service_account is for reading: to write, give access_token")
-    scheme, endpoint = values.get("scheme", "https"), values.get("endpoint_override")
-    config = _given(
-        {"base_url": f"{scheme}://{endpoint}" if endpoint else None, "skip_signature": values.get("anonymous")}
-    )
-    token = values.get("access_token")
-    provider = (lambda: {"token": token, "expires_at": None}) if token else None
+def _gcs(_: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    config = _given({"base_url": _endpoint(values), "skip_signature": values.get("anonymous")})
     if values.get("anonymous"):
-        # Its writes ask for credentials in spite of skip_signature. This is what object_store has for servers without them.
+        # Writing asks for credentials in spite of skip_signature. This is what object_store has for servers without them.
         account = {"private_key": "", "private_key_id": "", "client_email": "", "disable_oauth": True}
         config["service_account_key"] = json.dumps(account)
-    store = GCSStore(
-        bucket,
-        config=config,
-        client_options=_client(scheme),
-        retry_config=_NO_RETRIES,
-        credential_provider=provider,
-    )
-    return ObjectWriter(store)
+        return {"config": config}
+    provider = credentials.of_gcs(values)
+    return {"config": config} | ({"credential_provider": provider} if provider else {})
 
 
-def azure_writer(container: str, values: Mapping[str, Any]) -> ObjectWriter:
-    """The writer of a container of Azure."""
-    with needs_extras():
-        from obstore.store import AzureStore
-    account = values["account_name"]
-    scheme, authority = values.get("blob_storage_scheme", "https"), values.get("blob_storage_authority")
+def _azure(_: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    account, authority = values["account_name"], values.get("blob_storage_authority")
     host = f"{account}{authority}" if authority and authority.startswith(".") else f"{authority}/{account}"
     config = _given(
         {
@@ -183,7 +306,7 @@ def azure_writer(container: str, values: Mapping[str, Any]) -> ObjectWriter:
             "client_id": values.get("client_id"),
             "client_secret": values.get("client_secret"),
             "tenant_id": values.get("tenant_id"),
-            "endpoint": f"{scheme}://{host}" if authority else None,
+            "endpoint": f"{values.get('blob_storage_scheme', 'https')}://{host}" if authority else None,
         }
     )
-    return ObjectWriter(AzureStore(container, config=config, client_options=_client(scheme), retry_config=_NO_RETRIES))
+    return {"config": config}

@@ -185,6 +185,11 @@ def azure_options(url: str, account: str, options: Mapping[str, str]) -> dict[st
     return typed
 
 
+def http_options(url: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """Values of the options of an http(s) store."""
+    return _typed({name.lower().replace("-", "_"): text for name, text in options.items()}, HTTP, url)
+
+
 def hdfs_options(url: str, options: Mapping[str, str]) -> dict[str, Any]:
     """Arguments for ``pyarrow.fs.HadoopFileSystem``, beside host and port."""
     extra = {name: text for name, text in options.items() if name.lower().startswith(_HADOOP_CLIENT)}

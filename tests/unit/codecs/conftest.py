@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
     """A registry that listens; it is asked twice at most, at once."""
-    monkeypatch.setattr(schemas, "Retry", lambda: Retry(attempts=2, first_wait_s=0.0, longest_wait_s=0.0))
+    monkeypatch.setattr(schemas, "Retry", lambda: Retry(attempts=2, first_wait_s=0.0, max_wait_s=0.0))
     with running_registry() as server:
         yield server

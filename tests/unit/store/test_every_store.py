@@ -13,6 +13,8 @@ from tests.support.object_stores import (
     S3RVER_KEYS,
     azurite_options,
     azurite_server,
+    gcs_options,
+    gcs_server,
     make_bucket,
     make_container,
     s3_options,
@@ -22,7 +24,7 @@ from tests.support.object_stores import (
 
 from mainstem.errors import ConfigurationError, StoreError
 from mainstem.store import Store, StoredFile, open_store
-from mainstem.store.arrow import ArrowStore
+from mainstem.store.fsspec import HdfsStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,16 +51,23 @@ def azurite() -> Iterator[str]:
         yield endpoint
 
 
-@pytest.fixture(params=["local", "file-url", "arrow-local", "fsspec-memory", "s3", "s3rver", "azurite"])
+@pytest.fixture(scope="module")
+def gcs() -> Iterator[str]:
+    with gcs_server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(params=["local", "file-url", "hdfs", "fsspec-memory", "s3", "s3rver", "gcs", "azurite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     match request.param:
         case "local":
             opened = open_store(tmp_path / "deep" / "rec")
         case "file-url":
             opened = open_store((tmp_path / "rec").as_uri())
-        case "arrow-local":
+        case "hdfs":
             pytest.importorskip("pyarrow.fs")
-            opened = ArrowStore("arrow:", RefusingToReplace(), str(tmp_path / "rec"))
+            arrow = pytest.importorskip("fsspec.implementations.arrow")
+            opened = HdfsStore("hdfs:", arrow.ArrowFSWrapper(RefusingToReplace()), str(tmp_path / "rec"))
         case "fsspec-memory":
             pytest.importorskip("fsspec")
             opened = open_store(f"memory://{uuid4().hex}/rec")
@@ -66,6 +75,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
             endpoint = request.getfixturevalue("s3rver")
             options = S3RVER_KEYS | {"endpoint_override": endpoint}
             opened = open_store(f"s3://{make_bucket(endpoint, S3RVER_KEYS)}/deep/rec", options)
+        case "gcs":
+            endpoint = request.getfixturevalue("gcs")
+            opened = open_store(f"gs://{make_bucket(endpoint)}/deep/rec", gcs_options(endpoint))
         case "azurite":
             endpoint = request.getfixturevalue("azurite")
             opened = open_store(f"abfs://{make_container(endpoint)}/deep/rec", azurite_options(endpoint))
@@ -159,7 +171,7 @@ def test_a_server_that_ignores_conditions_is_an_error(s3rver: str) -> None:
     with closing(open_store(url, S3RVER_KEYS | {"endpoint_override": s3rver})) as store:
         for name in ("m/1", "m/2"):
             with pytest.raises(
-                ConfigurationError, match=r"rec/m/\d: its server ignores the condition .* \(If-None-Match\)"
+                ConfigurationError, match=r"cannot write m/\d: its server ignores the condition .* \(If-None-Match\)"
             ):
                 store.put_if_absent(name, b"first")
         assert [file.name for file in store.list("m/")] == ["m/1"]

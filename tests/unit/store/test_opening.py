@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ def test_a_file_url_of_another_host_is_refused() -> None:
 def test_an_unknown_scheme_is_refused_by_name_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     hidden = lambda name, *rest: None if name == "fsspec" else find(name, *rest)  # noqa: E731
-    monkeypatch.setattr("mainstem.store.opening.find_spec", hidden)
+    # The package has a function of the module's name.
+    monkeypatch.setattr(sys.modules["mainstem.store.open_store"], "find_spec", hidden)
     with pytest.raises(ConfigurationError, match=r"no store for sftp://; known are file://, s3://.*pip install fsspec"):
         open_store("sftp://host/rec")
 
@@ -53,7 +55,7 @@ def test_credentials_in_a_url_are_refused_and_not_repeated() -> None:
 
 
 def test_options_after_the_question_mark_are_options_and_not_shown() -> None:
-    pytest.importorskip("pyarrow.fs")
+    pytest.importorskip("obstore")
     store = open_store(
         "s3://bucket/rec?secret_key=topsecret&access_key=a&region=eu-west-1&endpoint_override=localhost:1"
     )

@@ -63,8 +63,8 @@ from mainstem.recording.shipping.manifest import (
     Shipper,
 )
 from mainstem.recording.shipping.page_tree import FANOUT, Pages, appended, between
-from mainstem.recording.shipping.patient_store import Call
 from mainstem.recording.shipping.pieces import UNKNOWN, Piece
+from mainstem.recording.shipping.retrying_store import Call
 from mainstem.recording.shipping.status import RecordingLag, ShippingCounts, ShippingStatus
 from mainstem.recording.shipping.verified_put import put_verified
 from mainstem.store.disk import DISK
@@ -124,7 +124,7 @@ class Progress:
 
 
 class ArchiveShipper:
-    """Ships one directory to one store. ``stops`` ends a round early; the store's own patience ends with it."""
+    """Ships one directory to one store. ``stops`` ends a round early; the retries of ``store`` end with it."""
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem.errors import ConfigurationError, needs_extras
 from mainstem.spark.formats.storage_options import iceberg_options
 from mainstem.store import open_store
-from mainstem.store.opening import is_url
+from mainstem.store.open_store import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,7 +25,7 @@ from mainstem.spark.formats.delta_statistics import MAX_COLUMNS, PROPERTY, index
 from mainstem.spark.formats.new_file import NewFile
 from mainstem.spark.formats.storage_options import S3_SCHEMES, delta_options
 from mainstem.store import open_store
-from mainstem.store.opening import scheme_of
+from mainstem.store.open_store import scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from mainstem.errors import ConfigurationError
-from mainstem.store.opening import scheme_of
+from mainstem.store.open_store import scheme_of
 from mainstem.store.options import azure_options, gcs_options, s3_options
 
 if TYPE_CHECKING:

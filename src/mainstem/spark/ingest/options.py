@@ -11,7 +11,7 @@ from mainstem.spark.ingest.layout import CHECKPOINT
 from mainstem.spark.lags import source_options
 from mainstem.spark.sources.options import TIMESTAMPS
 from mainstem.store import open_store
-from mainstem.store.opening import scheme_of
+from mainstem.store.open_store import scheme_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,6 +18,7 @@ from mainstem.recording.shipping.manifest import ManifestChain
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.verification import archive_faults
 from mainstem.store import open_store
+from mainstem.store import retry as retries
 from mainstem.store.retry import Retry
 
 if TYPE_CHECKING:
@@ -41,6 +42,13 @@ def s3() -> Iterator[str]:
         yield endpoint
 
 
+@pytest.fixture(autouse=True)
+def _brief_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many attempts as ever, with shorter waits of obstore's."""
+    monkeypatch.setattr(retries, "FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(retries, "MAX_WAIT_S", 0.01)
+
+
 class Way:
     """The way to a server: each request may fail, and a listing may be an old one."""
 
@@ -58,7 +66,6 @@ class Way:
 
     def open(self) -> Store:
         store = open_store(self._url, s3_options(self.proxy.url))
-        # As many attempts as ever, without their waits.
         store._retry = Retry(sleep=lambda _: None)  # type: ignore[attr-defined]
         return store
 

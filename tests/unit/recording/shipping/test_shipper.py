@@ -36,7 +36,7 @@ from mainstem.recording.shipping.layout import archive_ids
 from mainstem.recording.shipping.local_retention import Keep
 from mainstem.recording.shipping.manifest import LostRaceError, ManifestChain
 from mainstem.recording.shipping.page_tree import Pages, between
-from mainstem.recording.shipping.patient_store import PatientStore, ShippingEnded
+from mainstem.recording.shipping.retrying_store import RetryingStore, ShippingEnded
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.status import ShippingCounts
 from mainstem.store import StoredFile, open_store
@@ -400,17 +400,17 @@ def test_memory_stays_flat_while_the_store_is_away(tmp_path: Path) -> None:
         return counts.retries >= patience
 
     station = Station(tmp_path, clock)
-    patient = PatientStore(
+    retrying = RetryingStore(
         store,
         clock=SYSTEM_CLOCK,
         rng=random.Random(1),
         counts=counts,
         ends=is_over,
-        first_pause_s=0.0,
-        longest_pause_s=0.0,
+        first_wait_s=0.0,
+        max_wait_s=0.0,
     )
     patience = 1 << 60
-    ship = shipper(tmp_path, patient, clock, counts=counts)
+    ship = shipper(tmp_path, retrying, clock, counts=counts)
     ship.drain()
     store.fault = away
     peaks = []
@@ -445,8 +445,8 @@ def test_a_store_that_refuses_is_tried_so_often_and_no_more(tmp_path: Path) -> N
     store.fault = refuses
     station = Station(tmp_path, clock)
     station.send(payloads(1))
-    arguments: dict[str, Any] = {"rng": random.Random(1), "counts": counts, "ends": lambda: False, "first_pause_s": 0}
-    ship = shipper(tmp_path, PatientStore(store, clock=SYSTEM_CLOCK, attempts=3, **arguments), clock, counts=counts)
+    arguments: dict[str, Any] = {"rng": random.Random(1), "counts": counts, "ends": lambda: False, "first_wait_s": 0}
+    ship = shipper(tmp_path, RetryingStore(store, clock=SYSTEM_CLOCK, attempts=3, **arguments), clock, counts=counts)
     with pytest.raises(StoreError, match=r"^memory://store: access denied$"):
         ship.drain()
     assert (counts.errors, counts.retries) == (3, 2)
@@ -465,8 +465,8 @@ def test_for_how_long_a_store_fails_is_in_the_status(tmp_path: Path) -> None:
     station = Station(tmp_path, clock)
     station.send(payloads(1))
     arguments: dict[str, Any] = {"rng": random.Random(1), "counts": counts, "ends": lambda: False}
-    patient = PatientStore(store, clock=clock, first_pause_s=0, longest_pause_s=0, timeout_s=3600, **arguments)
-    ship = shipper(tmp_path, patient, clock, counts=counts)
+    retrying = RetryingStore(store, clock=clock, first_wait_s=0, max_wait_s=0, timeout_s=3600, **arguments)
+    ship = shipper(tmp_path, retrying, clock, counts=counts)
     store.fault = refuses
     ship.drain()
     assert attempts == [0, 0, 60, 120, 180]
@@ -488,16 +488,16 @@ def test_a_call_that_never_returns_is_left_behind(tmp_path: Path) -> None:
     store = Hanging()
     station = Station(tmp_path, clock)
     station.send(payloads(50))
-    patient = PatientStore(
+    retrying = RetryingStore(
         store,
         clock=SYSTEM_CLOCK,
         rng=random.Random(1),
         counts=counts,
         ends=lambda: False,
         timeout_s=0.2,
-        first_pause_s=0,
+        first_wait_s=0,
     )
-    ship = shipper(tmp_path, patient, clock, counts=counts)
+    ship = shipper(tmp_path, retrying, clock, counts=counts)
     ship.drain()
     assert shipped(store) == station.sent
     assert "has not returned" in counts.last_error

@@ -24,8 +24,8 @@ from tests.support.shipping import (
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.recording.shipping.compaction import compact, sweep_orphans
 from mainstem.recording.shipping.local_retention import Keep
-from mainstem.recording.shipping.patient_store import PatientStore
 from mainstem.recording.shipping.retention import remove
+from mainstem.recording.shipping.retrying_store import RetryingStore
 from mainstem.recording.shipping.status import ShippingCounts
 
 if TYPE_CHECKING:
@@ -68,15 +68,15 @@ class FaultyStore(MemoryStore):
         super().put(name, data)
 
 
-def patient(store: MemoryStore, rng: random.Random) -> PatientStore:
-    return PatientStore(
+def retrying(store: MemoryStore, rng: random.Random) -> RetryingStore:
+    return RetryingStore(
         store,
         clock=SYSTEM_CLOCK,
         rng=rng,
         counts=ShippingCounts(),
         ends=lambda: False,
-        first_pause_s=0.0001,
-        longest_pause_s=0.001,
+        first_wait_s=0.0001,
+        max_wait_s=0.001,
     )
 
 
@@ -93,10 +93,10 @@ class World:
         self.keeps = self.rng.random() < 0.5
         self.rests: list[list[object]] = [[], []]
 
-    def store(self) -> PatientStore:
+    def store(self) -> RetryingStore:
         rng = random.Random(self.rng.random())
         dies_at = rng.randrange(400) if rng.random() < 0.7 else None
-        return patient(FaultyStore(self.files, rng, rng.choice((0.0, 0.1, 0.3)), dies_at), rng)
+        return retrying(FaultyStore(self.files, rng, rng.choice((0.0, 0.1, 0.3)), dies_at), rng)
 
     def ship(self, i: int) -> None:
         ship = self.shippers[i]

@@ -1,11 +1,12 @@
-"""A store that is waited for: each call is repeated until it succeeds, and is given up only when shipping ends.
+"""A store whose calls are retried until they succeed, or until shipping ends.
 
-Who ships once says how often at most (``attempts``): a store that does not exist, or refuses, would be tried for ever.
+This is above the store's own retries, which give up within minutes: an outage may take hours. ``mainstem ship --once`` limits
+the attempts, since a store that does not exist, or refuses, would be retried forever.
 
-A call runs in a thread of its own, because client libraries neither time out reliably nor return on a signal. One that is
-overdue is left behind and counts as failed; while ``MAX_OVERDUE`` of them have not returned no further one starts. So a store that
-is away for hours costs nothing but these threads. What comes late does no harm: objects have names of their own and are never
-written with other bytes, and a manifest is put if absent.
+Each call runs in a thread of its own, because client libraries neither time out reliably nor return on a signal. A call that takes
+too long is left behind and counts as failed. At most ``MAX_OVERDUE`` such calls exist at once, so an outage of hours costs no
+more than their threads. A call that completes late does no harm: objects are never written with other bytes, and a manifest is
+put if absent.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem.clock import NS_PER_SECOND
 from mainstem.errors import MainstemError, StoreError
+from mainstem.store.retry import Retry
 
 if TYPE_CHECKING:
     import random
@@ -30,8 +32,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-FIRST_PAUSE_S = 0.2
-LONGEST_PAUSE_S = 20.0
+FIRST_WAIT_S = 0.2
+MAX_WAIT_S = 20.0
 # A request without data; one with data has a second more for each 64 kB.
 CALL_TIMEOUT_S = 60.0
 SLOWEST_BYTES_PER_S = 64 << 10
@@ -76,10 +78,10 @@ class Call:
         return self._result
 
 
-class PatientStore:
+class RetryingStore:
     """A ``Store`` around another one. ``ends`` says that calls are to be given up; it is called often and by several threads.
 
-    ``attempts`` is how often a call is made at most, beside the store's own retries; None for no limit.
+    ``attempts`` limits how often a call is made; None for no limit.
     """
 
     def __init__(
@@ -91,57 +93,42 @@ class PatientStore:
         counts: ShippingCounts,
         ends: Callable[[], bool],
         timeout_s: float = CALL_TIMEOUT_S,
-        first_pause_s: float = FIRST_PAUSE_S,
-        longest_pause_s: float = LONGEST_PAUSE_S,
+        first_wait_s: float = FIRST_WAIT_S,
+        max_wait_s: float = MAX_WAIT_S,
         attempts: int | None = None,
     ) -> None:
-        self._store, self._clock, self._rng, self._counts, self._ends = store, clock, rng, counts, ends
-        self._timeout_s, self._first_pause_s, self._longest_pause_s = timeout_s, first_pause_s, longest_pause_s
-        self._attempts = attempts
-        self._pause = threading.Event()  # never set: waiting on it is a sleep
+        self.inner, self.url, self.local_path, self.close = store, store.url, store.local_path, store.close
+        self._clock, self._counts, self._ends, self._timeout_s = clock, counts, ends, timeout_s
+        self._retry = Retry(
+            attempts, first_wait_s, max_wait_s, retry_on=(StoreError, OSError), sleep=self._wait_to_retry, rng=rng
+        )
+        self._never = threading.Event()  # never set: waiting on it is a sleep
         self._overdue: list[Call] = []
         self._logged_ns: int | None = None
         self._is_away = False
 
-    @property
-    def inner(self) -> Store:
-        """The store that is waited for."""
-        return self._store
+    def with_retries(self, what: str, nbytes: int, function: Callable[..., T], *arguments: Any) -> T:
+        """The result of ``function``, which moves ``nbytes``. Raises FileNotFoundError, and StoreError after the last attempt."""
 
-    @property
-    def url(self) -> str:
-        """As of the store."""
-        return self._store.url
-
-    def patiently(self, what: str, octets: int, function: Callable[..., T], *arguments: Any) -> T:
-        """The result of ``function``, called until it raises nothing but FileNotFoundError; ``octets`` are those it moves.
-
-        Raises StoreError when the last of ``attempts`` has failed.
-        """
-        pause_s, failed = self._first_pause_s, 0
-        while True:
+        def attempt() -> T:
             try:
-                result: T = self._once(what, self._timeout_s + octets / SLOWEST_BYTES_PER_S, function, *arguments)
+                result: T = self._call(what, self._timeout_s + nbytes / SLOWEST_BYTES_PER_S, function, *arguments)
             except FileNotFoundError:
                 raise
             except (StoreError, OSError) as error:
-                failed += 1
                 self._failed(what, error)
-                if failed == self._attempts:
-                    raise StoreError(self.url, str(error).removeprefix(f"{self.url}: ")) from error
-            else:
-                self._counts.responded()
-                if self._is_away:
-                    self._is_away = False
-                    log.warning("%s responds again", self.url)
-                return result
-            self._rest(pause_s * self._rng.uniform(0.5, 1.0))
-            pause_s = min(pause_s * 2, self._longest_pause_s)
-            self._counts.add(retries=1)
+                raise
+            self._counts.responded()
+            if self._is_away:
+                self._is_away = False
+                log.warning("%s responds again", self.url)
+            return result
 
-    def _once(self, what: str, timeout_s: float, function: Callable[..., T], *arguments: Any) -> T:
+        return self._retry.call(attempt, self.url, what)
+
+    def _call(self, what: str, timeout_s: float, function: Callable[..., T], *arguments: Any) -> T:
         while sum(not call.wait(0) for call in self._overdue) >= MAX_OVERDUE:
-            self._rest(CHECK_S)
+            self._sleep(CHECK_S)
         self._overdue = [call for call in self._overdue if not call.wait(0)]
         call = Call(function, *arguments)
         deadline_ns = self._clock.monotonic_ns() + int(timeout_s * NS_PER_SECOND)
@@ -154,57 +141,47 @@ class PatientStore:
         result: T = call.result()
         return result
 
-    def _rest(self, seconds: float) -> None:
+    def _sleep(self, seconds: float) -> None:
         deadline_ns = self._clock.monotonic_ns() + int(seconds * NS_PER_SECOND)
         while (left_ns := deadline_ns - self._clock.monotonic_ns()) > 0:
             if self._ends():
                 raise ShippingEnded(f"{self.url} did not respond when shipping ended")
-            self._pause.wait(min(left_ns / NS_PER_SECOND, CHECK_S))
+            self._never.wait(min(left_ns / NS_PER_SECOND, CHECK_S))
+
+    def _wait_to_retry(self, seconds: float) -> None:
+        self._sleep(seconds)
+        self._counts.add(retries=1)
 
     def _failed(self, what: str, error: Exception) -> None:
-        self._counts.failed(f"{what}: {error}", self._clock.monotonic_ns())
+        now_ns = self._clock.monotonic_ns()
+        self._counts.failed(f"{what}: {error}", now_ns)
         if self._ends():
             raise ShippingEnded(f"{self.url}: {what}: {error}") from error
-        now_ns = self._clock.monotonic_ns()
-        if self._attempts is not None:
-            return
-        if self._logged_ns is None or now_ns - self._logged_ns >= LOG_INTERVAL_NS:
+        is_due = self._logged_ns is None or now_ns - self._logged_ns >= LOG_INTERVAL_NS
+        if self._retry.attempts is None and is_due:
             self._logged_ns, self._is_away = now_ns, True
             log.warning("%s: %s: %s; it is tried again until it succeeds", self.url, what, error)
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredFile]:
-        """As ``Store.list``; the whole listing is one call."""
-        return iter(self.patiently(f"list {prefix}", 0, lambda: [*self._store.list(prefix, recursive=recursive)]))
+        """The whole listing is one call."""
+        return iter(self.with_retries(f"list {prefix}", 0, lambda: [*self.inner.list(prefix, recursive=recursive)]))
 
     def directories(self, prefix: str = "") -> Iterator[str]:
-        """As ``Store.directories``."""
-        return iter(self.patiently(f"list {prefix}", 0, lambda: [*self._store.directories(prefix)]))
+        return iter(self.with_retries(f"list {prefix}", 0, lambda: [*self.inner.directories(prefix)]))
 
     def size(self, name: str) -> int:
-        """As ``Store.size``."""
-        return self.patiently(f"size of {name}", 0, self._store.size, name)
+        return self.with_retries(f"size of {name}", 0, self.inner.size, name)
 
     def read(self, name: str, start: int, end: int) -> bytes:
-        """As ``Store.read``."""
-        return self.patiently(f"read {name}", end - start, self._store.read, name, start, end)
+        return self.with_retries(f"read {name}", end - start, self.inner.read, name, start, end)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """As ``Store.put_if_absent``; False also where an attempt that failed had been applied after all."""
-        return self.patiently(f"put {name}", len(data), self._store.put_if_absent, name, data)
+        """False also where an attempt that failed had been applied after all."""
+        return self.with_retries(f"put {name}", len(data), self.inner.put_if_absent, name, data)
 
     def put(self, name: str, data: bytes | Path) -> None:
-        """As ``Store.put``."""
-        octets = len(data) if isinstance(data, bytes) else data.stat().st_size
-        self.patiently(f"put {name}", octets, self._store.put, name, data)
+        nbytes = len(data) if isinstance(data, bytes) else data.stat().st_size
+        self.with_retries(f"put {name}", nbytes, self.inner.put, name, data)
 
     def delete(self, name: str) -> None:
-        """As ``Store.delete``."""
-        self.patiently(f"delete {name}", 0, self._store.delete, name)
-
-    def local_path(self, name: str = "") -> Path | None:
-        """As ``Store.local_path``."""
-        return self._store.local_path(name)
-
-    def close(self) -> None:
-        """Closes the store."""
-        self._store.close()
+        self.with_retries(f"delete {name}", 0, self.inner.delete, name)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from mainstem.store.base import Store
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-# Opened by pyarrow.fs, which `mainstem[arrow]` installs.
-ARROW_SCHEMES = ("s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+OBJECT_SCHEMES = ("s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss")
+HDFS_SCHEMES = ("hdfs", "viewfs")
 HTTP_SCHEMES = ("http", "https")
-SCHEMES = ("file", *ARROW_SCHEMES, *HTTP_SCHEMES)
+SCHEMES = ("file", *OBJECT_SCHEMES, *HDFS_SCHEMES, *HTTP_SCHEMES)
 
 
 def scheme_of(url: str) -> str:
@@ -68,20 +68,18 @@ def open_store(url: str | Path, options: Mapping[str, str] | None = None) -> Sto
         from mainstem.store.http import HttpStore
 
         return HttpStore(text, options)
-    if scheme in ARROW_SCHEMES:
-        from mainstem.store.arrow import open_arrow_store
+    if scheme in OBJECT_SCHEMES:
+        from mainstem.store.objects import open_object_store
 
-        return open_arrow_store(text, options)
-    return _other(text, scheme, options)
+        return open_object_store(text, options)
+    from mainstem.store.fsspec import open_fsspec_store, open_hdfs_store
 
-
-def _other(url: str, scheme: str, options: Mapping[str, str]) -> Store:
+    if scheme in HDFS_SCHEMES:
+        return open_hdfs_store(text, options)
     if find_spec("fsspec") is None:
         known = ", ".join(f"{each}://" for each in SCHEMES)
         raise ConfigurationError(
-            f"{url!r}: there is no store for {scheme}://; known are {known}, and what fsspec knows: pip install fsspec and its"
+            f"{text!r}: there is no store for {scheme}://; known are {known}, and what fsspec knows: pip install fsspec and its"
             f" package for {scheme}"
         )
-    from mainstem.store.fsspec import open_fsspec_store
-
-    return open_fsspec_store(url, scheme, options)
+    return open_fsspec_store(text, scheme, options)
