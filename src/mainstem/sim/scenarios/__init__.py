@@ -12,13 +12,13 @@ from mainstem.sim.scenarios.duologue import duologue
 from mainstem.sim.scenarios.gaps import gaps
 from mainstem.sim.scenarios.groups import flow_control, mdc, mds, multicast
 from mainstem.sim.scenarios.jmux import jmux
-from mainstem.sim.scenarios.lives import rejection, response, spies
+from mainstem.sim.scenarios.loss_and_latency import cubic, latency, unreliable, untethered
 from mainstem.sim.scenarios.power_loss import power_loss
 from mainstem.sim.scenarios.recorders import recorders
-from mainstem.sim.scenarios.shared import ipc, response_ipc
+from mainstem.sim.scenarios.shared_memory import ipc, response_ipc
 from mainstem.sim.scenarios.storm.scenario import storm
+from mainstem.sim.scenarios.stream_lifecycle import rejection, response, spies
 from mainstem.sim.scenarios.unicast import unicast
-from mainstem.sim.scenarios.windows import cubic, latency, unreliable, untethered
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from mainstem._core.log.append import BufferClaim
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.clock import NS_PER_SECOND
 from mainstem.sim.checkers import Violation
-from mainstem.sim.scenarios.fan import PATIENCE_NS, Reader, connect, end, spoil
+from mainstem.sim.scenarios.fan_out import PATIENCE_NS, Reader, connect, end, spoil
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World

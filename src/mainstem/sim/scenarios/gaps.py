@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.sim.checkers import StreamChecker, Violation
 from mainstem.sim.faults import Faults
-from mainstem.sim.scenarios.fan import connect
+from mainstem.sim.scenarios.fan_out import connect
 
 if TYPE_CHECKING:
     from mainstem._core.log.fragment import Fragment

@@ -90,7 +90,7 @@ class RecordersRun:
         self.publication = self.host.aeron.add_exclusive_publication(CHANNEL, STREAM)
         self.ends: list[int] = []  # the position after each message that was offered
         self.payloads: list[bytes] = []
-        self.laziness = self.chance.choice((0.0, 0.5, 0.9))
+        self.pause_probability = self.chance.choice((0.0, 0.5, 0.9))
         self.crashes_left = self.chance.randrange(MAX_CRASHES + 1)
         self.crashes = self.refusals = self.absences = 0
         self.has_lost_power = False
@@ -112,7 +112,7 @@ class RecordersRun:
         if self.program is None:
             if self.world.now_ns >= self.starts_at_ns:
                 self._guarded(self._start)
-        elif self.chance.random() >= self.laziness:
+        elif self.chance.random() >= self.pause_probability:
             self._guarded(self.program.work)
         if self.has_lost_power:
             return True

@@ -34,7 +34,7 @@ class Stream:
     subscription: Subscription
     checker: StreamChecker
     positions: MonotoneChecker
-    laziness: float
+    pause_probability: float
     left: int
     next: bytes = b""  # drawn, and not accepted yet
 
@@ -53,7 +53,7 @@ class Stream:
 
     def poll(self, chance: Random) -> None:
         """Polls, unless this subscriber is lazy just now."""
-        if chance.random() >= self.laziness:
+        if chance.random() >= self.pause_probability:
             self.subscription.poll_messages(self._on_message, 10)
 
     def _on_message(self, fragment: Fragment) -> None:
@@ -84,13 +84,13 @@ def add_stream(world: World, sender: Host, receiver: Host, number: int) -> Strea
     add = chance.choice((sender.aeron.add_publication, sender.aeron.add_exclusive_publication))
     publication = add(channel, stream_id)
     name = f"stream {stream_id}"
-    laziness = chance.choice((0.0, 0.5, 0.9))
+    pause_probability = chance.choice((0.0, 0.5, 0.9))
     return Stream(
         publication,
         subscription,
         StreamChecker(name),
         MonotoneChecker(f"{name}'s position"),
-        laziness,
+        pause_probability,
         world.scaled(MESSAGES),
     )
 

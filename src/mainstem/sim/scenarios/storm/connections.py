@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from mainstem.sim.scenarios.aqueduct import AqueductRun
 from mainstem.sim.scenarios.bymux import BymuxRun
 from mainstem.sim.scenarios.jmux import JmuxRun
-from mainstem.sim.scenarios.storm.inhabitant import Inhabitant, runs
+from mainstem.sim.scenarios.storm.workload import Workload, runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +31,8 @@ class Run(Protocol):
         """From now on the machine of one end does not run."""
 
 
-class Connections(Inhabitant):
-    """Connections between two machines, of a kind that is drawn for each. One that stops in the middle is begun anew.
+class ConnectionsWorkload(Workload):
+    """ConnectionsWorkload between two machines, of a kind that is drawn for each. One that stops in the middle is begun anew.
 
     Args:
         world: Its chance is drawn from.
@@ -48,7 +48,7 @@ class Connections(Inhabitant):
         self._is_whole = True  # whether both machines have run since it began
         self._left = 0  # connections that are to end in order, after the storm
 
-    def step(self, *, offers: bool, laziness: dict[str, float]) -> None:  # noqa: ARG002 - its programs have their own pace
+    def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:  # noqa: ARG002 - its programs have their own pace
         """One duty cycle of both ends."""
         if self._run is None:
             if not all(map(runs, self.hosts)):

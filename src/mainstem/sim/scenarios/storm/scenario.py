@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.duologue.settings import reserved_sessions
 from mainstem.sim.checkers import CHECKED
-from mainstem.sim.disorder import Disorder
-from mainstem.sim.half_writes import leave_half
-from mainstem.sim.scenarios.storm.archived import Archived
-from mainstem.sim.scenarios.storm.connections import Connections
-from mainstem.sim.scenarios.storm.flows import Flow
-from mainstem.sim.scenarios.storm.talks import Talks
+from mainstem.sim.fault_injector import FaultInjector
+from mainstem.sim.scenarios.storm.connections import ConnectionsWorkload
+from mainstem.sim.scenarios.storm.duologues import DuologueWorkload
+from mainstem.sim.scenarios.storm.recorders import RecorderWorkload
+from mainstem.sim.scenarios.storm.streams import StreamWorkload
+from mainstem.sim.torn_writes import leave_half
 from mainstem.sim.world import QUIET_TICK_NS
 
 if TYPE_CHECKING:
     from mainstem.sim.host import Host
-    from mainstem.sim.scenarios.storm.inhabitant import Inhabitant
+    from mainstem.sim.scenarios.storm.workload import Workload
     from mainstem.sim.world import World
 
 HOSTS = 3
@@ -48,31 +48,31 @@ def storm(world: World) -> str:
     world.tick_ns, world.grain_ns = chance.choice((500_000, NS_PER_MS, 2 * NS_PER_MS)), 200_000
     hosts = [world.add_host(f"host{number}", client_timeout_ns=LIVENESS_NS, **TIMEOUTS) for number in range(HOSTS)]
     flows = _flows(world, hosts)
-    inhabitants = [*flows, *_programs(world, hosts, flows)]
-    disorder = Disorder(
+    workloads = [*flows, *_programs(world, hosts, flows)]
+    injector = FaultInjector(
         world,
         length_ns=max(NS_PER_SECOND, int(LENGTH_NS * world.size)),
         before_client_dies=lambda host: _leave_halves(world, flows, host),
     )
     with ExitStack() as stack:
-        for each in inhabitants:
+        for each in workloads:
             stack.callback(each.close)
-        _live_through(world, disorder, inhabitants)
-    faults = "; ".join(map(str, disorder.schedule.faults))
+        _live_through(world, injector, workloads)
+    faults = "; ".join(map(str, injector.schedule.faults))
     return f"{CHECKED.messages} messages of {len(flows)} streams, {world.ticks} ticks; {faults}"
 
 
-def _live_through(world: World, disorder: Disorder, inhabitants: list[Inhabitant]) -> None:
+def _live_through(world: World, injector: FaultInjector, workloads: list[Workload]) -> None:
     """The faults, their end, and what must come after it."""
     chance = world.chance
 
     def step(*, offers: bool) -> None:
-        laziness = {disorder.hosts[place].name: share for place, share in disorder.laziness.items()}
-        for each in inhabitants:
-            each.step(offers=offers and chance.random() < OFFER_SHARE, laziness=laziness)
+        pause_probability = {injector.hosts[place].name: share for place, share in injector.pause_probability.items()}
+        for each in workloads:
+            each.step(offers=offers and chance.random() < OFFER_SHARE, pause_probability=pause_probability)
 
     def under_faults() -> bool:
-        disorder.step()
+        injector.step()
         step(offers=True)
         return world.now_ns >= over_ns
 
@@ -80,21 +80,21 @@ def _live_through(world: World, disorder: Disorder, inhabitants: list[Inhabitant
     world.idle_ns = BUSY_TICK_NS
     over_ns = world.now_ns + max(NS_PER_SECOND, int(LENGTH_NS * world.size))
     world.run_until(under_faults, what="the end of the faults")
-    disorder.heal()
-    for each in inhabitants:
+    injector.heal()
+    for each in workloads:
         each.heal()
     world.idle_ns = QUIET_TICK_NS
 
     def settled() -> bool:
-        disorder.step()
+        injector.step()
         step(offers=False)
-        return world.now_ns >= settled_ns and disorder.is_whole
+        return world.now_ns >= settled_ns and injector.is_whole
 
     settled_ns = world.now_ns + SETTLE_NS
     world.run_until(settled, what="that every machine is back", within_ns=PATIENCE_NS)
     if world.network.has_damaged:
         # A damaged frame stays in the log that it came into: nothing is promised of these streams, all of new ones.
-        for each in inhabitants:
+        for each in workloads:
             each.begin_again()
         gone_ns = world.now_ns + SETTLE_NS
         while world.now_ns < gone_ns:
@@ -102,26 +102,26 @@ def _live_through(world: World, disorder: Disorder, inhabitants: list[Inhabitant
         world.network.has_damaged = False
 
     def connected() -> bool:
-        disorder.step()
-        for each in inhabitants:
-            each.step(offers=not each.is_connected, laziness={})
-        return all(each.is_connected for each in inhabitants)
+        injector.step()
+        for each in workloads:
+            each.step(offers=not each.is_connected, pause_probability={})
+        return all(each.is_connected for each in workloads)
 
     world.run_until(connected, what="the connection of every stream after the faults", within_ns=PATIENCE_NS)
-    for each in inhabitants:
+    for each in workloads:
         each.aim(LAST_MESSAGES)
 
     def all_read() -> bool:
-        for each in inhabitants:
-            each.step(offers=not each.has_offered, laziness={})
-        return all(each.has_offered and each.is_read for each in inhabitants)
+        for each in workloads:
+            each.step(offers=not each.has_offered, pause_probability={})
+        return all(each.has_offered and each.is_read for each in workloads)
 
     world.run_until(all_read, what="delivery of what was offered after the faults", within_ns=PATIENCE_NS)
-    for each in inhabitants:
+    for each in workloads:
         each.finish()
 
 
-def _flows(world: World, hosts: list[Host]) -> list[Flow]:
+def _flows(world: World, hosts: list[Host]) -> list[StreamWorkload]:
     """Two to five streams, each of a kind that is drawn."""
     chance = world.chance
     flows = []
@@ -132,21 +132,23 @@ def _flows(world: World, hosts: list[Host]) -> list[Flow]:
         kind = chance.choice(("ipc", "unicast", "multicast", "mdc", "spy"))
         unicast = f"aeron:udp?endpoint={other.address}:{port}"
         if kind == "ipc":
-            flow = Flow(number, world, source, "aeron:ipc?term-length=64k", is_exclusive=is_exclusive)
+            flow = StreamWorkload(number, world, source, "aeron:ipc?term-length=64k", is_exclusive=is_exclusive)
             flow.read_by(source, "aeron:ipc")
             flow.read_by(source, "aeron:ipc")
         elif kind == "multicast":
             channel = f"aeron:udp?endpoint=224.20.30.{2 * number + 1}:{port}"
-            flow = Flow(number, world, source, f"{channel}|term-length=64k|fc=min", is_exclusive=is_exclusive)
+            flow = StreamWorkload(number, world, source, f"{channel}|term-length=64k|fc=min", is_exclusive=is_exclusive)
             flow.read_by(other, channel)
             flow.read_by(third, channel)
         elif kind == "mdc":
             control = f"control={source.address}:{port}|control-mode=dynamic"
-            flow = Flow(number, world, source, f"aeron:udp?{control}|term-length=64k|fc=min", is_exclusive=is_exclusive)
+            flow = StreamWorkload(
+                number, world, source, f"aeron:udp?{control}|term-length=64k|fc=min", is_exclusive=is_exclusive
+            )
             for host in (other, third):
                 flow.read_by(host, f"aeron:udp?endpoint={host.address}:{port}|{control}")
         else:
-            flow = Flow(number, world, source, f"{unicast}|term-length=64k", is_exclusive=is_exclusive)
+            flow = StreamWorkload(number, world, source, f"{unicast}|term-length=64k", is_exclusive=is_exclusive)
             flow.read_by(other, unicast)
             if kind == "spy":
                 flow.read_by(source, f"aeron-spy:{unicast}")
@@ -154,24 +156,24 @@ def _flows(world: World, hosts: list[Host]) -> list[Flow]:
     return flows
 
 
-def _programs(world: World, hosts: list[Host], flows: list[Flow]) -> list[Inhabitant]:
+def _programs(world: World, hosts: list[Host], flows: list[StreamWorkload]) -> list[Workload]:
     """A recorder of a stream, a duologue server with its clients, connections of the multiplexers: each of them, or not."""
     chance = world.chance
-    programs: list[Inhabitant] = []
+    programs: list[Workload] = []
     if chance.random() < 0.5:
         flow = chance.choice(flows)
         reader = chance.choice(flow.readers)
-        programs.append(Archived(world, flow, reader.host, reader.channel))
+        programs.append(RecorderWorkload(world, flow, reader.host, reader.channel))
     if chance.random() < 0.5:
         server, *others = chance.sample(hosts, HOSTS)
-        programs.append(Talks(world, server, others))
+        programs.append(DuologueWorkload(world, server, others))
     if chance.random() < 0.5:
         one, other, _ = chance.sample(hosts, HOSTS)
-        programs.append(Connections(world, (one, other)))
+        programs.append(ConnectionsWorkload(world, (one, other)))
     return programs
 
 
-def _leave_halves(world: World, flows: list[Flow], host: Host) -> None:
+def _leave_halves(world: World, flows: list[StreamWorkload], host: Host) -> None:
     """A client dies in the middle of what its publications write, or not."""
     for flow in flows:
         if flow.host is host and flow.publication is not None and world.chance.random() < 0.5:

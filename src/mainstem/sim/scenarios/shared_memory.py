@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.clock import NS_PER_SECOND
 from mainstem.sim.checkers import MonotoneChecker, StreamChecker
-from mainstem.sim.scenarios.fan import MESSAGES, PATIENCE_NS, connect, deliver, end, readers
+from mainstem.sim.scenarios.fan_out import MESSAGES, PATIENCE_NS, connect, deliver, end, readers
 from mainstem.sim.scenarios.unicast import drawn_length
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.clock import NS_PER_SECOND
 from mainstem.sim.checkers import MonotoneChecker, StreamChecker, Violation
-from mainstem.sim.scenarios.fan import PATIENCE_NS, connect, deliver, end, readers, spoil
+from mainstem.sim.scenarios.fan_out import PATIENCE_NS, connect, deliver, end, readers, spoil
 
 if TYPE_CHECKING:
     from mainstem._core.log.fragment import Fragment

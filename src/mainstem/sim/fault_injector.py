@@ -1,4 +1,4 @@
-"""Faults of links and machines as they strike a world of hosts, by a schedule that the seed draws.
+"""Faults of links and machines injected into a world of hosts, by a schedule that the seed draws.
 
 Each kind has a function that begins it and one that ends it; ``KINDS`` is the table. What a crash ends starts again when the
 fault is over, and a client that has ended is replaced: safety is for the scenario to check meanwhile, liveness after ``heal``.
@@ -34,116 +34,116 @@ START_INTERVAL_NS = 200 * NS_PER_MS  # how often a machine tries to start while 
 SPACE_LEFT = 1_000  # bytes of a full disk
 
 
-def _on_link(begin: Callable[[Faults, float], Faults]) -> Callable[[Disorder, Fault], None]:
+def _on_link(begin: Callable[[Faults, float], Faults]) -> Callable[[FaultInjector, Fault], None]:
     """A kind that is a property of a link: ``begin`` derives the link's faults from those without it."""
 
-    def strike(disorder: Disorder, fault: Fault) -> None:
-        disorder.spoil_link(fault, begin)
+    def inject(injector: FaultInjector, fault: Fault) -> None:
+        injector.degrade_link(fault, begin)
 
-    return strike
-
-
-def _cut(disorder: Disorder, fault: Fault) -> None:
-    disorder.cut(fault.place, fault.other)
+    return inject
 
 
-def _mend(disorder: Disorder, fault: Fault) -> None:
-    disorder.mend(fault.place, fault.other)
+def _cut(injector: FaultInjector, fault: Fault) -> None:
+    injector.partition(fault.place, fault.other)
 
 
-def _cut_both(disorder: Disorder, fault: Fault) -> None:
-    disorder.cut(fault.place, fault.other)
-    disorder.cut(fault.other, fault.place)
+def _heal(injector: FaultInjector, fault: Fault) -> None:
+    injector.heal_partition(fault.place, fault.other)
 
 
-def _mend_both(disorder: Disorder, fault: Fault) -> None:
-    disorder.mend(fault.place, fault.other)
-    disorder.mend(fault.other, fault.place)
+def _cut_both(injector: FaultInjector, fault: Fault) -> None:
+    injector.partition(fault.place, fault.other)
+    injector.partition(fault.other, fault.place)
 
 
-def _crash(disorder: Disorder, fault: Fault) -> None:
-    disorder.host(fault).crash()
+def _heal_both(injector: FaultInjector, fault: Fault) -> None:
+    injector.heal_partition(fault.place, fault.other)
+    injector.heal_partition(fault.other, fault.place)
 
 
-def _kill_client(disorder: Disorder, fault: Fault) -> None:
-    host = disorder.host(fault)
+def _crash(injector: FaultInjector, fault: Fault) -> None:
+    injector.host(fault).crash()
+
+
+def _kill_client(injector: FaultInjector, fault: Fault) -> None:
+    host = injector.host(fault)
     if host.is_up:
-        disorder.before_client_dies(host)
+        injector.before_client_dies(host)
         host.kill_client()
 
 
-def _pause(disorder: Disorder, fault: Fault) -> None:
-    disorder.host(fault).is_paused = True
+def _pause(injector: FaultInjector, fault: Fault) -> None:
+    injector.host(fault).is_paused = True
 
 
-def _resume(disorder: Disorder, fault: Fault) -> None:
-    disorder.host(fault).is_paused = False
+def _resume(injector: FaultInjector, fault: Fault) -> None:
+    injector.host(fault).is_paused = False
 
 
-def _pause_client(disorder: Disorder, fault: Fault) -> None:
-    disorder.host(fault).is_client_paused = True
+def _pause_client(injector: FaultInjector, fault: Fault) -> None:
+    injector.host(fault).is_client_paused = True
 
 
-def _resume_client(disorder: Disorder, fault: Fault) -> None:
-    disorder.host(fault).is_client_paused = False
+def _resume_client(injector: FaultInjector, fault: Fault) -> None:
+    injector.host(fault).is_client_paused = False
 
 
-def _drift(disorder: Disorder, fault: Fault) -> None:
-    disorder.host(fault).clock.drift(int((2 * fault.amount - 1) * MAX_DRIFT_PPM))
+def _drift(injector: FaultInjector, fault: Fault) -> None:
+    injector.host(fault).clock.drift(int((2 * fault.amount - 1) * MAX_DRIFT_PPM))
 
 
-def _keep_time(disorder: Disorder, fault: Fault) -> None:
-    disorder.host(fault).clock.drift(0)
+def _keep_time(injector: FaultInjector, fault: Fault) -> None:
+    injector.host(fault).clock.drift(0)
 
 
-def _jump(disorder: Disorder, fault: Fault) -> None:
-    disorder.host(fault).clock.jump_ms(int((2 * fault.amount - 1) * MAX_JUMP_MS))
+def _jump(injector: FaultInjector, fault: Fault) -> None:
+    injector.host(fault).clock.jump_ms(int((2 * fault.amount - 1) * MAX_JUMP_MS))
 
 
-def _fill_disk(disorder: Disorder, fault: Fault) -> None:
-    files = disorder.host(fault).files
+def _fill_disk(injector: FaultInjector, fault: Fault) -> None:
+    files = injector.host(fault).files
     files.space -= files.free_space("/") - SPACE_LEFT
 
 
-def _empty_disk(disorder: Disorder, fault: Fault) -> None:
-    disorder.host(fault).files.space = 1 << 40
+def _empty_disk(injector: FaultInjector, fault: Fault) -> None:
+    injector.host(fault).files.space = 1 << 40
 
 
-def _shorten_writes(disorder: Disorder, fault: Fault) -> None:
-    disorder.short[fault.place] = 1 + int(3 * fault.amount)
+def _shorten_writes(injector: FaultInjector, fault: Fault) -> None:
+    injector.short[fault.place] = 1 + int(3 * fault.amount)
 
 
-def _lengthen_writes(disorder: Disorder, fault: Fault) -> None:
-    disorder.short.pop(fault.place, None)
-    disorder.limit_writes(fault.place, None)
+def _lengthen_writes(injector: FaultInjector, fault: Fault) -> None:
+    injector.short.pop(fault.place, None)
+    injector.limit_writes(fault.place, None)
 
 
-def _slow(disorder: Disorder, fault: Fault) -> None:
-    disorder.laziness[fault.place] = 0.9
+def _slow(injector: FaultInjector, fault: Fault) -> None:
+    injector.pause_probability[fault.place] = 0.9
 
 
-def _stop_reading(disorder: Disorder, fault: Fault) -> None:
-    disorder.laziness[fault.place] = 1.0
+def _stop_reading(injector: FaultInjector, fault: Fault) -> None:
+    injector.pause_probability[fault.place] = 1.0
 
 
-def _read_again(disorder: Disorder, fault: Fault) -> None:
-    disorder.laziness.pop(fault.place, None)
+def _read_again(injector: FaultInjector, fault: Fault) -> None:
+    injector.pause_probability.pop(fault.place, None)
 
 
-def _nothing(disorder: Disorder, fault: Fault) -> None:
+def _nothing(injector: FaultInjector, fault: Fault) -> None:
     """What ends by itself."""
 
 
 class Kind(NamedTuple):
-    """What begins and ends a kind of fault; ``is_of_machines`` where it is more than the network's."""
+    """What begins and ends a kind of fault; ``is_host_fault`` where it is more than the network's."""
 
-    begin: Callable[[Disorder, Fault], None]
-    end: Callable[[Disorder, Fault], None]
-    is_of_machines: bool = True
+    begin: Callable[[FaultInjector, Fault], None]
+    end: Callable[[FaultInjector, Fault], None]
+    is_host_fault: bool = True
 
 
 def _link_kind(begin: Callable[[Faults, float], Faults]) -> Kind:
-    return Kind(_on_link(begin), lambda disorder, fault: disorder.restore_link(fault), is_of_machines=False)
+    return Kind(_on_link(begin), lambda injector, fault: injector.restore_link(fault), is_host_fault=False)
 
 
 KINDS = {
@@ -161,8 +161,8 @@ KINDS = {
     ),
     "mtu": _link_kind(lambda faults, _: replace(faults, mtu=SMALL_MTU)),
     "clog": _link_kind(lambda faults, amount: replace(faults, rate=SLOW_RATE + int(amount * 20 * SLOW_RATE))),
-    "one_way": Kind(_cut, _mend, is_of_machines=False),
-    "partition": Kind(_cut_both, _mend_both, is_of_machines=False),
+    "one_way": Kind(_cut, _heal, is_host_fault=False),
+    "partition": Kind(_cut_both, _heal_both, is_host_fault=False),
     "crash": Kind(_crash, _nothing),
     "client_death": Kind(_kill_client, _nothing),
     "pause": Kind(_pause, _resume),
@@ -176,7 +176,7 @@ KINDS = {
 }
 
 
-class Disorder:
+class FaultInjector:
     """Strikes a world's hosts by a schedule. Call ``step`` in every step of the world, and ``heal`` at the end.
 
     Args:
@@ -186,7 +186,7 @@ class Disorder:
         before_client_dies: Is called with the host whose client is about to die.
 
     Attributes:
-        laziness: By number of the host, how likely its consumers do not poll in a step.
+        pause_probability: By number of the host, how likely its consumers do not poll in a step.
         short: By number of the host, how many runs each of its sockets accepts in a step.
     """
 
@@ -203,7 +203,7 @@ class Disorder:
         self.schedule = Schedule.drawn(world.seed, kinds, places=len(self.hosts), length_ns=length_ns, plan=world.plan)
         world.schedule = self.schedule
         self.before_client_dies = before_client_dies
-        self.laziness: dict[int, float] = {}
+        self.pause_probability: dict[int, float] = {}
         self.short: dict[int, int] = {}
         self._begun_ns = world.now_ns
         self._changes: dict[tuple[int, int], dict[int, Callable[[Faults], Faults]]] = defaultdict(dict)
@@ -212,7 +212,7 @@ class Disorder:
         self._delay_ns = world.chance.randrange(10_000, BASE_DELAY_NS)
         world.network.faults = Faults(delay_ns=self._delay_ns)
         world.expected_errors = (ClientTimeout, DriverTimeout)
-        if any(KINDS[fault.kind].is_of_machines for fault in self.schedule.faults):
+        if any(KINDS[fault.kind].is_host_fault for fault in self.schedule.faults):
             # What ends owes nothing any more: the wire is checked where machines go on.
             world.network.checker = None
 
@@ -224,7 +224,7 @@ class Disorder:
         """Begins and ends what is due, and starts again what has ended before its time.
 
         Example:
-            ``world.run_until(lambda: disorder.step() or done(), what="the end")``
+            ``world.run_until(lambda: injector.step() or done(), what="the end")``
         """
         now_ns = self.world.now_ns
         for fault, begins in self.schedule.due(now_ns - self._begun_ns):
@@ -258,7 +258,7 @@ class Disorder:
         """Ends every fault; machines that are down start within a few seconds of ``step``.
 
         Example:
-            ``disorder.heal()``
+            ``injector.heal()``
         """
         for fault in self.schedule.heal():
             self.world.trace.note(f"heals {fault}", self.world.now_ns)
@@ -269,7 +269,7 @@ class Disorder:
         """Whether every machine is up and has its client."""
         return all(host.is_up and not host.aeron.closed for host in self.hosts)
 
-    def spoil_link(self, fault: Fault, begin: Callable[[Faults, float], Faults]) -> None:
+    def degrade_link(self, fault: Fault, begin: Callable[[Faults, float], Faults]) -> None:
         """Adds a fault to those of a link."""
         self._changes[fault.place, fault.other][fault.number] = lambda faults: begin(faults, fault.amount)
         self._set_link(fault.place, fault.other)
@@ -285,13 +285,13 @@ class Disorder:
             faults = change(faults)
         self.world.network.link(self.hosts[place].address, self.hosts[other].address, faults)
 
-    def cut(self, place: int, other: int) -> None:
-        """Loses everything in one direction; as often as it is called, ``mend`` is to be called."""
+    def partition(self, place: int, other: int) -> None:
+        """Loses everything in one direction; call ``heal_partition`` as often."""
         self._cuts[place, other] += 1
         self.world.network.cut(self.hosts[place].address, self.hosts[other].address)
 
-    def mend(self, place: int, other: int) -> None:
-        """Ends one ``cut``."""
+    def heal_partition(self, place: int, other: int) -> None:
+        """Ends one ``partition``."""
         self._cuts[place, other] -= 1
         if not self._cuts[place, other]:
             self.world.network.mend(self.hosts[place].address, self.hosts[other].address)

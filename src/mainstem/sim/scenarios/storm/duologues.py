@@ -9,7 +9,7 @@ from mainstem.duologue.crypto import ServerKey
 from mainstem.duologue.settings import ClientSettings, ServerSettings
 from mainstem.errors import RemoteProtocolError
 from mainstem.sim.scenarios.duologue import EchoServer, Talker
-from mainstem.sim.scenarios.storm.inhabitant import GONE, Inhabitant, runs
+from mainstem.sim.scenarios.storm.workload import GONE, Workload, runs
 
 if TYPE_CHECKING:
     from mainstem.sim.host import Host
@@ -19,7 +19,7 @@ MAX_CLIENTS = 100
 TIMEOUT_S = 5.0
 
 
-class Talks(Inhabitant):
+class DuologueWorkload(Workload):
     """A server at one machine and a client at each of some others, all begun anew whenever their machine's client is.
 
     Args:
@@ -49,7 +49,7 @@ class Talks(Inhabitant):
         self._starts = {other.name: -1 for other in (host, *others)}
         self._server: EchoServer | None = None
 
-    def step(self, *, offers: bool, laziness: dict[str, float]) -> None:
+    def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:
         """One duty cycle of both ends, where their machines run."""
         if runs(self.host):
             try:
@@ -59,7 +59,7 @@ class Talks(Inhabitant):
         for talker in self.talkers:
             if offers and talker.is_done:
                 talker.goal += 1
-            if runs(talker.host) and self.world.chance.random() >= laziness.get(talker.host.name, 0.0):
+            if runs(talker.host) and self.world.chance.random() >= pause_probability.get(talker.host.name, 0.0):
                 if self._has_begun_again(talker.host):
                     talker.forget()
                 try:

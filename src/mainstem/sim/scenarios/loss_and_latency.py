@@ -9,7 +9,7 @@ from mainstem.aeron.system_counter import SystemCounter
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.sim.checkers import MonotoneChecker, Violation
 from mainstem.sim.faults import Faults
-from mainstem.sim.scenarios.fan import MAX_LOSS, MESSAGES, PATIENCE_NS, connect, deliver, end, readers, spoil
+from mainstem.sim.scenarios.fan_out import MAX_LOSS, MESSAGES, PATIENCE_NS, connect, deliver, end, readers, spoil
 from mainstem.sim.scenarios.unicast import MAX_LENGTH, drawn_length
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from mainstem.sim.checkers import CHECKED, Violation
-from mainstem.sim.scenarios.storm.inhabitant import GONE, Inhabitant, runs
+from mainstem.sim.scenarios.storm.workload import GONE, Workload, runs
 
 if TYPE_CHECKING:
     from mainstem._core.log.fragment import Fragment
@@ -37,7 +37,7 @@ def message(flow: int, incarnation: int, number: int) -> bytes:
 class Reader:
     """One subscription of a flow, made anew whenever its client is."""
 
-    def __init__(self, flow: Flow, host: Host, channel: str) -> None:
+    def __init__(self, flow: StreamWorkload, host: Host, channel: str) -> None:
         self.flow = flow
         self.host = host
         self.channel = channel
@@ -81,7 +81,7 @@ class Reader:
         CHECKED.bytes += len(payload)
 
 
-class Flow(Inhabitant):
+class StreamWorkload(Workload):
     """One stream: a publication that is made anew whenever it has gone, and its readers."""
 
     def __init__(self, number: int, world: World, host: Host, channel: str, *, is_exclusive: bool) -> None:
@@ -102,10 +102,10 @@ class Flow(Inhabitant):
         """Adds a reader."""
         self.readers.append(Reader(self, host, channel))
 
-    def step(self, *, offers: bool, laziness: dict[str, float]) -> None:
+    def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:
         """One duty cycle of every end of it whose machine runs; the ends of machines end theirs, and no more."""
         for reader in self.readers:
-            if runs(reader.host) and self.world.chance.random() >= laziness.get(reader.host.name, 0.0):
+            if runs(reader.host) and self.world.chance.random() >= pause_probability.get(reader.host.name, 0.0):
                 try:
                     reader.poll()
                 except GONE:

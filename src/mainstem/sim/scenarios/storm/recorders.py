@@ -15,19 +15,19 @@ from mainstem.recording.replay import messages
 from mainstem.sim.checkers import CHECKED, Violation
 from mainstem.sim.disk import Device, FaultyDisk
 from mainstem.sim.scenarios.recorders import MEMORY
-from mainstem.sim.scenarios.storm.inhabitant import GONE, Inhabitant, runs
+from mainstem.sim.scenarios.storm.workload import GONE, Workload, runs
 from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:
     from mainstem.aeron.client.subscription import Subscription
     from mainstem.sim.host import Host
-    from mainstem.sim.scenarios.storm.flows import Flow
+    from mainstem.sim.scenarios.storm.streams import StreamWorkload
     from mainstem.sim.world import World
 
 SEGMENT_LENGTH = 64 * 1024
 
 
-class Archived(Inhabitant):
+class RecorderWorkload(Workload):
     """A recorder at one machine. It ends with its client, as a process does that is killed, and another begins behind it.
 
     Args:
@@ -37,7 +37,7 @@ class Archived(Inhabitant):
         channel: What is subscribed to.
     """
 
-    def __init__(self, world: World, flow: Flow, host: Host, channel: str) -> None:
+    def __init__(self, world: World, flow: StreamWorkload, host: Host, channel: str) -> None:
         self.world = world
         self.flow = flow
         self.host = host
@@ -50,11 +50,11 @@ class Archived(Inhabitant):
         self._starts = -1
         self._is_checked = True  # whether what it holds is what was offered
 
-    def step(self, *, offers: bool, laziness: dict[str, float]) -> None:  # noqa: ARG002 - the flow offers
+    def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:  # noqa: ARG002 - the flow offers
         """One duty cycle, where its machine runs."""
         if self._recorder is not None and (self._starts != self.host.starts or self.host.aeron.closed):
             self._killed()
-        if not runs(self.host) or self.world.chance.random() < laziness.get(self.host.name, 0.0):
+        if not runs(self.host) or self.world.chance.random() < pause_probability.get(self.host.name, 0.0):
             return
         try:
             if self._recorder is None:

@@ -23,16 +23,16 @@ PATIENCE_NS = 300 * NS_PER_SECOND
 
 
 class Reader:
-    """A subscription that must get every message of a publication; ``laziness`` is how often it does not poll."""
+    """A subscription that must get every message of a publication; ``pause_probability`` is how often it does not poll."""
 
-    def __init__(self, name: str, subscription: Subscription, *, laziness: float = 0.0) -> None:
+    def __init__(self, name: str, subscription: Subscription, *, pause_probability: float = 0.0) -> None:
         self.subscription = subscription
         self.checker = StreamChecker(name)
-        self.laziness = laziness
+        self.pause_probability = pause_probability
 
     def poll(self, world: World) -> None:
         """Polls, unless it is lazy just now."""
-        if world.chance.random() >= self.laziness:
+        if world.chance.random() >= self.pause_probability:
             self.subscription.poll_messages(self._on_message, 10)
 
     def _on_message(self, fragment: Fragment) -> None:
@@ -42,7 +42,7 @@ class Reader:
 def readers(world: World, subscriptions: Sequence[Subscription]) -> list[Reader]:
     """A reader for each subscription, some of them lazy."""
     return [
-        Reader(f"subscription {number}", each, laziness=world.chance.choice((0.0, 0.5, 0.9)))
+        Reader(f"subscription {number}", each, pause_probability=world.chance.choice((0.0, 0.5, 0.9)))
         for number, each in enumerate(subscriptions)
     ]
 

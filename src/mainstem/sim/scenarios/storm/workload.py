@@ -18,13 +18,13 @@ def runs(host: Host) -> bool:
     return host.is_up and not host.is_paused and not host.is_client_paused and not host.aeron.closed
 
 
-class Inhabitant:
+class Workload:
     """A stream or a program that lives through a storm, whatever ends and begins; it checks itself all the time."""
 
-    def step(self, *, offers: bool, laziness: dict[str, float]) -> None:
-        """One duty cycle of all that belongs to it, on the machines that run.
+    def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:
+        """Run one duty cycle of everything that belongs to it, on the machines that run.
 
-        ``offers`` is whether it may have something new to send, ``laziness`` by name of a machine how likely a reader there rests.
+        ``offers`` says whether it may send something new; ``pause_probability`` is how likely a reader pauses, by machine.
         """
         raise NotImplementedError
 
