@@ -154,7 +154,7 @@ def recorded_rate(folder: Path, seconds: int, *, ships: bool) -> float:
     out, store = folder / "shipping" / "rec", folder / "shipping" / "store"
     with MediaDriver.launch() as driver:
         record = [sys.executable, "-m", "mainstem", "record", "aeron:ipc", "-s", "1001", "-o", str(out)]
-        record += ["--dir", driver.directory, *(["--ship-to", str(store), "--roll-after", "1s"] if ships else [])]
+        record += ["--dir", driver.directory, *(["--ship-to", str(store), "--flush-interval", "1s"] if ships else [])]
         recorder = subprocess.Popen(record, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         publisher = subprocess.run(
             [

@@ -137,22 +137,19 @@ def leaves(name: str, command: click.Command) -> Iterator[tuple[str, click.Comma
 
 def option_rows(command: click.Command) -> Iterator[tuple[str, str, str]]:
     """Each argument and option: its names, its meaning, its default."""
-    for parameter in command.params:
-        if parameter.name == "help":
-            continue
-        if parameter.param_type_name == "argument":
-            names = code(str(parameter.name).upper())
-            required = parameter.required
-        else:
-            value = "" if getattr(parameter, "is_flag", False) else " " + str(parameter.name).upper()
-            names = ", ".join(code(each + (value if each.startswith("--") else "")) for each in parameter.opts)
-            names += "".join(f", {code(each)}" for each in parameter.secondary_opts)
-            required = parameter.required
-        default = parameter.default
-        shown = default if isinstance(default, int | float | str) and not isinstance(default, bool) else ""
-        again = " Repeatable." if getattr(parameter, "multiple", False) or parameter.nargs == -1 else ""
-        repeated = again if "repeat" not in str(getattr(parameter, "help", "")) else ""
-        yield names, f"{getattr(parameter, 'help', '') or ''}{repeated}", "required" if required else code(shown)
+    from mainstem.cli._options import help_rows
+
+    for row in help_rows(command):
+        default = row.default if row.default == "required" else code(row.default)
+        yield ", ".join(code(name) for name in row.names), row.meaning, default
+
+
+COMMAND_LINE = """# The command line
+
+`mainstem COMMAND --help` prints the same in a terminal. An option means the same in every command.
+
+Durations are written as in `500ms`, `10s`, `5min`, `24h` or `7d` (a bare number is seconds), sizes as in `64k`, `16m` or `1g`.
+"""
 
 
 def command_line() -> str:
@@ -161,7 +158,7 @@ def command_line() -> str:
 
     from mainstem import cli
 
-    parts = ["# The command line\n\n`mainstem COMMAND --help` prints the same in a terminal.\n"]
+    parts = [COMMAND_LINE]
     names = cli.commands()
     parts.append(table(["command", ""], [(f"[`mainstem {n}`](#mainstem-{n})", line) for n, line in names.items()]))
     for name in names:

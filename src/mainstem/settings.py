@@ -238,11 +238,10 @@ def duration(default: int | None, meaning: str, *, low: int = 0, high: int = _NO
         >>> linger_ns: int = duration(5_000_000_000, "How long an ended publication stays.")
     """
     kind = "a duration"
-    accepts = _range(low, high, format_duration_ns) + f" (ns, us, ms or s may follow; {plain_unit} without)"
+    accepts = _range(low, high, format_duration_ns) + f" (ns, us, ms, s, min, h or d may follow; {plain_unit} without)"
 
     def parse(text: str) -> int:
-        text = text.strip()
-        return parse_duration_ns(text + plain_unit if text.isdecimal() else text)
+        return parse_duration_ns(text, plain_unit=plain_unit)
 
     check = _number(kind, low, high, format_duration_ns)
     optional = default is None

@@ -1,4 +1,4 @@
-"""Sizes, durations and times as people write them: ``64m``, ``10ms``, ``2026-01-31T12:00:00``."""
+"""Values as people write them: sizes (``64m``), durations (``10ms``), times (``2026-01-31T12:00:00``) and ``name=value``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
 _SIZE = re.compile(r"(-?\d+)([kKmMgG]?)")
 _SIZE_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_DURATION = re.compile(r"(\d+)(ns|us|ms|s)?")
-_DURATION_FACTORS = {None: 1, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|min|h|d)?")
+_DURATION_FACTORS = {
+    "ns": 1,
+    "us": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "min": 60 * 1_000_000_000,
+    "h": 3600 * 1_000_000_000,
+    "d": 86_400 * 1_000_000_000,
+}
 
 
 def parse_size(text: str, *, name: str = "size") -> int:
@@ -32,14 +41,17 @@ def format_size(value: int) -> str:
     return str(value)
 
 
-def parse_duration_ns(text: str, *, name: str = "duration") -> int:
-    """Returns the nanoseconds of ``100``, ``10us``, ``200ms`` or ``5s``. Raises ConfigurationError."""
+def parse_duration_ns(text: str, *, name: str = "duration", plain_unit: str = "ns") -> int:
+    """Returns the nanoseconds of ``10us``, ``200ms``, ``1.5s``, ``5min``, ``24h`` or ``7d``. Raises ConfigurationError.
+
+    A number without a unit is in ``plain_unit``; where that is empty, a unit is required.
+    """
     match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise ConfigurationError(
-            f"{name}: {text!r} is not a duration (a whole number with ns, us, ms or s after it, as in 10ms)"
-        )
-    return int(match[1]) * _DURATION_FACTORS[match[2]]
+    unit = (match[2] or plain_unit) if match is not None else ""
+    if match is None or not unit:
+        raise ConfigurationError(f"{name}: {text!r} is not a duration (as in 500ms, 10s, 5min, 24h or 7d)")
+    factor = _DURATION_FACTORS[unit]
+    return int(match[1]) * factor if match[1].isdecimal() else round(float(match[1]) * factor)
 
 
 def format_duration_ns(value: int) -> str:
@@ -48,6 +60,17 @@ def format_duration_ns(value: int) -> str:
         if value and value % factor == 0:
             return f"{value // factor}{suffix}"
     return f"{value}ns"
+
+
+def parse_pairs(texts: Iterable[str] | None, *, name: str) -> dict[str, str]:
+    """Returns texts of the form ``name=value`` as a dictionary; of a name given twice, the last. Raises ConfigurationError."""
+    pairs = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigurationError(f"{name}: {text!r} is not of the form name=value")
+        pairs[key.strip()] = value
+    return pairs
 
 
 def parse_time(text: str, *, name: str = "time", expected: str = "no time as in 2026-01-31T12:00:00") -> datetime:

@@ -222,7 +222,7 @@ class Recording(Trial):
         )
         mainstem = [sys.executable, "-m", "mainstem"]
         recorded = ["--out", str(self.recordings), "--stream", str(STREAM), "--dir", self.driver.directory]
-        shipped = ["--roll-after", "1s", "--piece-length", "64k"]
+        shipped = ["--flush-interval", "1s", "--chunk-size", "64k"]
         self.commands = {
             "recorder": [*mainstem, "record", channel, *recorded, "--segment-length", "256k"],
             "shipper": [*mainstem, "ship", str(self.recordings), str(folder / "place"), *shipped],

@@ -73,7 +73,7 @@ def why(directory: Path, **wanted: object) -> Any:
     patience = Patience(f"never {wanted}")
     kind = wanted.pop("kind", "publication")
     while True:
-        answers = mainstem("why", "--dir", directory, "--for", 0.5, "--looks", 10)["streams"]
+        answers = mainstem("why", "--dir", directory, "--duration", 0.5, "--samples", 10)["streams"]
         found = [a for a in answers if a["kind"] == kind and all(a[k] == v for k, v in wanted.items())]
         if found:
             return found[0]
@@ -194,7 +194,7 @@ def test_a_dead_driver_is_read_as_it_was_left(start_driver: Any, sample: Start) 
     why(driver.directory, stream_id=7)
     driver.kill()
     time.sleep(10.5)
-    said = mainstem("why", "--dir", driver.directory, "--looks", 1)
+    said = mainstem("why", "--dir", driver.directory, "--samples", 1)
     assert "gave its last heartbeat" in said["notes"][0]
     assert {s["rule"] for s in said["streams"]} == {"driver-gone"}
 
@@ -211,7 +211,7 @@ def test_looking_changes_nothing(start_driver: Any, sample: Start, tmp_path: Pat
             mainstem(command, "--dir", driver.directory)
         own = mainstem("streams", "--dir", driver.directory)["streams"][0]["publication"]["registration_id"]
         mainstem("log", own, "--dir", driver.directory)
-        mainstem("why", "--dir", driver.directory, "--looks", 3)
+        mainstem("why", "--dir", driver.directory, "--samples", 3)
         for path in before.rglob("*"):
             if path.is_file() and path.name != "cnc.dat":
                 assert path.read_bytes() == (driver.directory / path.relative_to(before)).read_bytes()
@@ -222,7 +222,7 @@ def test_looking_changes_nothing(start_driver: Any, sample: Start, tmp_path: Pat
 def test_either_answers_the_other_s_pings(start_driver: Any, sample: Start) -> None:
     driver = start_driver("reference", **SMALL_TERMS)
     sample("cpong", "-p", driver.directory)
-    found = mainstem("ping", "--dir", driver.directory, "--count", 50, "--warm-up", 5, "--wait", 60)
+    found = mainstem("ping", "--dir", driver.directory, "--count", 50, "--warm-up", 5, "--timeout", 60)
     assert found["count"] == 50
     assert 0 < found["min_ns"] <= found["p50_ns"] <= found["p99.9_ns"] <= found["max_ns"]
 
@@ -233,8 +233,8 @@ def test_pub_and_sub_carry_lines_through_a_reference_driver(start_driver: Any, t
     command = [sys.executable, "-m", "mainstem"]
     stream = [UDP.format(port=free_port()), "7", "--dir", str(driver.directory)]
     with (tmp_path / "got").open("wb") as got:
-        reader = subprocess.Popen([*command, "sub", *stream, "--end", "--timeout", "60"], stdout=got)
-        subprocess.run([*command, "pub", *stream, "--wait", "60"], input=b"\n".join(lines), check=True)
+        reader = subprocess.Popen([*command, "sub", *stream, "--exit-at-end", "--timeout", "60"], stdout=got)
+        subprocess.run([*command, "pub", *stream, "--timeout", "60"], input=b"\n".join(lines), check=True)
         assert reader.wait(STALL_S) == 0
     assert (tmp_path / "got").read_bytes().splitlines() == lines
 
@@ -244,10 +244,10 @@ def test_generated_messages_keep_their_pace_and_are_counted(start_driver: Any) -
     command = [sys.executable, "-m", "mainstem"]
     stream = ["aeron:ipc", "7", "--dir", str(driver.directory)]
     reader = subprocess.Popen(
-        [*command, "sub", *stream, "--rate", "--count", "2000", "--timeout", "60"], stderr=subprocess.PIPE, text=True
+        [*command, "sub", *stream, "--stats", "--count", "2000", "--timeout", "60"], stderr=subprocess.PIPE, text=True
     )
     begin = time.monotonic()
-    generate = ["--size", "100", "--rate", "1000", "--count", "2000", "--exclusive", "--wait", "60"]
+    generate = ["--size", "100", "--rate", "1000", "--count", "2000", "--exclusive", "--timeout", "60"]
     subprocess.run([*command, "pub", *stream, *generate], check=True)
     assert time.monotonic() - begin >= 1.9
     _, said = reader.communicate(timeout=STALL_S)

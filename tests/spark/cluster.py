@@ -117,7 +117,7 @@ def submit(master: str, folder: Path, recordings: Path) -> subprocess.Popen[str]
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
     command += [str(ROOT / "src" / "mainstem" / "__main__.py"), "ingest", str(recordings), "--out", f"{folder}/table"]
-    command += ["--read", "maxBytesPerTrigger=4m", "--read", "minPartitions=4", "--json"]
+    command += ["--source-option", "maxBytesPerTrigger=4m", "--source-option", "minPartitions=4", "--json"]
     environment = os.environ | {
         "PYTHONPATH": str(ROOT / "src"),
         "PYSPARK_PYTHON": sys.executable,

@@ -88,7 +88,7 @@ def query(folder: Path, url: str) -> None:
 
 
 def start(spark: Any, folder: Path, options: dict[str, str]) -> Any:
-    """What ``mainstem ingest --format delta --continuous`` starts."""
+    """What ``mainstem ingest --format delta --follow`` starts."""
     from mainstem.spark.ingest import IngestOptions, start
 
     return start(
@@ -97,8 +97,8 @@ def start(spark: Any, folder: Path, options: dict[str, str]) -> Any:
             source=str(folder / "place"),
             out=str(folder / "table"),
             format="delta",
-            continuous=True,
-            trigger="200 milliseconds",
+            follow=True,
+            trigger_interval=0.2,
             source_options=options,
             checkpoint=str(folder / "checkpoint"),
         ),
@@ -144,7 +144,7 @@ class Trial:
                 flags = ["--stream", str(STREAM), "--dir", self.directory, "--segment-length", "256k"]
                 return [*python, "mainstem", "record", CHANNEL, "--out", recordings, *flags]
             case "shipper":
-                flags = ["--roll-after", "1s", "--piece-length", "64k", "--keep", "1m"]
+                flags = ["--flush-interval", "1s", "--chunk-size", "64k", "--local-retention", "1m"]
                 return [*python, "mainstem", "ship", recordings, str(self.folder / "place"), *flags]
             case "server":
                 flags = ["--listen", f"127.0.0.1:{self._port}", "--token-file", str(self.folder / "token")]

@@ -70,7 +70,15 @@ def run(kind: str, size: int, folder: Path) -> dict[str, Any]:
     made = folder / "input"
     if kind == "recording":
         count = recordings.make(made, size)
-        command = ["ingest", str(made), "--out", str(folder / "table"), "--read", "maxBytesPerTrigger=256m", "--json"]
+        command = [
+            "ingest",
+            str(made),
+            "--out",
+            str(folder / "table"),
+            "--source-option",
+            "maxBytesPerTrigger=256m",
+            "--json",
+        ]
     else:
         made.mkdir()
         count = make_capture.make(made / "big.pcap", size, mux=True)

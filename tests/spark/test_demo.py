@@ -80,7 +80,7 @@ def left_of(process: subprocess.Popen[str]) -> list[Any]:
 
 @pytest.mark.long
 def test_the_demo_loses_nothing_over_a_lossy_network(tmp_path: Path) -> None:
-    process = start_demo(tmp_path / "out", "--messages", "4000", "--loss", "0.1")
+    process = start_demo(tmp_path / "out", "--count", "4000", "--loss", "0.1")
     output, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, errors
     result = json.loads(output)

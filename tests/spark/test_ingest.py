@@ -157,8 +157,8 @@ def test_a_live_channel_is_recorded_and_ingested_while_it_is_published(spark: Sp
             driver_directory=driver.directory,
             codec="json",
             schema="n bigint",
-            continuous=True,
-            trigger="0 seconds",
+            follow=True,
+            trigger_interval=0.0,
         )
         query = start(spark, options)
         try:
@@ -187,7 +187,7 @@ def test_a_live_channel_is_recorded_and_ingested_while_it_is_published(spark: Sp
 def test_continuously_what_comes_is_ingested_until_the_query_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "recordings"
     log(path, [b"one"])
-    given = IngestOptions(source=str(path), out=tmp_path / "table", continuous=True, trigger="0 seconds")
+    given = IngestOptions(source=str(path), out=tmp_path / "table", follow=True, trigger_interval=0.0)
     query = start(spark, given)
     try:
         for text in (b"two", b"three"):

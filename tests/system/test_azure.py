@@ -31,7 +31,7 @@ def test_a_recording_is_shipped_to_azure_and_looked_after_by_commands(tmp_path: 
     url, options = f"abfs://{make_container(azurite)}/north/tides", azurite_options(azurite)
 
     def run(*command: str, status: int = 0) -> Any:
-        flags = [f"--option={name}={value}" for name, value in options.items()]
+        flags = [f"--store-option={name}={value}" for name, value in options.items()]
         done = subprocess.run(
             [sys.executable, "-m", "mainstem", *command, *flags, "--json"],
             capture_output=True, text=True, timeout=200, check=False,
@@ -45,15 +45,15 @@ def test_a_recording_is_shipped_to_azure_and_looked_after_by_commands(tmp_path: 
     (row,) = run("recordings", "ls", url)
     assert (row["recording_id"], row["end_position"]) == (0, station.writer.position), row
     assert run("recordings", "show", url)
-    assert run("recordings", "verify", url, "--frames") == []
+    assert run("recordings", "verify", url, "--check-frames") == []
     with open_recordings(url, options) as recordings:
         assert [bytes(value.as_py()) for value in recordings.scan().to_arrow()["payload"]] == station.sent
     # A time in the future: all is older, but the segment that the recording grows in stays.
-    run("recordings", "rm", url, "--before", "2100-01-01T00:00:00Z", "--grace", "0s")
+    run("recordings", "rm", url, "--older-than", "2100-01-01T00:00:00Z", "--grace-period", "0s")
     (row,) = run("recordings", "ls", url)
     with open_recordings(url, options) as recordings:
         left = [bytes(value.as_py()) for value in recordings.scan().to_arrow()["payload"]]
     assert 0 < len(left) < len(station.sent)
     assert left == station.sent[len(station.sent) - len(left) :]
-    assert run("recordings", "verify", url, "--frames") == []
+    assert run("recordings", "verify", url, "--check-frames") == []
     station.stop()

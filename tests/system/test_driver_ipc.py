@@ -180,7 +180,7 @@ def test_a_driver_process_ends_with_its_parent(number: int) -> None:
 def test_the_standalone_driver_ends_cleanly(tmp_path: Path, number: int) -> None:
     directory = tmp_path / "driver"
     command = [sys.executable, "-c", "from mainstem.cli import main; main()", "driver", "--dir", str(directory)]
-    command += ["--mode", "shared", "--set", "dir_delete_on_shutdown=true"]
+    command += ["--threading-mode", "shared", "--set", "dir_delete_on_shutdown=true"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"media driver in ")

@@ -286,7 +286,9 @@ def said_in_order(text: str, *words: str) -> None:
 def test_the_echo_commands_log_each_step_and_end_cleanly(port: int) -> None:
     pytest.importorskip("typer")
     where = ("--port", str(port), "--control-port", str(port + 1))
-    server = echo_command("serve", HERE, *where, "--base-port", str(port + 10), "-n", "4", "-m", "1")
+    server = echo_command(
+        "serve", HERE, *where, "--base-port", str(port + 10), "--max-clients", "4", "--max-clients-per-address", "1"
+    )
     patient = (*where, "--timeout", "20", "-i", "0.1")
     try:
         assert server.stdout is not None

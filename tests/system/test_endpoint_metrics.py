@@ -229,7 +229,9 @@ def test_a_tunnel_serves_its_metrics(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mainstem", "tunnel", "serve", "--listen", f"unix:{tmp_path / 'tunnel'}"]
     with (tmp_path / "log").open("w+") as log:
         process = subprocess.Popen(
-            [*command, "--to", "127.0.0.1:9", "--metrics", "127.0.0.1:0"], stderr=log, stdout=subprocess.DEVNULL
+            [*command, "--target", "127.0.0.1:9", "--metrics-listen", "127.0.0.1:0"],
+            stderr=log,
+            stdout=subprocess.DEVNULL,
         )
         try:
             match = wait_for(lambda: re.search(r"serving (http://\S+)", (tmp_path / "log").read_text()))

@@ -38,7 +38,7 @@ def test_three_subscriptions_on_one_driver_are_one_receiver_of_three(capsys: pyt
         wait_for(has_one_receiver)
         assert SENTENCE in str(error)
         assert error.group_size == 3
-        for arguments in (["why"], ["pub", channel, "1001", "--size", "8", "--wait", "0.2"]):
+        for arguments in (["why"], ["pub", channel, "1001", "--size", "8", "--timeout", "0.2"]):
             with pytest.raises(SystemExit) as end:
                 cli.main([*arguments, "--dir", driver.directory])
             assert end.value.code == (0 if arguments == ["why"] else cli.EXIT_ERROR)

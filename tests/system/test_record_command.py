@@ -35,7 +35,9 @@ def recorded(path: Path) -> list[bytes]:
 
 def test_a_stream_of_aeron_is_recorded_until_its_publisher_ends(tmp_path: Path) -> None:
     with MediaDriver.launch() as driver, Aeron.connect(driver.directory) as aeron:
-        arguments = command("aeron:ipc", "--stream", 1001, "--out", tmp_path, "--end", "--dir", driver.directory)
+        arguments = command(
+            "aeron:ipc", "--stream", 1001, "--out", tmp_path, "--exit-at-end", "--dir", driver.directory
+        )
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
             with aeron.add_exclusive_publication("aeron:ipc", 1001) as publication:
                 wait_for(lambda: publication.is_connected)

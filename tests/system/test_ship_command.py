@@ -76,7 +76,9 @@ def test_a_shipper_that_is_killed_again_and_again_ships_each_message_once(tmp_pa
     station = Station(tmp_path / "recorder", ManualClock(SYSTEM_CLOCK.epoch_ns()))
     for round_number in range(6):
         station.send(payloads(300, seed=round_number, first=len(station.sent)))
-        with ship(station.directory, place, "--roll-after", "0s", "--piece-length", "64k", "--uploads", "3") as process:
+        with ship(
+            station.directory, place, "--flush-interval", "0s", "--chunk-size", "64k", "--upload-concurrency", "3"
+        ) as process:
             assert process.stderr is not None
             assert "shipping" in process.stderr.readline()
             # So many lines of progress, and some milliseconds more: anywhere within a round.
@@ -106,8 +108,8 @@ def publishing(tmp_path: Path) -> Iterator[MediaDriver]:
 def test_a_recorder_ships_what_it_records_until_its_end(tmp_path: Path, publishing: MediaDriver) -> None:
     out, place = tmp_path / "recorder", tmp_path / "place"
     command = [
-        sys.executable, "-m", "mainstem", "record", "aeron:ipc", "--stream", "1001", "--out", str(out), "--end",
-        "--dir", publishing.directory, "--ship-to", str(place), "--roll-after", "1s", "--json",
+        sys.executable, "-m", "mainstem", "record", "aeron:ipc", "--stream", "1001", "--out", str(out), "--exit-at-end",
+        "--dir", publishing.directory, "--ship-to", str(place), "--flush-interval", "1s", "--json",
     ]  # fmt: skip
     with (
         Aeron.connect(publishing.directory) as aeron,
@@ -133,7 +135,7 @@ def test_what_a_killed_recorder_has_recorded_is_shipped(tmp_path: Path, publishi
     out, place = tmp_path / "recorder", tmp_path / "place"
     command = [
         sys.executable, "-m", "mainstem", "record", "aeron:ipc", "--stream", "1001", "--out", str(out),
-        "--dir", publishing.directory, "--ship-to", str(place), "--roll-after", "3600s",
+        "--dir", publishing.directory, "--ship-to", str(place), "--flush-interval", "3600s",
     ]  # fmt: skip
     with (
         Aeron.connect(publishing.directory) as aeron,
@@ -174,8 +176,8 @@ def test_a_signal_ends_a_shipper_whose_store_is_away(tmp_path: Path) -> None:
     station.send(payloads(50))
     station.stop()
     options = {"access_key": "a", "secret_key": "b", "region": "us-east-1", "scheme": "http"}
-    arguments = [f"--option={name}={value}" for name, value in options.items()]
-    arguments += ["--option=endpoint_override=127.0.0.1:9"]
+    arguments = [f"--store-option={name}={value}" for name, value in options.items()]
+    arguments += ["--store-option=endpoint_override=127.0.0.1:9"]
     with ship(station.directory, "s3://bucket/tides", *arguments) as process:
         assert process.stderr is not None
         assert "shipping" in process.stderr.readline()
@@ -188,7 +190,9 @@ def test_a_signal_ends_a_shipper_whose_store_is_away(tmp_path: Path) -> None:
 def test_metrics_are_served(tmp_path: Path) -> None:
     station = Station(tmp_path / "recorder", ManualClock(SYSTEM_CLOCK.epoch_ns()))
     station.send(payloads(50))
-    with ship(station.directory, tmp_path / "place", "--listen", "127.0.0.1:0", "--roll-after", "0s") as process:
+    with ship(
+        station.directory, tmp_path / "place", "--metrics-listen", "127.0.0.1:0", "--flush-interval", "0s"
+    ) as process:
         assert process.stderr is not None
         url = process.stderr.readline().split()[-1]
 

@@ -18,7 +18,7 @@ from tests.support.patience import STALL_S
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.tools.reading import DirectoryReader
 from mainstem.aeron.tools.streams import clients
-from mainstem.cli._directory import take_snapshot
+from mainstem.cli._drivers import take_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,11 +46,11 @@ def running(*arguments: str, environ: dict[str, str] | None = None) -> Iterator[
             process.kill()
 
 
-@pytest.mark.parametrize("framing", ["--json", "--length-prefixed"])
+@pytest.mark.parametrize("framing", ["json", "length-prefixed"])
 def test_messages_of_any_bytes_go_from_sub_to_pub_unchanged(framing: str, directory: str, tmp_path: Path) -> None:
     messages = [b"high water", b"", b"two\nlines", bytes(range(256)), b"x" * 5000]
     first = tmp_path / "first"
-    if framing == "--json":
+    if framing == "json":
         documents: list[dict[str, Any]] = [{"message": "high water", "reserved_value": -7}, {"message": ""}]
         documents += [
             {"message": "two\nlines"},
@@ -61,15 +61,15 @@ def test_messages_of_any_bytes_go_from_sub_to_pub_unchanged(framing: str, direct
         first.write_bytes(b"".join(len(each).to_bytes(4, "big") + each for each in messages))
     source = first
     for number in range(2):  # what sub printed is published again
-        with running("sub", "aeron:ipc", "--stream", "77", framing, "-n", "5", "--dir", directory) as sub:
+        with running("sub", "aeron:ipc", "--stream", "77", "--output", framing, "-n", "5", "--dir", directory) as sub:
             with running(
-                "pub", "aeron:ipc", "77", framing, "--file", str(source), "--dir", directory, "-w", "60"
+                "pub", "aeron:ipc", "77", "--input", framing, "--file", str(source), "--dir", directory, "-t", "60"
             ) as pub:
                 assert pub.wait(timeout=PATIENCE_S) == 0, pub.stderr and pub.stderr.read()
             output = sub.communicate(timeout=PATIENCE_S)[0]
         source = tmp_path / f"again-{number}"
         source.write_bytes(output)
-        if framing == "--json":
+        if framing == "json":
             lines = [json.loads(line) for line in output.splitlines()]
             assert [line.get("message") for line in lines] == ["high water", "", "two\nlines", None, "x" * 5000]
             assert [line["reserved_value"] for line in lines] == [-7, 0, 0, 0, 0]
@@ -79,9 +79,9 @@ def test_messages_of_any_bytes_go_from_sub_to_pub_unchanged(framing: str, direct
             assert output == first.read_bytes()
 
 
-def test_a_format_shows_place_and_message(directory: str) -> None:
-    with running("sub", "aeron:ipc", "-s", "78", "--format", "%i %s|%p|%m", "-n", "1", "--dir", directory) as sub:
-        with running("pub", "aeron:ipc", "-s", "78", "--lines", "--dir", directory, "-w", "60") as pub:
+def test_a_template_shows_position_and_message(directory: str) -> None:
+    with running("sub", "aeron:ipc", "-s", "78", "--template", "%i %s|%p|%m", "-n", "1", "--dir", directory) as sub:
+        with running("pub", "aeron:ipc", "-s", "78", "--dir", directory, "-t", "60") as pub:
             pub.communicate(b"tide\n", timeout=PATIENCE_S)
         (line,) = sub.communicate(timeout=PATIENCE_S)[0].splitlines()
     stream, session, position, message = line.replace(b"|", b" ").split(b" ")
@@ -97,9 +97,9 @@ def test_what_waits_says_for_what_and_is_known_by_its_name(directory: str) -> No
         assert names
         sub.send_signal(signal.SIGINT)
         assert sub.wait(timeout=PATIENCE_S) == 0
-    with running("pub", "aeron:ipc", "79", "--size", "8", "--dir", directory, "--wait", "2") as pub:
+    with running("pub", "aeron:ipc", "79", "--size", "8", "--dir", directory, "--timeout", "2s") as pub:
         lines = pub.communicate(timeout=PATIENCE_S)[1].decode().splitlines()
-    assert lines[0] == "mainstem: no subscriber connected yet; waiting for 2 s (--wait)"
+    assert lines[0] == "mainstem: no subscriber connected yet; waiting for 2 s (--timeout)"
     assert "no subscriber connected within 2 s" in lines[-1]
 
 
@@ -121,7 +121,7 @@ def test_a_message_that_is_too_long_is_named(directory: str) -> None:
     channel = "aeron:ipc?term-length=64k"
     with (
         running("sub", channel, "80", "--dir", directory),
-        running("pub", channel, "80", "--dir", directory, "-w", "60") as pub,
+        running("pub", channel, "80", "--dir", directory, "-t", "60") as pub,
     ):
         error = pub.communicate(b"tide\n" + b"x" * 100_000 + b"\n", timeout=PATIENCE_S)[1].decode()
     assert pub.returncode == 1
@@ -129,11 +129,31 @@ def test_a_message_that_is_too_long_is_named(directory: str) -> None:
     assert "message 2 or one soon after it" in error
 
 
-@pytest.mark.parametrize("option", ["--stream", "--ping-stream"])
-def test_ping_and_pong_take_their_stream_by_the_common_name_and_by_the_old_one(directory: str, option: str) -> None:
-    channels = ("--ping-channel", "aeron:ipc", "--pong-channel", "aeron:ipc", option, "771", "--dir", directory)
+def test_pong_responds_to_ping(directory: str) -> None:
+    channels = (
+        "--ping-channel",
+        "aeron:ipc",
+        "--pong-channel",
+        "aeron:ipc",
+        "--ping-stream",
+        "771",
+        "--dir",
+        directory,
+    )
     with running("pong", *channels) as pong:
-        ping = [sys.executable, "-m", "mainstem", "ping", *channels, "-n", "5", "-W", "0", "--wait", str(PATIENCE_S)]
+        ping = [
+            sys.executable,
+            "-m",
+            "mainstem",
+            "ping",
+            *channels,
+            "-n",
+            "5",
+            "--warm-up",
+            "0",
+            "--timeout",
+            str(PATIENCE_S),
+        ]
         done = subprocess.run([*ping, "--json"], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["count"] == 5

@@ -31,7 +31,7 @@ from mainstem.bymux.tunnel import (
 from mainstem.bymux.tunnel import settings as tunnel_settings
 from mainstem.bymux.tunnel_token import NONCE_BYTES, PROOF_BYTES, check_token
 from mainstem.errors import ConfigurationError, MainstemError, RemoteProtocolError
-from mainstem.mux import async_stream
+from mainstem.mux import aio_stream
 
 from .test_bymux import certificate
 
@@ -275,7 +275,7 @@ async def test_a_transfer_that_stalls_for_too_long_is_reset(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(async_stream, "WRITE_LIMIT", 1 << 30)  # the sending end has read everything, and waits to close
+    monkeypatch.setattr(aio_stream, "WRITE_LIMIT", 1 << 30)  # the sending end has read everything, and waits to close
     data = random.Random(1).randbytes(20_000_000)
     received = await transfer(
         tmp_path, upload=upload, near_unix=near_unix, far_unix=far_unix, pause=0.6, data=data, stall_timeout=0.2
@@ -391,7 +391,7 @@ async def test_a_client_goes_to_another_machine_with_tls_only() -> None:
 @pytest.mark.parametrize("way", ["file", "no file", "variable"])
 def test_an_empty_token_opens_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     (tmp_path / "empty").write_text("\n")
-    words = ["tunnel", "serve", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:1"]
+    words = ["tunnel", "serve", "--listen", "127.0.0.1:0", "--target", "127.0.0.1:1"]
     if way == "file":
         words += ["--token-file", str(tmp_path / "empty")]
     elif way == "no file":
@@ -471,7 +471,7 @@ async def test_a_signal_ends_the_command_while_it_connects(tmp_path: Path) -> No
 
     async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as silent:
         to = f"127.0.0.1:{silent.sockets[0].getsockname()[1]}"
-        words = ["tunnel", "connect", "--listen", f"unix:{tmp_path / 'front'}", "--to", to]
+        words = ["tunnel", "connect", "--listen", f"unix:{tmp_path / 'front'}", "--server", to]
         command = [sys.executable, "-c", "from mainstem.cli import main; main()", *words]
         with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(SRC)}) as process:
             await soon(asked.wait())
@@ -485,14 +485,23 @@ async def test_the_command(target: Address, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(SRC)}
     command = [sys.executable, "-c", "from mainstem.cli import main; main()", "tunnel"]
     sock = tmp_path / "sock"
-    far = [*command, "serve", "--listen", f"unix:{sock}", "--to", str(target), "--token-file", str(tmp_path / "token")]
+    far = [
+        *command,
+        "serve",
+        "--listen",
+        f"unix:{sock}",
+        "--target",
+        str(target),
+        "--token-file",
+        str(tmp_path / "token"),
+    ]
     front = tmp_path / "front"
     near = [
         *command,
         "connect",
         "--listen",
         f"unix:{front}",
-        "--to",
+        "--server",
         f"unix:{sock}",
         "--token-file",
         str(tmp_path / "token"),

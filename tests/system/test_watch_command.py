@@ -16,12 +16,17 @@ from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
 
 pytestmark = pytest.mark.system
-COMMANDS = [["streams"], ["backlog"], ["why", "--looks", "2", "--for", "0.05", "--all"]]
+COMMANDS = [
+    ["stat", "--stream", "1001"],
+    ["streams"],
+    ["backlog"],
+    ["why", "--samples", "2", "--duration", "50ms", "--all"],
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_watch_goes_on_until_a_signal(command: list[str]) -> None:
-    arguments = [sys.executable, "-m", "mainstem", *command, "--watch", "--interval", "0.05"]
+    arguments = [sys.executable, "-m", "mainstem", *command, "--watch", "--interval", "50ms"]
     with (
         MediaDriver.launch(threads=True) as driver,
         Aeron.connect(driver.directory, client_name="prices") as aeron,
@@ -34,7 +39,10 @@ def test_watch_goes_on_until_a_signal(command: list[str]) -> None:
             process.send_signal(signal.SIGINT)
             process.stdout.read()
             assert process.wait(timeout=STALL_S) == 0
-        assert [d["streams"][0]["stream_id"] for d in documents] == [1001, 1001, 1001]
+        if command[0] == "stat":
+            assert all(any("1001" in each["label"] for each in d["counters"]) for d in documents)
+        else:
+            assert [d["streams"][0]["stream_id"] for d in documents] == [1001, 1001, 1001]
         shown = _in_a_terminal(arguments, "\x1b[H", 3)
         assert "1001" in shown.split("\x1b[H")[2]
         assert "\x1b[K" in shown

@@ -57,15 +57,15 @@ def build(arguments: Sequence[str]) -> Any:
     import typer
 
     from mainstem import __version__
-    from mainstem.cli import _logs
+    from mainstem.cli import _process
+    from mainstem.cli._options import App
 
-    app = typer.Typer(
+    app = App(
+        "Reliable message streams, and their way into Apache Spark.\n\n"
+        "Durations are written as in 500ms, 10s, 5min, 24h or 7d (a bare number is seconds), sizes as in 64k, 16m or 1g.",
         name="mainstem",
-        help="Reliable message streams, and their way into Apache Spark.",
-        no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
     )
 
     def show_version(requested: bool) -> None:
@@ -76,14 +76,14 @@ def build(arguments: Sequence[str]) -> Any:
     def log_json(requested: bool) -> None:
         if requested:
             # Children log as their parent does.
-            os.environ[_logs.VARIABLE] = "json"
+            os.environ[_process.VARIABLE] = "json"
 
     @app.callback()
     def root(
         json_logs: bool = typer.Option(
             False,
             "--json-logs",
-            help=f"Log one JSON object a line ({_logs.VARIABLE}=json).",
+            help=f"Log one JSON object a line ({_process.VARIABLE}=json).",
             callback=log_json,
             is_eager=True,
         ),
@@ -93,7 +93,7 @@ def build(arguments: Sequence[str]) -> Any:
     ) -> None:
         """The options of every command."""
         del json_logs, version  # their callbacks have had them
-        _logs.begin()
+        _process.begin()
 
     chosen = _chosen(arguments)
     for name, line in commands().items():
@@ -104,7 +104,7 @@ def build(arguments: Sequence[str]) -> Any:
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name, help=line)
         else:
-            run: Callable[..., Any] = module.run
+            run: Callable[..., Any] = module.declared() if hasattr(module, "declared") else module.run
             app.command(name)(run)
     return app
 
@@ -161,13 +161,13 @@ def _start_driver(words: Sequence[str]) -> bool:
     # What a start makes stays, so that there is nothing to collect; the driver switches this on again when it runs.
     gc.disable()
     try:
-        from mainstem.cli import _driver, _logs
+        from mainstem.cli import _process, driver
 
-        parameters = _driver.read(words)
+        parameters = driver.read(words)
         if parameters is None:
             return False
-        _logs.begin()
-        _driver.run(**parameters)
+        _process.begin()
+        driver.run(**parameters)
         return True
     finally:
         gc.enable()
@@ -176,7 +176,7 @@ def _start_driver(words: Sequence[str]) -> bool:
 def _end(sentence: str) -> NoReturn:
     import logging
 
-    from mainstem.cli._logs import say
+    from mainstem.cli._process import say
 
     say(f"mainstem: {sentence}", logging.ERROR)
     sys.exit(EXIT_ERROR)

@@ -1,4 +1,4 @@
-"""Analyse captures and recordings: what was lost, where and why, and what held streams back."""
+"""Analyze captures and recordings: what was lost, where and why, and what held streams back."""
 
 from __future__ import annotations
 
@@ -9,44 +9,48 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainstem.cli import EXIT_INTERRUPTED
-from mainstem.cli._files import require_captures, require_folder
-from mainstem.cli._table import console
-from mainstem.errors import MissingExtraError
+from mainstem.cli._options import JsonOption, MasterOption, OutDirectoryOption, require_directory
+from mainstem.cli._output import ProgressBars, console
+from mainstem.errors import CaptureError, MissingExtraError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mainstem.analysis.options import AnalyzeOptions
     from mainstem.analysis.run import Analysis
-    from mainstem.cli._progress import ProgressBars
+
+
+HEAD_LENGTH = 24  # of a capture: what its format is recognised by
 
 
 def run(
     inputs: Annotated[
-        list[str], typer.Argument(help="Captures, folders of captures, patterns, or directories of recordings.")
+        list[str], typer.Argument(help="Captures, directories of captures, patterns, or directories of recordings.")
     ],
-    out: Annotated[Path, typer.Option(help="Where the tables and the report go.")] = Path("out/analyze"),
+    out: OutDirectoryOption = Path("out/analyze"),
     aeron_ports: Annotated[
-        str, typer.Option(help="UDP ports that speak Aeron: auto, none, or as in 20121,20122.")
-    ] = "auto",
-    bymux_ports: Annotated[str, typer.Option(help="TCP ports that speak bymux, as in 4000,4001.")] = "",
-    jmux_ports: Annotated[str, typer.Option(help="TCP ports that speak Jmux.")] = "",
-    master: Annotated[
         str,
-        typer.Option(
-            help="Where Spark runs, for recordings and for captures above 256 MiB: local[*], or a cluster's address."
-        ),
-    ] = "local[*]",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+        typer.Option("--aeron-ports", metavar="PORTS", help="UDP ports that speak Aeron: auto, none, or 20121,20122."),
+    ] = "auto",
+    bymux_ports: Annotated[
+        str, typer.Option("--bymux-ports", metavar="PORTS", help="TCP ports that speak bymux, as in 4000,4001.")
+    ] = "",
+    jmux_ports: Annotated[
+        str, typer.Option("--jmux-ports", metavar="PORTS", help="TCP ports that speak Jmux, as in 4000,4001.")
+    ] = "",
+    master: MasterOption = "local[*]",
+    as_json: JsonOption = False,
 ) -> None:
-    """Analyse captures and recordings: what was lost, where and why, and what held streams back.
+    """Analyze captures and recordings: what was lost, where and why, and what held streams back.
 
-    Writes every table as Parquet to OUT/tables, and OUT/report.html, which needs nothing else.
+    Writes every table as Parquet to OUT/tables, and OUT/report.html, which needs nothing else. Recordings, and captures above
+    256 MiB, are analyzed with Spark.
 
     Example: mainstem analyze capture.pcap --out report
     """
     try:
         from mainstem.analysis.options import AnalyzeOptions
         from mainstem.analysis.program import analyze_here, needs_spark, ports_of
-        from mainstem.cli._progress import ProgressBars
     except ImportError as error:
         raise MissingExtraError(str(error.name), "cli,report") from None
 
@@ -54,12 +58,12 @@ def run(
         inputs=tuple(inputs), out=out, ports=ports_of(aeron=aeron_ports, bymux=bymux_ports, jmux=jmux_ports)
     )
     inputs_by_kind = options.split()
-    require_captures(inputs_by_kind.captures)
+    _require_captures(inputs_by_kind.captures)
     for directory in inputs_by_kind.recordings:
         from mainstem.recording import read_catalog
 
         read_catalog(Path(directory))
-    require_folder(out, "--out")
+    require_directory(out, "--out")
     try:
         with ProgressBars() as bars:
             if needs_spark(inputs_by_kind, options.ports):
@@ -100,3 +104,21 @@ def _show(analysis: Analysis) -> None:
         if analysis.verdict[0] is sentence:
             out.print()
     out.print(f"\nReport: {analysis.report}", soft_wrap=True)
+
+
+def _require_captures(paths: Iterable[str]) -> None:
+    """Raises CaptureError for a path without a capture that can be read."""
+    from mainstem.capture.files import captures
+    from mainstem.capture.formats import recognise
+
+    for path in paths:
+        problems = []
+        for name in captures(path):
+            try:
+                with open(name, "rb") as file:
+                    recognise(file.read(HEAD_LENGTH))
+                break
+            except (CaptureError, OSError) as error:
+                problems.append(f"{name}: {getattr(error, 'strerror', None) or error}")
+        else:
+            raise CaptureError(problems[0])

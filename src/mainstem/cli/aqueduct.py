@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import sys
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mainstem._internal.printable import printable
+from mainstem.cli._options import App
 
-app = typer.Typer(no_args_is_help=True, help="Show Aqueduct's frames.")
+app = App("Show Aqueduct's frames.")
 
 
 @app.callback()

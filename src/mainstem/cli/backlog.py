@@ -5,29 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.tools.backlog import stations
-from mainstem.aeron.tools.select import snapshot_header
-from mainstem.aeron.tools.streams import group_streams
-from mainstem.cli._directory import (
+from mainstem.cli._drivers import StreamFilter, inspect_streams
+from mainstem.cli._options import (
     ChannelOption,
     DirectoryOption,
     IntervalOption,
     JsonOption,
     SessionOption,
     StreamOption,
-    number,
-    open_directory,
-    print_header,
-    print_json,
-    take_snapshot,
+    WatchOption,
 )
-from mainstem.cli._table import Column, Table, print_table, print_title
-from mainstem.cli._watch import WatchOption, show_again
+from mainstem.cli._output import Column, Table, number, print_table, print_title
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from mainstem.aeron.tools.backlog import Station
-    from mainstem.aeron.tools.snapshot import Snapshot
+    from mainstem.aeron.tools.streams import Stream
 
 COLUMNS = (
     Column("  station"),
@@ -57,40 +51,23 @@ def run(
 
     Example: mainstem backlog --stream 1001 --watch
     """
-
-    def show(out: Console) -> None:
-        _show(out, take_snapshot(reader, logs=True), session, stream, channel, as_json)
-
-    with open_directory(directory) as reader:
-        show_again(show, watch=watch, interval=interval, as_json=as_json)
+    which = StreamFilter(session, stream, channel)
+    inspect_streams(directory, which, row=_stream_row, show=_show, watch=watch, interval=interval, as_json=as_json)
 
 
-def _show(
-    out: Console, snapshot: Snapshot, session: int | None, stream: int | None, channel: str, as_json: bool
-) -> None:
-    chosen = [
-        s
-        for s in group_streams(snapshot)
-        if session in (None, s.session_id) and stream in (None, s.stream_id) and channel in s.channel
-    ]
-    if as_json:
-        rows = [
-            {
-                "session_id": s.session_id,
-                "stream_id": s.stream_id,
-                "channel": s.channel,
-                "stations": [_row(station) for station in stations(s)],
-            }
-            for s in chosen
-        ]
-        print_json(snapshot_header(snapshot) | {"streams": rows})
-        return
-    print_header(out, snapshot)
-    if not chosen:
-        out.print("no streams")
-    for one in chosen:
-        print_title(out, f"stream {one.stream_id}  session {one.session_id}", one.channel)
-        print_table(out, Table(COLUMNS, [_cells(station) for station in stations(one)]))
+def _show(out: Console, streams: list[Stream]) -> None:
+    for each in streams:
+        print_title(out, f"stream {each.stream_id}  session {each.session_id}", each.channel)
+        print_table(out, Table(COLUMNS, [_cells(station) for station in stations(each)]))
+
+
+def _stream_row(stream: Stream) -> dict[str, object]:
+    return {
+        "session_id": stream.session_id,
+        "stream_id": stream.stream_id,
+        "channel": stream.channel,
+        "stations": [_row(station) for station in stations(stream)],
+    }
 
 
 def _cells(station: Station) -> list[str]:

@@ -7,17 +7,22 @@ from typing import Annotated
 
 import typer
 
+from mainstem.cli._options import duration
+
+DAY_S = 86_400
+
 
 def run(
     directory: Annotated[Path, typer.Argument(help="Where ca.pem, cert.pem and key.pem go.")] = Path(),
     name: Annotated[
-        list[str] | None, typer.Option(help="A host name or address of the server; may be repeated.")
+        list[str] | None,
+        typer.Option("--name", help="A host name or address of the server.", show_default="localhost, 127.0.0.1, ::1"),
     ] = None,
     client: Annotated[
-        list[str] | None, typer.Option(help="The name of a client that gets a certificate; may be repeated.")
+        list[str] | None, typer.Option("--client", metavar="NAME", help="The name of a client that gets a certificate.")
     ] = None,
-    days: Annotated[int, typer.Option(help="How long they are valid.", min=1)] = 30,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    valid_for: Annotated[float, duration("--valid-for", minimum=DAY_S, help="How long they are valid.")] = 30 * DAY_S,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Make certificates for development: an authority for clients, a certificate and a key for a server.
 
@@ -38,7 +43,10 @@ def run(
         raise typer.Exit(1)
     try:
         files = make_certificates(
-            directory, names=name or ("localhost", "127.0.0.1", "::1"), days=days, clients=client or ()
+            directory,
+            names=name or ("localhost", "127.0.0.1", "::1"),
+            days=int(valid_for // DAY_S),
+            clients=client or (),
         )
     except ConfigurationError as error:
         typer.echo(str(error), err=True)

@@ -7,29 +7,36 @@ from typing import Annotated
 
 import typer
 
-from mainstem.cli._directory import JsonOption  # noqa: TC001 - typer reads the annotations
-from mainstem.cli._logs import say
-from mainstem.cli._recordings import StoreOption, pairs
-from mainstem.cli._tables import (  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._options import (
     CatalogOption,
     CatalogOptions,
     FileSizeOption,
+    JsonOption,
+    StoreOption,
     TableOption,
+    duration,
+    store_options,
 )
-from mainstem.clock import NS_PER_SECOND
-from mainstem.units import parse_duration_ns, parse_size
+from mainstem.cli._process import say
+from mainstem.units import parse_pairs
 
 
 def run(
-    place: Annotated[str, typer.Argument(help="A Delta table's folder or URL; with --table the warehouse.")] = "",
+    location: Annotated[
+        str, typer.Argument(help="Path or URL of a Delta table; with --table, of an Iceberg warehouse.")
+    ] = "",
     table: TableOption = "",
     catalog: CatalogOption = "",
     catalog_option: CatalogOptions = None,
     store_option: StoreOption = None,
-    target_file_size: FileSizeOption = "128m",
+    target_file_size: FileSizeOption = 128 << 20,
     delete_older_than: Annotated[
-        str, typer.Option(help="Delete files out of use for so long, as in 7d: longer than any reader or writer takes.")
-    ] = "",
+        float | None,
+        duration(
+            "--delete-older-than",
+            help="Delete files out of use for this long; it must be longer than any reader or writer takes.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Join the small files of a Delta or Iceberg table, and delete those that no reader needs.
@@ -43,21 +50,18 @@ def run(
 
     options = IngestOptions(
         source="",
-        out=place,
+        out=location,
         format="iceberg" if table else "delta",
         table=table,
         catalog=catalog,
-        catalog_options=pairs(catalog_option, "--catalog-option"),
+        catalog_options=parse_pairs(catalog_option, name="--catalog-option"),
         # Nothing is read that a checkpoint would be for.
         checkpoint="none",
-        store_options=pairs(store_option, "--store-option"),
-        target_file_size=parse_size(target_file_size, name="--target-file-size"),
+        store_options=store_options(store_option),
+        target_file_size=target_file_size,
     )
     options.check()
-    keep_s = (
-        parse_duration_ns(delete_older_than, name="--delete-older-than") / NS_PER_SECOND if delete_older_than else None
-    )
-    result = open_table(options).compact(keep_s=keep_s)
+    result = open_table(options).compact(keep_s=delete_older_than)
     if as_json:
         print(json.dumps({"replaced": result.replaced, "by": result.by, "deleted": result.deleted}))
     else:

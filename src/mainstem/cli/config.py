@@ -10,26 +10,24 @@ from rich.text import Text
 
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.driver.settings import DriverSettings
-from mainstem.cli._assignments import SET, assignments
-from mainstem.cli._directory import JsonOption, print_json
-from mainstem.cli._settings import SetOption  # noqa: TC001 - typer reads the annotations
-from mainstem.cli._table import Column, Table, console, print_table
+from mainstem.cli._options import App, ConfigOption, JsonOption, SetOption
+from mainstem.cli._output import Column, Table, console, print_json, print_table
 from mainstem.errors import ConfigurationError
 from mainstem.settings import Source
+from mainstem.units import parse_pairs
 
 if TYPE_CHECKING:
     from mainstem.settings import Explanation, Settings
 
-app = typer.Typer(no_args_is_help=True, help="Show settings: their values, where each comes from, and what each means.")
+app = App("Show settings: their values, where each comes from, and what each means.")
 COLUMNS = (Column("name"), Column("value", "wrap"), Column("from"))
 KINDS: dict[str, type[Settings]] = {"driver": DriverSettings, "client": ClientSettings}
-TomlOption = Annotated[str, typer.Option("--toml", "--config", help="Read this TOML file, as the program would.")]
 
 
 @app.command()
 def show(
     which: Annotated[str, typer.Argument(help="driver, client, or all.")] = "all",
-    toml: TomlOption = "",
+    config: ConfigOption = "",
     set_: SetOption = None,
     changed: Annotated[bool, typer.Option("--changed", help="Only those that are not the default.")] = False,
     as_json: JsonOption = False,
@@ -42,7 +40,7 @@ def show(
     assigned = _set_values(chosen, set_)
     tables = {
         name: [e for e in loaded.explain_all() if not changed or e.source is not Source.DEFAULT]
-        for name, loaded in ((name, _load(name, toml, assigned)) for name in chosen)
+        for name, loaded in ((name, _load(name, config, assigned)) for name in chosen)
     }
     if as_json:
         print_json({name: [asdict(e) for e in rows] for name, rows in tables.items()})
@@ -59,7 +57,7 @@ def show(
 @app.command()
 def explain(
     name: Annotated[str, typer.Argument(help="A setting, by its name or its environment variable.")],
-    toml: TomlOption = "",
+    config: ConfigOption = "",
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -72,7 +70,7 @@ def explain(
     assigned = _set_values(list(KINDS), set_)
     for kind in KINDS:
         try:
-            explanations[kind] = _load(kind, toml, assigned).explain(name)
+            explanations[kind] = _load(kind, config, assigned).explain(name)
         except ConfigurationError as error:
             refusals.append(error)
     if not explanations:
@@ -96,13 +94,13 @@ def _chosen(which: str) -> list[str]:
 
 def _set_values(kinds: list[str], words: list[str] | None) -> dict[str, str]:
     """Returns the values of ``--set``. A name is a setting of at least one kind, else it is refused with what comes near it."""
-    assigned = assignments(words)
+    assigned = parse_pairs(words, name="--set")
     for name, value in assigned.items():
         if not any(KINDS[kind].has(name) for kind in kinds):
-            KINDS[kinds[0]].load(environ={}, options={SET: {name: value}})
+            KINDS[kinds[0]].load(environ={}, options={"--set": {name: value}})
     return assigned
 
 
-def _load(kind: str, toml: str, assigned: dict[str, str]) -> Settings:
+def _load(kind: str, config: str, assigned: dict[str, str]) -> Settings:
     own = {name: value for name, value in assigned.items() if KINDS[kind].has(name)}
-    return KINDS[kind].load(toml=toml or None, options={SET: own})
+    return KINDS[kind].load(toml=config or None, options={"--set": own})

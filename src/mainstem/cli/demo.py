@@ -1,4 +1,4 @@
-"""Publish real flights over a lossy network, record, analyse with Spark, and check every row."""
+"""Publish real flights over a lossy network, record, analyze with Spark, and check every row."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainstem.cli import EXIT_ERROR, EXIT_INTERRUPTED
-from mainstem.cli._files import require_folder
-from mainstem.cli._table import Column, Table, console, print_table
+from mainstem.cli._options import CountOption, JsonOption, LossOption, OutDirectoryOption, require_directory
+from mainstem.cli._output import Column, ProgressBars, Table, console, print_table
 from mainstem.errors import MissingExtraError
 from mainstem.platforms import require_linux
 
@@ -21,27 +21,28 @@ if TYPE_CHECKING:
 
 
 def run(
-    loss: Annotated[float, typer.Option(help="The share of datagrams to drop, of data and of control alike.")] = 0.02,
-    messages: Annotated[int | None, typer.Option(help="Only so many rows of the table.")] = None,
-    file: Annotated[Path | None, typer.Option(help="A table of your own: .parquet, .csv or .jsonl.")] = None,
-    out: Annotated[Path, typer.Option(help="Where the report, the table and the recording go.")] = Path("out/demo"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    loss: LossOption = 0.02,
+    count: CountOption = 0,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="FILE", help="A table of your own: .parquet, .csv or .jsonl.")
+    ] = None,
+    out: OutDirectoryOption = Path("out/demo"),
+    as_json: JsonOption = False,
 ) -> None:
-    """Publish real flights over a lossy network, record, analyse with Spark, and check every row.
+    """Publish real flights over a lossy network, record, analyze with Spark, and check every row.
 
-    Exits 0 only if nothing was lost, doubled or out of order and every row and figure equals the source.
+    Exits 0 only if nothing was lost, duplicated or out of order and every row and figure equals the source.
 
     Example: mainstem demo --out demo
     """
     try:
-        from mainstem.cli._progress import ProgressBars
         from mainstem.demo.run import DemoOptions
         from mainstem.demo.run import run as run_demo
     except ImportError as error:
         raise MissingExtraError(str(error.name), "demo") from None
     require_linux("the demo")  # before Spark starts
-    require_folder(out, "--out")
-    options = DemoOptions(out=out, loss=loss, messages=messages, file=file)
+    require_directory(out, "--out")
+    options = DemoOptions(out=out, loss=loss, messages=count or None, file=data)
     try:
         with ProgressBars() as bars:
             try:

@@ -1,35 +1,190 @@
-"""Run a media driver until Ctrl-C or SIGTERM."""
+"""Run a media driver until Ctrl-C or SIGTERM.
+
+A driver starts often: with a service, in every test, behind every example. Half of the time until its CnC file was there went into
+the libraries that read command lines and print help. So plain words are read by the table here, and the driver starts at once;
+for help, for a wrong word, and for any form that the table does not know, the table is declared to typer.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated
+import gc
+import logging
+import signal
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
+from mainstem.aeron.driver.media_driver import MediaDriver
+from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode
+from mainstem.cli import _process
+from mainstem.errors import ConfigurationError
+from mainstem.units import parse_pairs
 
-from mainstem.aeron.driver.settings import ThreadingMode  # noqa: TC001 - typer reads the annotations
-from mainstem.cli import _driver
-from mainstem.cli._settings import SetOption  # noqa: TC001 - typer reads the annotations
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+# How often the driver is checked for having been ended by a client.
+CHECK_SECONDS = 0.25
+# A loss generator needs a seed so that what it loses can be lost again.
+DEFAULT_SEED = 1
+
+
+class Option(NamedTuple):
+    """An option: its names, how its value is read (None: it has none), its default, and what the help says."""
+
+    names: tuple[str, ...]
+    convert: Callable[[str], Any] | None
+    default: Any
+    help: str
+    metavar: str | None = None
+    show_default: str | bool = True
+    is_repeatable: bool = False
+
+
+def _mode(text: str) -> str:
+    return next(mode.value for mode in ThreadingMode if mode.value.lower() == text.lower())
+
+
+MODES = "|".join(mode.value for mode in ThreadingMode)
+# By the parameter of ``run``.
+OPTIONS = {
+    "directory": Option(
+        ("--dir", "-d"), str, "", "The media driver's directory.", "PATH", "AERON_DIR, or this user's own"
+    ),
+    "threading_mode": Option(
+        ("--threading-mode",), _mode, "", f"Which agents share a thread: {MODES}.", "MODE", "DEDICATED"
+    ),
+    "loss": Option(("--loss",), float, 0.0, "Drop this share of the datagrams, of data and control alike.", "SHARE"),
+    "loss_seed": Option(("--loss-seed",), int, DEFAULT_SEED, "The seed that chooses which datagrams are dropped.", "N"),
+    "config": Option(("--config",), str, "", "A TOML file with settings.", "FILE"),
+    "set_": Option(("--set",), str, None, "One setting, as name=value.", "NAME=VALUE", is_repeatable=True),
+    "print_config": Option(("--print-config",), None, False, "Print every setting at start."),
+    "verbose": Option(("--verbose", "-v"), None, False, "Log events to standard error."),
+}
+PARAMETERS = {name: parameter for parameter, option in OPTIONS.items() for name in option.names}
+
+
+def read(words: Sequence[str]) -> dict[str, Any] | None:
+    """Returns the parameters of ``run`` for plain words; None where something else has to read them."""
+    parameters: dict[str, Any] = {}
+    remaining = iter(words)
+    for word in remaining:
+        name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        parameter = PARAMETERS.get(name)
+        if parameter is None:
+            return None
+        option = OPTIONS[parameter]
+        if option.convert is None:
+            if equals:
+                return None
+            parameters[parameter] = True
+            continue
+        if not equals:
+            value = next(remaining, "")
+        if not value or value.startswith("-"):
+            return None
+        try:
+            typed = option.convert(value)
+        except (ValueError, StopIteration):
+            return None
+        if option.is_repeatable:
+            parameters.setdefault(parameter, []).append(typed)
+        else:
+            parameters[parameter] = typed
+    return parameters
 
 
 def run(
-    directory: Annotated[
-        Path | None, typer.Option("--dir", "-d", help="The driver's directory (AERON_DIR, /dev/shm/aeron-USER).")
-    ] = None,
-    mode: Annotated[
-        ThreadingMode | None, typer.Option("--mode", "-m", help="Which agents share a thread.", case_sensitive=False)
-    ] = None,
-    loss: Annotated[float, typer.Option(help="Share of datagrams to lose, both ways, for tests.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed of the loss.")] = _driver.DEFAULT_SEED,
-    config: Annotated[Path | None, typer.Option(help="A TOML file with a table of settings named driver.")] = None,
-    set_: SetOption = None,
-    print_config: Annotated[bool, typer.Option("--print-config", help="Print every setting at start.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log events to standard error.")] = False,
+    directory: str = "",
+    threading_mode: str = "",
+    loss: float = 0.0,
+    loss_seed: int = DEFAULT_SEED,
+    config: str = "",
+    set_: list[str] | None = None,
+    print_config: bool = False,
+    verbose: bool = False,
 ) -> None:
     """Run a media driver until Ctrl-C or SIGTERM.
 
-    Settings come from the defaults, the TOML file, the environment (AERON_...), then these options.
+    Settings come from the defaults, the table `driver` of the TOML file, the environment (AERON_...), then these options.
 
-    Example: mainstem driver --mode SHARED --set term_buffer_length=1m --print-config
+    Example: mainstem driver --threading-mode SHARED --set term_buffer_length=1m --print-config
     """
-    _driver.run(directory, mode, loss, seed, config, set_, print_config, verbose)
+    _process.configure(logging.INFO if verbose else logging.WARNING)
+    options = _settings(directory, threading_mode, loss, loss_seed, set_)
+    settings = DriverSettings.load(toml=config or None, options=options)
+    if print_config or settings.print_configuration:
+        for setting in settings.explain_all():
+            print(f"{setting.name} = {setting.value}  [{setting.origin}]")
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with MediaDriver.launch(settings.dir, settings=settings, threads=True) as driver:
+        gc.enable()
+        print(f"media driver in {driver.directory}, {settings.threading_mode.value}; Ctrl-C ends it", flush=True)
+        if settings.threading_mode is ThreadingMode.INVOKER:
+            while driver.is_running and not stop.is_set():
+                driver.do_work()
+        else:
+            while driver.is_running and not stop.wait(CHECK_SECONDS):
+                pass
+
+
+def declared() -> Callable[..., None]:
+    """Returns ``run`` with its options declared to typer."""
+    import functools
+    import inspect
+    from typing import Annotated
+
+    import typer
+
+    def mode(text: str) -> str:
+        try:
+            return _mode(text) if text else ""
+        except StopIteration:
+            raise typer.BadParameter(f"must be one of {MODES.replace('|', ', ')} (got {text!r})") from None
+
+    kinds: dict[Callable[[str], Any] | None, Any] = {str: str, float: float, int: int, _mode: str, None: bool}
+
+    @functools.wraps(run)
+    def command(**values: Any) -> None:
+        run(**values)
+
+    parameters = []
+    for name, option in OPTIONS.items():
+        info: Any = typer.Option(
+            *option.names,
+            help=option.help,
+            metavar=option.metavar,
+            show_default=option.show_default,
+            parser=mode if option.convert is _mode else None,
+        )
+        kind: Any = list[str] | None if option.is_repeatable else kinds[option.convert]
+        parameters.append(
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=Annotated[kind, info]
+            )
+        )
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    del command.__wrapped__
+    return command
+
+
+def _settings(
+    directory: str, threading_mode: str, loss: float, seed: int, texts: list[str] | None
+) -> dict[str, dict[str, object]]:
+    """The options as settings, by the option."""
+    options: dict[str, dict[str, object]] = {"--set": {**parse_pairs(texts, name="--set")}}
+    if directory:
+        options["--dir"] = {"dir": directory}
+    if threading_mode:
+        options["--threading-mode"] = {"threading_mode": threading_mode}
+    if loss:
+        if not 0.0 <= loss < 1.0:
+            raise ConfigurationError(f"--loss must be at least 0 and below 1 (got {loss})")
+        arguments = f"rate={loss}|seed={seed}"
+        options["--loss"] = {
+            "udp_channel_incoming_interceptors": "loss",
+            "udp_channel_transport_bindings_loss_args": arguments,
+        }
+    return options

@@ -6,28 +6,40 @@ import logging
 import secrets
 import time
 from dataclasses import asdict
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mainstem import duologue as duologues
-from mainstem.cli._logs import configure, say
-from mainstem.cli._numbers import finite
-from mainstem.cli._stream import stopping
+from mainstem.cli._options import (
+    DIRECTORY_HELP,
+    MAX_NUMBER,
+    App,
+    CountOption,
+    IdleTimeoutOption,
+    IntervalOption,
+    TimeoutOption,
+    duration,
+)
+from mainstem.cli._process import configure, say, stopping
 from mainstem.duologue import ClientSettings, Duologue, Prefixes, ServerSettings
 from mainstem.errors import BadMessage, ClosedError, ConfigurationError
 
 logger = logging.getLogger("mainstem.cli.echo")
-app = typer.Typer(no_args_is_help=True)
+app = App(__doc__)
 POLL_S = 0.05  # how often a running server checks whether it is to end
 
 DirectoryOption = Annotated[
-    str, typer.Option("--dir", "-d", help="Use the driver in this directory instead of starting one.")
+    str, typer.Option("--dir", "-d", metavar="PATH", help=DIRECTORY_HELP, show_default="an own driver")
 ]
-PortOption = Annotated[int, typer.Option("--port", help="The all-clients channel's port.")]
-ControlOption = Annotated[int, typer.Option("--control-port", help="Its control port.")]
-VerboseOption = Annotated[bool, typer.Option("--verbose/--quiet", "-v/-q", help="Log every step to standard error.")]
+PortOption = Annotated[int, typer.Option("--port", metavar="PORT", help="The all-clients channel's port.")]
+ControlOption = Annotated[
+    int, typer.Option("--control-port", metavar="PORT", help="The all-clients channel's control port.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not log each step to standard error.")]
+ENCRYPT_HELP = "Encrypt with this key: the server's private key file, or at a client its public key in hexadecimal."
+EncryptOption = Annotated[str, typer.Option("--encrypt", metavar="KEY", help=ENCRYPT_HELP)]
 
 
 def _echo(client: Duologue) -> None:
@@ -42,8 +54,8 @@ def _echo(client: Duologue) -> None:
         client.send(message)
 
 
-def _log(verbose: bool) -> None:
-    configure(logging.DEBUG if verbose else logging.WARNING)
+def _log(quiet: bool) -> None:
+    configure(logging.WARNING if quiet else logging.DEBUG)
 
 
 @app.command()
@@ -70,53 +82,58 @@ def serve(
     address: Annotated[str, typer.Argument(help="The address to serve on.")],
     port: PortOption = 9000,
     control_port: ControlOption = 9001,
-    base_port: Annotated[int, typer.Option("--base-port", help="First of two ports for each client.")] = 9010,
-    clients: Annotated[int, typer.Option("--clients", "-n", min=1, help="Clients at a time.")] = 64,
-    per_address: Annotated[
-        int, typer.Option("--clients-per-address", "-m", min=1, help="Clients at a time of one address or prefix.")
+    base_port: Annotated[
+        int, typer.Option("--base-port", metavar="PORT", help="The first of two ports for each client.")
+    ] = 9010,
+    max_clients: Annotated[
+        int, typer.Option("--max-clients", metavar="N", min=1, help="The most clients at a time.")
+    ] = 64,
+    max_clients_per_address: Annotated[
+        int,
+        typer.Option(
+            "--max-clients-per-address",
+            metavar="N",
+            min=1,
+            help="The most clients at a time of one IPv4 address or IPv6 prefix.",
+        ),
     ] = 4,
-    ipv6_prefix: Annotated[int, typer.Option("--ipv6-prefix", help="Bits that count as one IPv6 address.")] = 64,
-    join_timeout: Annotated[
-        float, typer.Option("--join-timeout", callback=finite, help="Seconds to join a duologue.")
-    ] = 5.0,
-    idle_timeout: Annotated[
-        float,
-        typer.Option("--idle-timeout", callback=finite, help="Seconds that a client may be silent; 0: without limit."),
-    ] = 60.0,
-    encrypt: Annotated[
-        Path | None, typer.Option("--encrypt", help="Encrypt with the private key in this file (see the command key).")
-    ] = None,
+    ipv6_prefix: Annotated[
+        int, typer.Option("--ipv6-prefix", metavar="BITS", help="How many bits are the prefix of an IPv6 address.")
+    ] = 64,
+    join_timeout: Annotated[float, duration("--join-timeout", help="Drop a client that takes longer to join.")] = 5.0,
+    idle_timeout: IdleTimeoutOption = 60.0,
+    encrypt: EncryptOption = "",
     directory: DirectoryOption = "",
-    verbose: VerboseOption = True,
+    quiet: QuietOption = False,
 ) -> None:
     """Serve echoes until Ctrl-C or SIGTERM.
 
-    Example: mainstem echo serve 192.0.2.1 --clients 100
+    Example: mainstem echo serve 192.0.2.1 --max-clients 100
     """
-    _log(verbose)
+    _log(quiet)
     settings = ServerSettings(
         address=address,
         initial_port=port,
         initial_control_port=control_port,
         base_port=base_port,
-        max_clients=clients,
-        max_per_address=per_address,
+        max_clients=max_clients,
+        max_per_address=max_clients_per_address,
         prefixes=Prefixes(ipv6=ipv6_prefix),
         join_timeout=join_timeout,
         idle_timeout=idle_timeout or None,
     )
     server_key = None
-    if encrypt is not None:
+    if encrypt:
         from mainstem.duologue.crypto import ServerKey
 
-        server_key = ServerKey(_key_in(encrypt))
+        server_key = ServerKey(_key_in(Path(encrypt)))
         say(f"public key {server_key.public.hex()}")
     with (
         stopping() as stop,
         duologues.serve(_echo, settings=settings, directory=directory or None, key=server_key) as server,
     ):
         say(f"serving echoes on {address}, ports {port} and {control_port}, duologues from {base_port}; Ctrl-C ends it")
-        while not stop.asked and not server.wait(POLL_S):
+        while not stop.requested and not server.wait(POLL_S):
             pass
         counts = asdict(server.stats())
     say(", ".join(f"{name} {count}" for name, count in counts.items() if count))
@@ -136,23 +153,19 @@ def client(
     server: Annotated[str, typer.Argument(help="The server's address.")],
     port: PortOption = 9000,
     control_port: ControlOption = 9001,
-    local: Annotated[str, typer.Option("--local", help="The local address to use.")] = "",
-    count: Annotated[int, typer.Option("--count", "-n", min=0, help="How many messages; 0: without limit.")] = 0,
-    interval: Annotated[
-        float, typer.Option("--interval", "-i", callback=finite, help="Seconds between two messages.")
-    ] = 1.0,
-    timeout: Annotated[
-        float, typer.Option("--timeout", callback=finite, help="Seconds for each step, and for each response.")
-    ] = 5.0,
-    encrypt: Annotated[str, typer.Option("--encrypt", help="The server's public key, in hexadecimal.")] = "",
+    local: Annotated[str, typer.Option("--local", metavar="ADDRESS", help="The local address to use.")] = "",
+    count: CountOption = 0,
+    interval: IntervalOption = 1.0,
+    timeout: TimeoutOption = 5.0,
+    encrypt: EncryptOption = "",
     directory: DirectoryOption = "",
-    verbose: VerboseOption = True,
+    quiet: QuietOption = False,
 ) -> None:
     """Send ECHO messages and check that each comes back.
 
     Example: mainstem echo client 192.0.2.1 --count 10
     """
-    _log(verbose)
+    _log(quiet)
     try:
         server_key = bytes.fromhex(encrypt)
     except ValueError as error:
@@ -162,22 +175,22 @@ def client(
         initial_port=port,
         initial_control_port=control_port,
         local_address=local,
-        timeout=timeout,
+        timeout=timeout or MAX_NUMBER,
         server_key=server_key,
     )
     done = 0
     with stopping() as stop, duologues.connect(settings=settings, directory=directory or None) as duologue:
-        while not stop.asked and (not count or done < count):
+        while not stop.requested and (not count or done < count):
             message = f"ECHO {secrets.token_hex(8)}"
             logger.debug("[%d] send: %s", duologue.session_id, message)
             duologue.send(message)
-            response = duologue.receive(timeout=timeout).decode(errors="replace")
+            response = duologue.receive(timeout=timeout or None).decode(errors="replace")
             logger.debug("[%d] response: %s", duologue.session_id, response)
             if response != message:
                 raise ClosedError(f"sent {message!r}, received {response!r}")
             done += 1
             until = time.monotonic() + (interval if not count or done < count else 0)
-            while not stop.asked and time.monotonic() < until:
+            while not stop.requested and time.monotonic() < until:
                 duologue.poll()
                 time.sleep(min(POLL_S, interval))
     say(f"{done} messages came back")

@@ -9,10 +9,10 @@ import typer
 from rich.text import Text
 
 from mainstem.aeron.tools.reading import read_error_file
-from mainstem.cli._directory import DirectoryOption, JsonOption, moment, open_directory, print_csv, print_json
-from mainstem.cli._numbers import finite
-from mainstem.cli._table import console
-from mainstem.clock import SYSTEM_CLOCK
+from mainstem.cli._drivers import open_directory
+from mainstem.cli._options import CsvOption, DirectoryOption, JsonOption, SinceOption, time_ns
+from mainstem.cli._output import console, moment, print_csv, print_json
+from mainstem.clock import NS_PER_MS, SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from mainstem.aeron.error_log import ErrorObservation
@@ -22,25 +22,27 @@ COLUMNS = ("observation_count", "first_observation_ms", "last_observation_ms", "
 
 def run(
     directory: DirectoryOption = "",
-    file: Annotated[
-        str, typer.Option("--file", "-f", help="Read this file instead, which has an error log in it.")
+    log_file: Annotated[
+        str,
+        typer.Option("--log-file", metavar="FILE", help="Read this file, which has an error log, instead of --dir."),
     ] = "",
     offset: Annotated[
-        int, typer.Option("--offset", "-o", min=0, max=(1 << 63) - 1, help="Where in that file the log begins.")
+        int,
+        typer.Option(
+            "--offset", metavar="N", min=0, max=(1 << 63) - 1, help="Where in that file the error log begins."
+        ),
     ] = 0,
-    last: Annotated[
-        float, typer.Option("--last", callback=finite, help="Only errors of the last so many seconds; 0: all.")
-    ] = 0.0,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    since: SinceOption = "",
+    as_csv: CsvOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show a driver's distinct errors, each once: how often, since when, and when last.
 
-    Example: mainstem errors --last 3600
+    Example: mainstem errors --since 1h
     """
-    since_ms = SYSTEM_CLOCK.epoch_ms() - round(last * 1000) if last > 0 else 0
-    if file:
-        errors = [e for e in read_error_file(file, offset=offset) if e.last_observation_ms >= since_ms]
+    since_ms = time_ns(since, name="--since", now_ns=SYSTEM_CLOCK.epoch_ns()) // NS_PER_MS if since else 0
+    if log_file:
+        errors = [e for e in read_error_file(log_file, offset=offset) if e.last_observation_ms >= since_ms]
     else:
         with open_directory(directory) as reader:
             errors = reader.errors(since_ms=since_ms)

@@ -10,18 +10,24 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from mainstem.cli._codecs import CodecOption, CodecOptions, codec_of
-from mainstem.cli._logs import say
-from mainstem.cli._recordings import (
-    FROM_HELP,
-    TO_HELP,
-    PlaceArgument,
-    RecordingOption,
-    SessionOption,
+from mainstem.cli._options import (
+    FORMAT_HELP,
+    CodecOption,
+    CodecOptions,
+    LocationArgument,
+    OutOption,
+    RecordingsOption,
+    SessionsOption,
+    SinceOption,
     StoreOption,
+    StreamsOption,
+    UntilOption,
+    choice,
+    codec_of,
     filters,
-    pairs,
+    store_options,
 )
+from mainstem.cli._process import say
 from mainstem.errors import ConfigurationError
 from mainstem.recording import open_recordings
 from mainstem.recording.export import KINDS, PAYLOADS, write_rows
@@ -30,39 +36,46 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+ROWS = ("messages", "frames")
+
+
 def run(
-    place: PlaceArgument,
-    kind: Annotated[str, typer.Option("--to", help=f"The format: {', '.join(KINDS)}.")],
-    out: Annotated[str, typer.Option("--out", "-o", help="The file to write; - is standard output.")] = "-",
-    columns: Annotated[str, typer.Option("--columns", "-c", help="Only these columns, with commas between.")] = "",
-    recording: RecordingOption = None,
-    stream: Annotated[list[int] | None, typer.Option("--stream", "-s", help="Only this stream id; repeatable.")] = None,
-    session: SessionOption = None,
-    begin: Annotated[str, typer.Option("--since", help=FROM_HELP)] = "",
-    end: Annotated[str, typer.Option("--until", help=TO_HELP)] = "",
-    frames: Annotated[bool, typer.Option("--frames", help="A row for each frame, not for each message.")] = False,
-    payload: Annotated[
-        str, typer.Option("--payload", help=f"How CSV and JSON lines have payloads: {', '.join(PAYLOADS)}.")
+    location: LocationArgument,
+    kind: Annotated[str, choice("--format", KINDS, help=FORMAT_HELP)],
+    out: OutOption = "-",
+    columns: Annotated[
+        str, typer.Option("--columns", metavar="NAME,...", help="Write only these columns.", show_default="all")
+    ] = "",
+    recording: RecordingsOption = None,
+    stream: StreamsOption = None,
+    session: SessionsOption = None,
+    since: SinceOption = "",
+    until: UntilOption = "",
+    rows: Annotated[str, choice("--rows", ROWS, help="What a row is.")] = "messages",
+    payload_encoding: Annotated[
+        str, choice("--payload-encoding", PAYLOADS, help="How CSV and JSON lines have payloads.")
     ] = "base64",
-    lossy: Annotated[bool, typer.Option("--lossy", help="Pass over what is damaged or missing; else fail.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict/--no-strict", help="Fail at what is corrupt or missing, instead of skipping it.")
+    ] = True,
     codec: CodecOption = "",
-    option: CodecOptions = None,
+    codec_option: CodecOptions = None,
     store_option: StoreOption = None,
 ) -> None:
     """Write recordings as Parquet, CSV, JSON lines or Arrow, without Spark.
 
     A row is a message, with the columns of the Spark source; with --codec it has the columns of ingest. A file appears under
-    its name when it is whole. Arrow is the stream
-    format of its IPC.
+    its name when it is complete; `-` is standard output. Arrow is its IPC stream format.
 
-    Example: mainstem export tides --to parquet -o tides.parquet --stream 1001 --since 2026-01-31T12:00:00
+    Example: mainstem export tides --format parquet -o tides.parquet --stream 1001 --since 2026-01-31T12:00:00
     """
-    where = filters(begin=begin, end=end, recording_id=recording, stream_id=stream, session_id=session)
+    where = filters(since=since, until=until, recording_id=recording, stream_id=stream, session_id=session)
     names = [name.strip() for name in columns.split(",")] if columns else None
-    with open_recordings(place, pairs(store_option, "--store-option")) as recordings:
-        rows = recordings.scan(names, where, frames=frames, strict=not lossy, codec=codec_of(codec, option)).to_reader()
+    chosen = codec_of(codec, codec_option)
+    with open_recordings(location, store_options(store_option)) as recordings:
+        reader = recordings.scan(names, where, frames=rows == "frames", strict=strict, codec=chosen).to_reader()
         with _output(out) as file:
-            count = write_rows(rows, file, kind, payload=payload)
+            count = write_rows(reader, file, kind, payload=payload_encoding)
     say(f"wrote {count:,} rows to {'standard output' if out == '-' else out}")
 
 

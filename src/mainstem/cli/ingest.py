@@ -1,4 +1,4 @@
-"""Bring recordings or a live channel into a table, parsed, once or continuously."""
+"""Load recordings or a live channel into a typed table, once or continuously."""
 
 from __future__ import annotations
 
@@ -8,104 +8,140 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mainstem.cli._codecs import CodecOption  # noqa: TC001 - typer reads the annotations
-from mainstem.cli._directory import DirectoryOption, JsonOption  # noqa: TC001 - typer reads the annotations
-from mainstem.cli._files import require_folder
-from mainstem.cli._logs import say
-from mainstem.cli._recordings import StoreOption, pairs
-from mainstem.cli._stream import stopping
-from mainstem.cli._tables import (  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._options import (
+    FORMAT_HELP,
     CatalogOption,
     CatalogOptions,
-    CheckpointOption,
-    CompactEveryOption,
-    EvolveOption,
+    CodecOption,
+    CodecOptions,
+    DirectoryOption,
     FileSizeOption,
-    FormatOption,
+    JsonOption,
+    MasterOption,
     OutOption,
+    StoreOption,
+    StreamsOption,
     TableOption,
+    choice,
+    duration,
+    require_directory,
+    store_options,
 )
+from mainstem.cli._output import ProgressBars
+from mainstem.cli._process import say, stopping
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import needs_extras
-from mainstem.units import parse_size
+from mainstem.units import parse_pairs
 
 if TYPE_CHECKING:
-    from mainstem.cli._stream import Stop
+    from mainstem.cli._process import Stop
     from mainstem.spark.ingest import IngestOptions
 
 POLL_S = 0.2
+FORMATS = ("parquet", "delta", "iceberg")
 SUMMARY = "{messages:,} messages, {rows:,} rows, {problems:,} not readable, in {seconds:.1f} s: {out}"
 
 
 def run(
-    source: Annotated[
-        str, typer.Argument(help="A directory or URL of recordings, a pattern of them, or an Aeron channel.")
-    ],
+    location: Annotated[str, typer.Argument(help="Path or URL of recordings, a pattern of them, or an Aeron channel.")],
     out: OutOption = "",
     codec: CodecOption = "",
+    codec_option: CodecOptions = None,
     schema: Annotated[
-        str, typer.Option(help="The codec's columns, as in 'id bigint, name string'; else they are inferred.")
+        str,
+        typer.Option(
+            "--schema",
+            metavar="DDL",
+            help="The codec's columns, as in 'id bigint, name string'.",
+            show_default="inferred",
+        ),
     ] = "",
-    option: Annotated[
-        list[str] | None, typer.Option("--option", "-O", help="An option of the codec, as in xml=car.xml.")
-    ] = None,
-    read: Annotated[
+    source_option: Annotated[
         list[str] | None,
-        typer.Option("--read", "-R", help="An option of the source or its store, as in maxBytesPerTrigger=64m."),
+        typer.Option(
+            "--source-option",
+            metavar="NAME=VALUE",
+            help="An option of the Spark source, or of the store it reads, as in maxBytesPerTrigger=64m.",
+        ),
     ] = None,
-    stream: Annotated[list[int] | None, typer.Option("--stream", "-s", help="Only these stream ids.")] = None,
-    record_to: Annotated[str, typer.Option(help="For a live channel: record there, for exactly once.")] = "",
+    stream: StreamsOption = None,
+    record_to: Annotated[
+        str, typer.Option("--record-to", metavar="PATH", help="Record a live channel here, for exactly once.")
+    ] = "",
     timestamp_from: Annotated[
         str,
-        typer.Option(help="The time of a row: recorded_at, reserved_value_ns, _us or _ms, or a field of the codec."),
+        typer.Option(
+            "--timestamp-from",
+            metavar="FIELD",
+            help="The time of a row: recorded_at, reserved_value_ns, _us or _ms, or a field of the codec.",
+            show_default="recorded_at",
+        ),
     ] = "",
     directory: DirectoryOption = "",
-    continuous: Annotated[bool, typer.Option("--continuous", "-c", help="Go on until Ctrl-C.")] = False,
-    trigger: Annotated[str, typer.Option(help="With --continuous: the interval.")] = "1 second",
-    table_format: FormatOption = "parquet",
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on until Ctrl-C, with what is recorded meanwhile.")
+    ] = False,
+    trigger_interval: Annotated[
+        float, duration("--trigger-interval", help="With --follow: the time from one micro-batch to the next.")
+    ] = 1.0,
+    table_format: Annotated[str, choice("--format", FORMATS, help=FORMAT_HELP)] = "parquet",
     table: TableOption = "",
     catalog: CatalogOption = "",
     catalog_option: CatalogOptions = None,
-    checkpoint: CheckpointOption = "",
+    checkpoint: Annotated[
+        str,
+        typer.Option(
+            "--checkpoint", metavar="PATH", help="The directory for Spark's progress.", show_default="in --out"
+        ),
+    ] = "",
     store_option: StoreOption = None,
-    evolve: EvolveOption = False,
-    target_file_size: FileSizeOption = "128m",
-    compact_every: CompactEveryOption = 0,
-    master: Annotated[str, typer.Option(help="Spark's master; spark-submit's own under spark-submit.")] = "",
+    evolve: Annotated[bool, typer.Option("--evolve", help="Add columns that the table lacks.")] = False,
+    target_file_size: FileSizeOption = 128 << 20,
+    compact_every: Annotated[
+        int,
+        typer.Option(
+            "--compact-every",
+            metavar="N",
+            min=0,
+            help="For Delta and Iceberg: join small files after every N micro-batches (0 = never).",
+        ),
+    ] = 0,
+    master: MasterOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Bring recordings or a live channel into a table (Parquet, Delta or Iceberg), parsed, once or continuously.
+    """Load recordings or a live channel into a typed table, once or continuously.
 
-    Started again with the same folder it continues where it was; each message comes once. What the codec cannot read becomes a
-    row with the reason in the column `problem` and the message in `payload`; fields beyond the schema are in `rescued`.
+    The table is Parquet, Delta or Iceberg. The same command started again continues where it was; each message comes once.
+    What the codec cannot read becomes a row with the reason in the column `problem` and the message in `payload`; fields
+    beyond the schema are in `rescued`.
 
-    Example: mainstem ingest recordings --out tables
+    Example: mainstem ingest recordings --out tables --codec json --schema 'id bigint, price double'
     """
     with needs_extras():
         import pyspark  # noqa: F401
 
         from mainstem.spark.ingest import IngestOptions
     options = IngestOptions(
-        source=source,
+        source=location,
         out=out,
         codec=codec,
-        codec_options=pairs(option, "--option"),
+        codec_options=parse_pairs(codec_option, name="--codec-option"),
         schema=schema,
         streams=tuple(stream or ()),
         record_to=record_to,
         driver_directory=directory,
-        continuous=continuous,
-        trigger=trigger,
-        source_options=pairs(read, "--read"),
+        follow=follow,
+        trigger_interval=trigger_interval,
+        source_options=parse_pairs(source_option, name="--source-option"),
         timestamp_from=timestamp_from,
         format=table_format,
         table=table,
         catalog=catalog,
-        catalog_options=pairs(catalog_option, "--catalog-option"),
+        catalog_options=parse_pairs(catalog_option, name="--catalog-option"),
         checkpoint=checkpoint,
-        store_options=pairs(store_option, "--store-option"),
+        store_options=store_options(store_option),
         evolve=evolve,
-        target_file_size=parse_size(target_file_size, name="--target-file-size"),
+        target_file_size=target_file_size,
         compact_every=compact_every,
     )
     _check(options)
@@ -114,14 +150,15 @@ def run(
 
 
 def _in_session(options: IngestOptions, master: str) -> dict[str, Any]:
-    from mainstem.spark.session import create, stop
+    from mainstem.spark.session import create
+    from mainstem.spark.session import stop as stop_session
 
     spark = create("mainstem ingest", master=master or None)
     try:
-        with stopping() as asked:
-            return _ingest(spark, options, asked)
+        with stopping() as stop:
+            return _ingest(spark, options, stop)
     finally:
-        stop(spark)
+        stop_session(spark)
 
 
 def _check(options: IngestOptions) -> None:
@@ -134,19 +171,18 @@ def _check(options: IngestOptions) -> None:
         with recordings_at(options.reading):
             pass  # what cannot be read is an error before Spark starts
     if options.is_local:
-        require_folder(options.local_directory, "--out")
+        require_directory(options.local_directory, "--out")
     open_target(options)
 
 
-def _ingest(spark: Any, options: IngestOptions, asked: Stop) -> dict[str, Any]:
-    from mainstem.cli._progress import ProgressBars
+def _ingest(spark: Any, options: IngestOptions, stop: Stop) -> dict[str, Any]:
     from mainstem.spark.ingest import Count, remaining, start
 
     begin_ns, count = SYSTEM_CLOCK.monotonic_ns(), Count()
     query = start(spark, options)
     with ProgressBars() as bars:
         bars.stage("ingest [bytes]", None)
-        while query.isActive and not asked.asked:
+        while query.isActive and not stop.requested:
             time.sleep(POLL_S)
             count.update(query)
             done, total = remaining(query, options)

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from mainstem.aeron.directory import default_directory, image_path, publication_path
 from mainstem.aeron.tools.log_walk import LogFile
-from mainstem.cli._directory import DirectoryOption, JsonOption, moment, print_json
-from mainstem.cli._table import console
+from mainstem.cli._options import DirectoryOption, JsonOption, size
+from mainstem.cli._output import console, moment, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,26 +30,26 @@ HEADINGS = f"{'position':>20} {'term':>11} {'offset':>13} {'length':>12} {'type'
 def run(
     log: Annotated[str, typer.Argument(help="A log buffer file, or the registration id of a publication or image.")],
     directory: DirectoryOption = "",
-    frames: Annotated[int, typer.Option("--frames", "-n", min=0, help="How many frames to show at most.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Show at most N frames.")] = 50,
     tail: Annotated[bool, typer.Option("--tail", help="Show the newest frames instead of the oldest.")] = False,
-    payload: Annotated[int, typer.Option("--payload", "-p", min=0, help="Show so many bytes of each payload.")] = 0,
-    padding: Annotated[bool, typer.Option("--padding/--no-padding", help="Show padding frames, too.")] = True,
+    payload_bytes: Annotated[int, size("--payload-bytes", help="How much of each payload to show.")] = 0,
+    padding: Annotated[bool, typer.Option("--padding/--no-padding", help="Show padding frames.")] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Show a log buffer file: its metadata, its tails, its frames.
 
     The file may be in use; it is read without being mapped, so that a sparse one takes no storage for it.
 
-    Example: mainstem log 7 --tail --payload 64
+    Example: mainstem log 7 --tail --payload-bytes 64
     """
     with LogFile(_path(log, directory or default_directory())) as file:
         walked = (
             frame
             for partition in file.partitions_in_order()
-            for frame in file.frames(partition, payload_limit=payload)
+            for frame in file.frames(partition, payload_limit=payload_bytes)
             if padding or frame.type_name != "PAD"
         )
-        shown = _last(walked, frames) if tail else list(islice(walked, frames))
+        shown = _last(walked, limit) if tail else list(islice(walked, limit))
         if as_json:
             print_json(
                 {

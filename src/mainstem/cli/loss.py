@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
 
-import typer
-
-from mainstem.cli._directory import (
+from mainstem.cli._drivers import StreamFilter, open_directory
+from mainstem.cli._options import (
     ChannelOption,
+    CsvOption,
     DirectoryOption,
     JsonOption,
     SessionOption,
     StreamOption,
-    moment,
-    number,
-    open_directory,
-    print_csv,
-    print_json,
 )
-from mainstem.cli._table import Column, Table, console, print_table, print_title
+from mainstem.cli._output import Column, Table, console, moment, number, print_csv, print_json, print_table, print_title
 
-TABLE_COLUMNS = (Column("  holes", "right"), Column("bytes", "right"), Column("first"), Column("last"))
+TABLE_COLUMNS = (Column("  gaps", "right"), Column("bytes", "right"), Column("first"), Column("last"))
 COLUMNS = (
     "observation_count",
     "total_bytes_lost",
@@ -39,21 +33,18 @@ def run(
     session: SessionOption = None,
     stream: StreamOption = None,
     channel: ChannelOption = "",
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_csv: CsvOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a driver's receivers lost and requested again, one line an image, from its loss report.
 
-    A hole counts once, however often it was requested: "bytes" are the bytes of all holes.
+    A gap counts once, however often it was requested: "bytes" are the bytes of all gaps.
 
     Example: mainstem loss --stream 1001 --csv
     """
+    which = StreamFilter(session, stream, channel)
     with open_directory(directory) as reader:
-        entries = [
-            e
-            for e in reader.losses()
-            if session in (None, e.session_id) and stream in (None, e.stream_id) and channel in e.channel
-        ]
+        entries = [entry for entry in reader.losses() if which.matches(entry)]
     rows = [asdict(e) for e in entries]
     if as_json:
         print_json(rows)

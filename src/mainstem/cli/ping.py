@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,28 +12,33 @@ import typer
 from mainstem.aeron.client import FragmentAssembler, OfferStatus
 from mainstem.aeron.client.offer_status import offer_error
 from mainstem.aeron.client.resource import raise_error_of
+from mainstem.aeron.tools.channel_checks import check_publication, check_subscription
 from mainstem.aeron.tools.latency import PERCENTILES, LatencyHistogram
-from mainstem.cli._channels import check_publication, check_subscription
-from mainstem.cli._directory import INT32, DirectoryOption, JsonOption, print_json
-from mainstem.cli._logs import say
-from mainstem.cli._stream import (
+from mainstem.cli._drivers import connect, wait_until
+from mainstem.cli._options import (
     PING_CHANNEL,
     PING_STREAM,
     PONG_CHANNEL,
     PONG_STREAM,
-    IdleOption,
-    PatienceOption,
-    connect,
-    stopping,
-    wait_until,
+    CountOption,
+    DirectoryOption,
+    JsonOption,
+    PingChannelOption,
+    PingStreamOption,
+    PongChannelOption,
+    PongStreamOption,
+    SizeOption,
+    SpinOption,
+    TimeoutOption,
 )
+from mainstem.cli._output import print_json
+from mainstem.cli._process import say, stopping
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK, seconds_ns
 from mainstem.errors import Timeout
-from mainstem.units import parse_size
 
 if TYPE_CHECKING:
     from mainstem.aeron.client import ExclusivePublication, Fragment, Subscription
-    from mainstem.cli._stream import Stop
+    from mainstem.cli._process import Stop
 
 STAMP = struct.Struct("<q")
 BAR_WIDTH = 40
@@ -41,30 +47,26 @@ FRAGMENTS = 10
 
 def run(
     directory: DirectoryOption = "",
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many round trips to measure.")] = 10_000,
-    warm_up: Annotated[int, typer.Option("--warm-up", "-W", min=0, help="How many to run before, unmeasured.")] = 1_000,
-    size: Annotated[str, typer.Option("--size", help="Bytes of a message; at least 8.")] = "32",
-    ping_channel: Annotated[str, typer.Option("--ping-channel", "-c", help="Where pings go.")] = PING_CHANNEL,
-    ping_stream: Annotated[
-        int, typer.Option("--stream", "--ping-stream", "-s", help="The stream id of pings.", **INT32)
-    ] = PING_STREAM,
-    pong_channel: Annotated[
-        str, typer.Option("--pong-channel", "-C", help="Where responses come from.")
-    ] = PONG_CHANNEL,
-    pong_stream: Annotated[
-        int, typer.Option("--pong-stream", "-S", help="The stream id of responses.", **INT32)
-    ] = PONG_STREAM,
-    patience: PatienceOption = 10.0,
-    spin: IdleOption = False,
+    count: CountOption = 10_000,
+    warm_up: Annotated[
+        int, typer.Option("--warm-up", metavar="N", min=0, help="Send N messages before, unmeasured.")
+    ] = 1_000,
+    size: SizeOption = 32,
+    ping_channel: PingChannelOption = PING_CHANNEL,
+    ping_stream: PingStreamOption = PING_STREAM,
+    pong_channel: PongChannelOption = PONG_CHANNEL,
+    pong_stream: PongStreamOption = PONG_STREAM,
+    timeout: TimeoutOption = 10.0,
+    spin: SpinOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure round trips: send, wait for the response, send the next.
 
-    One message is under way at a time. `mainstem pong`, or the reference's pong sample, must respond.
+    One message is in flight at a time, of at least 8 bytes. `mainstem pong`, or the reference's pong sample, must respond.
 
     Example: mainstem ping --count 100000 --size 256
     """
-    length = max(STAMP.size, parse_size(size, name="--size"))
+    length = max(STAMP.size, size)
     check_publication(ping_channel)
     check_subscription(pong_channel)
     with (
@@ -74,12 +76,12 @@ def run(
         aeron.add_exclusive_publication(ping_channel, ping_stream) as pings,
     ):
         wait_until(
-            lambda: pings.is_connected and pongs.is_connected, "no pong responds to pings", patience=patience, stop=stop
+            lambda: pings.is_connected and pongs.is_connected, "no pong responds to pings", timeout=timeout, stop=stop
         )
-        player = _Player(pings, pongs, length, patience, spin)
+        player = _Player(pings, pongs, length, timeout, spin)
         player.play(warm_up, stop)
         player.histogram = LatencyHistogram()
-        player.play(count, stop)
+        player.play(count or sys.maxsize, stop)
     if as_json:
         print_json(_document(player.histogram, length))
     else:
@@ -90,12 +92,12 @@ class _Player:
     """Plays one message at a time."""
 
     def __init__(
-        self, pings: ExclusivePublication, pongs: Subscription, length: int, patience: float, spin: bool
+        self, pings: ExclusivePublication, pongs: Subscription, length: int, timeout: float, spin: bool
     ) -> None:
         self.pings = pings
         self.pongs = pongs
         self.rest = bytes(length - STAMP.size)
-        self.patience_ns = seconds_ns(patience)
+        self.timeout_ns = seconds_ns(timeout)
         self.spin = spin
         self.histogram = LatencyHistogram()
         self._answered_ns = 0
@@ -110,13 +112,13 @@ class _Player:
             self._sent_ns = clock.monotonic_ns()
             self._send(STAMP.pack(self._sent_ns) + self.rest)
             while not self._answered_ns:
-                if stop.asked:
+                if stop.requested:
                     return
                 if self.pongs.poll(handler, FRAGMENTS):
                     continue
                 raise_error_of(self.pongs)
-                if 0 < self.patience_ns < clock.monotonic_ns() - self._sent_ns:
-                    seconds = self.patience_ns / NS_PER_SECOND
+                if 0 < self.timeout_ns < clock.monotonic_ns() - self._sent_ns:
+                    seconds = self.timeout_ns / NS_PER_SECOND
                     raise Timeout(f"no response to a ping within {seconds:g} s", timeout=seconds)
                 if not self.spin:
                     os.sched_yield()

@@ -3,46 +3,43 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from mainstem.aeron.client import FragmentAssembler, OfferStatus
 from mainstem.aeron.client.offer_status import offer_error
 from mainstem.aeron.client.resource import raise_error_of
-from mainstem.cli._channels import check_publication, check_subscription
-from mainstem.cli._directory import INT32, DirectoryOption
-from mainstem.cli._logs import say
-from mainstem.cli._stream import (
+from mainstem.aeron.tools.channel_checks import check_publication, check_subscription
+from mainstem.cli._drivers import connect
+from mainstem.cli._options import (
     PING_CHANNEL,
     PING_STREAM,
     PONG_CHANNEL,
     PONG_STREAM,
-    IdleOption,
-    connect,
-    stopping,
+    DirectoryOption,
+    PingChannelOption,
+    PingStreamOption,
+    PongChannelOption,
+    PongStreamOption,
+    SpinOption,
 )
+from mainstem.cli._process import say, stopping
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from mainstem.aeron.client import ExclusivePublication, Fragment
-    from mainstem.cli._stream import Stop
+    from mainstem.cli._process import Stop
 
 FRAGMENTS = 10
-PATIENCE_NS = 5 * NS_PER_SECOND  # the end of one client may disconnect the responses to the next for so long
+TIMEOUT_NS = 5 * NS_PER_SECOND  # the end of one client may disconnect the responses to the next for so long
 
 
 def run(
     directory: DirectoryOption = "",
-    ping_channel: Annotated[str, typer.Option("--ping-channel", "-c", help="Where pings come from.")] = PING_CHANNEL,
-    ping_stream: Annotated[
-        int, typer.Option("--stream", "--ping-stream", "-s", help="The stream id of pings.", **INT32)
-    ] = PING_STREAM,
-    pong_channel: Annotated[str, typer.Option("--pong-channel", "-C", help="Where responses go.")] = PONG_CHANNEL,
-    pong_stream: Annotated[
-        int, typer.Option("--pong-stream", "-S", help="The stream id of responses.", **INT32)
-    ] = PONG_STREAM,
-    spin: IdleOption = False,
+    ping_channel: PingChannelOption = PING_CHANNEL,
+    ping_stream: PingStreamOption = PING_STREAM,
+    pong_channel: PongChannelOption = PONG_CHANNEL,
+    pong_stream: PongStreamOption = PONG_STREAM,
+    spin: SpinOption = False,
 ) -> None:
     """Respond to every ping with the same message, until it is stopped.
 
@@ -61,7 +58,7 @@ def run(
         say(f"responding to {ping_channel} stream {ping_stream} on {pong_channel} stream {pong_stream}")
         echo = _Echo(pongs, stop)
         handler = FragmentAssembler(echo)
-        while not stop.asked:
+        while not stop.requested:
             if not pings.poll(handler, FRAGMENTS) and not spin:
                 raise_error_of(pings)
                 os.sched_yield()
@@ -78,13 +75,13 @@ class _Echo:
     def __call__(self, fragment: Fragment) -> None:
         """Offers until there is room; a ping whose sender stays away is dropped."""
         begin_ns = SYSTEM_CLOCK.monotonic_ns()
-        while not self.stop.asked:
+        while not self.stop.requested:
             position = self.publication.offer(fragment)
             if position > 0:
                 self.count += 1
                 return
             if OfferStatus(position).is_final:
                 raise offer_error(position, f"pong on {self.publication!r}")
-            if position == OfferStatus.NOT_CONNECTED and SYSTEM_CLOCK.monotonic_ns() - begin_ns > PATIENCE_NS:
+            if position == OfferStatus.NOT_CONNECTED and SYSTEM_CLOCK.monotonic_ns() - begin_ns > TIMEOUT_NS:
                 self.dropped += 1
                 return

@@ -2,47 +2,66 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import IO, TYPE_CHECKING, Annotated
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mainstem.aeron.client import OfferStatus
 from mainstem.aeron.client.publication import offer_error_of
+from mainstem.aeron.tools.channel_checks import check_publication
 from mainstem.aeron.tools.latency import Pacer, RateMeter
-from mainstem.cli._channels import check_publication
-from mainstem.cli._codecs import CodecOption, CodecOptions, LineEncoder, codec_of
-from mainstem.cli._directory import DirectoryOption  # noqa: TC001 - typer reads the annotations
-from mainstem.cli._logs import say
-from mainstem.cli._messages import Outgoing, read_json, read_lines, read_with_length
-from mainstem.cli._numbers import finite
-from mainstem.cli._stream import (
+from mainstem.aeron.tools.message_text import Outgoing, read_json, read_lines, read_with_length
+from mainstem.cli._drivers import connect, wait_until
+from mainstem.cli._options import (
+    SIZE_HELP,
     ChannelArgument,
-    PatienceOption,
+    CodecOption,
+    CodecOptions,
+    CountOption,
+    DirectoryOption,
     StreamArgument,
     StreamIdOption,
-    amount,
-    connect,
-    stopping,
+    TimeoutOption,
+    choice,
+    codec_of,
+    finite,
+    size,
     stream_id,
-    wait_until,
 )
+from mainstem.cli._output import amount
+from mainstem.cli._process import say, stopping
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
-from mainstem.errors import ClosedError, ConfigurationError, MaxPositionExceeded, Timeout
-from mainstem.units import parse_size
+from mainstem.codecs import find_codec
+from mainstem.codecs.numerals import is_held
+from mainstem.errors import (
+    ClosedError,
+    ConfigurationError,
+    MaxPositionExceeded,
+    MissingExtraError,
+    StoreError,
+    Timeout,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mainstem.aeron.client import ExclusivePublication, Publication
-    from mainstem.cli._stream import Stop
+    from mainstem.cli._process import Stop
     from mainstem.codecs import Codec
 
 COUNTER_BYTES = 8
 MIN_PAUSE_S = 0.0002  # shorter sleeps cost as much
+INPUTS: dict[str, Callable[[IO[bytes]], Iterator[Outgoing]]] = {
+    "lines": read_lines,
+    "json": read_json,
+    "length-prefixed": read_with_length,
+}
 
 
 def run(
@@ -50,85 +69,70 @@ def run(
     stream: StreamArgument = None,
     stream_option: StreamIdOption = None,
     directory: DirectoryOption = "",
-    size: Annotated[
-        str, typer.Option("--size", help="Generate messages of so many bytes (64, 1k) instead of reading lines.")
-    ] = "",
+    message_size: Annotated[int | None, size("--size", help=SIZE_HELP, show_default="read messages")] = None,
     rate: Annotated[
-        float, typer.Option("--rate", "-r", min=0, callback=finite, help="Messages a second; 0 is as fast as can be.")
-    ] = 0.0,
-    count: Annotated[int, typer.Option("--count", "-n", min=0, help="How many to generate; 0: without end.")] = 0,
-    exclusive: Annotated[bool, typer.Option("--exclusive", "-x", help="Use an exclusive publication.")] = False,
-    patience: PatienceOption = 10.0,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Read this file instead of standard input; - is standard input.")
-    ] = None,
-    lines: Annotated[
-        bool, typer.Option("--lines", help="A line is a message, without its line feed (the default).")
-    ] = False,
-    json_lines: Annotated[
-        bool,
+        float,
         typer.Option(
-            "--json", help="A line is JSON: message or message_base64, reserved_value; as `mainstem sub --json` prints."
+            "--rate", metavar="N", min=0, callback=finite, help="Send N messages a second (0 = as fast as possible)."
         ),
-    ] = False,
-    length_prefixed: Annotated[
-        bool, typer.Option("--length-prefixed", help="A message stands behind its length in four bytes, big-endian.")
-    ] = False,
+    ] = 0.0,
+    count: CountOption = 0,
+    exclusive: Annotated[bool, typer.Option("--exclusive", "-x", help="Use an exclusive publication.")] = False,
+    timeout: TimeoutOption = 10.0,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE", help="Read messages from this file.", show_default="standard input"),
+    ] = None,
+    input_format: Annotated[str, choice("--input", tuple(INPUTS), help="How messages are read.")] = "lines",
     codec: CodecOption = "",
-    option: CodecOptions = None,
+    codec_option: CodecOptions = None,
 ) -> None:
     """Publish lines of standard input, or generated messages, to a stream.
 
-    A line is a message, without its line feed; with --codec it is a JSON object, which is encoded. Generated messages begin
-    with their index (int64, little-endian) where they are long enough. Waits where a subscriber is slow, and fails when there
-    is none for --wait seconds. Rates go to standard error.
+    --input says how messages are read: `lines` (without their line feed), `json` (lines as `mainstem sub --output json` prints
+    them: message or message_base64, reserved_value) or `length-prefixed` (each behind its length in four bytes, big-endian).
+    With --codec a line is a JSON object, which is encoded.
 
-    Example: echo high water | mainstem pub aeron:udp?endpoint=localhost:20121 1001
+    With --size messages are generated instead, and begin with their index (int64, little-endian) where they are long enough.
+    A slow subscriber is waited for. Rates go to standard error.
+
+    Example: echo high water | mainstem pub 'aeron:udp?endpoint=localhost:20121' 1001
 
     Example: mainstem pub aeron:ipc --stream 1001 --size 64 --rate 10000 --count 100000
 
-    Example: mainstem pub aeron:ipc --stream 1001 --file messages.jsonl --json
+    Example: mainstem pub aeron:ipc --stream 1001 --file messages.jsonl --input json
     """
     own_stream = stream_id(stream, stream_option)
     check_publication(channel)
-    length = parse_size(size, name="--size") if size else None
-    if length is not None and length < 0:
-        raise ConfigurationError(f"--size: {size!r} is below 0")
-    reader = _input_reader(lines, json_lines, length_prefixed, codec_of(codec, option))
-    if length is not None and (file is not None or lines or json_lines or length_prefixed or codec):
-        raise ConfigurationError(
-            "--size generates messages: it excludes --file, --lines, --json, --length-prefixed and --codec"
-        )
+    reader = _input_reader(input_format, codec_of(codec, codec_option))
+    if message_size is not None and (file is not None or input_format != "lines" or codec):
+        raise ConfigurationError("--size generates messages: it excludes --file, --input and --codec")
     with ExitStack() as stack:
-        source = _open(stack, file) if length is None else None
+        source = _open(stack, file) if message_size is None else None
         aeron = stack.enter_context(connect(directory, "pub"))
         stop = stack.enter_context(stopping())
         add = aeron.add_exclusive_publication if exclusive else aeron.add_publication
         with add(channel, own_stream) as publication:
             try:
-                wait_until(lambda: publication.is_connected, "no subscriber connected", patience=patience, stop=stop)
+                wait_until(lambda: publication.is_connected, "no subscriber connected", timeout=timeout, stop=stop)
             except Timeout as error:
                 not_connected = offer_error_of(publication, OfferStatus.NOT_CONNECTED, str(error))
                 raise not_connected if getattr(not_connected, "receivers", None) else error from None
-            sender = _Sender(publication, stop, patience)
+            sender = _Sender(publication, stop, timeout)
             pacer = Pacer(rate, sender.meter.start_ns)
             if source is not None:
-                _forward(sender, pacer, reader(source))
+                _forward(sender, pacer, reader(source), count)
             else:
-                _generate(sender, pacer, length or 0, count)
+                _generate(sender, pacer, message_size or 0, count)
             sender.report_all()
 
 
-def _input_reader(
-    lines: bool, json_lines: bool, length_prefixed: bool, codec: Codec | None
-) -> Callable[[IO[bytes]], Iterator[Outgoing]]:
-    """How messages are read. Raises ConfigurationError where several ways are chosen."""
-    if lines + json_lines + length_prefixed > 1:
-        raise ConfigurationError("--lines, --json and --length-prefixed exclude one another")
+def _input_reader(input_format: str, codec: Codec | None) -> Callable[[IO[bytes]], Iterator[Outgoing]]:
+    """How messages are read. Raises ConfigurationError for a codec with anything but lines."""
     if codec is None:
-        return read_json if json_lines else read_with_length if length_prefixed else read_lines
-    if json_lines or length_prefixed:
-        raise ConfigurationError("--codec encodes lines: it excludes --json and --length-prefixed")
+        return INPUTS[input_format]
+    if input_format != "lines":
+        raise ConfigurationError(f"--codec encodes lines: it excludes --input {input_format}")
     encode = LineEncoder(codec).encode
     return lambda file: (Outgoing(encode(line.payload)) for line in read_lines(file))
 
@@ -142,10 +146,10 @@ def _open(stack: ExitStack, file: Path | None) -> IO[bytes]:
 class _Sender:
     """Sends batches whole, reports the rate each second, and counts refused offers."""
 
-    def __init__(self, publication: Publication | ExclusivePublication, stop: Stop, patience: float) -> None:
+    def __init__(self, publication: Publication | ExclusivePublication, stop: Stop, timeout: float) -> None:
         self.publication = publication
         self.stop = stop
-        self.patience = patience
+        self.timeout = timeout
         self.meter = RateMeter(SYSTEM_CLOCK.monotonic_ns())
         self.refused = 0
         self._next_report_ns = self.meter.start_ns + NS_PER_SECOND
@@ -154,7 +158,7 @@ class _Sender:
         """Sends all messages, in order, waiting for room; stops early on a signal."""
         left = batch
         refused_since = 0
-        while left and not self.stop.asked:
+        while left and not self.stop.requested:
             accepted, position = self._offer(left, reserved_value)
             for message in left[:accepted]:
                 self.meter.add(len(message))
@@ -186,8 +190,8 @@ class _Sender:
             raise ClosedError(f"{self.publication!r} was closed")
         if status is OfferStatus.MAX_POSITION_EXCEEDED:
             raise MaxPositionExceeded(f"{self.publication!r} has used up its positions")
-        if status is OfferStatus.NOT_CONNECTED and 0 < self.patience < seconds:
-            raise offer_error_of(self.publication, status, repr(self.publication), f", for {self.patience:g} s")
+        if status is OfferStatus.NOT_CONNECTED and 0 < self.timeout < seconds:
+            raise offer_error_of(self.publication, status, repr(self.publication), f", for {self.timeout:g} s")
         if status is not OfferStatus.ADMIN_ACTION:
             time.sleep(MIN_PAUSE_S)
 
@@ -213,7 +217,7 @@ def _pause(sender: _Sender, pacer: Pacer) -> None:
 def _generate(sender: _Sender, pacer: Pacer, length: int, count: int) -> None:
     index = 0
     rest = bytes(max(0, length - COUNTER_BYTES))
-    while not sender.stop.asked and (count == 0 or index < count):
+    while not sender.stop.requested and (count == 0 or index < count):
         due = pacer.due(SYSTEM_CLOCK.monotonic_ns())
         if count:
             due = min(due, count - index)
@@ -225,10 +229,55 @@ def _generate(sender: _Sender, pacer: Pacer, length: int, count: int) -> None:
         index += due
 
 
-def _forward(sender: _Sender, pacer: Pacer, messages: Iterator[Outgoing]) -> None:
-    for message in messages:
-        while pacer.per_second > 0 and pacer.due(SYSTEM_CLOCK.monotonic_ns()) <= 0 and not sender.stop.asked:
+def _forward(sender: _Sender, pacer: Pacer, messages: Iterator[Outgoing], count: int) -> None:
+    for message in islice(messages, count or None):
+        while pacer.per_second > 0 and pacer.due(SYSTEM_CLOCK.monotonic_ns()) <= 0 and not sender.stop.requested:
             _pause(sender, pacer)
-        if sender.stop.asked:
+        if sender.stop.requested:
             return
         sender.send([message.payload], message.reserved_value)
+
+
+class LineEncoder:
+    """JSON lines as messages. Where the codec has columns of its own, texts become their times and decimals."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec, self._lines, self._schema, self._count = codec, find_codec("json"), None, 0
+        try:
+            self._schema = codec.schema([])
+        except ConfigurationError:
+            raise
+        except ValueError:
+            # The format has no types of its own: those of JSON are what there is.
+            self._schema = None
+
+    def encode(self, line: bytes) -> bytes:
+        """A message of a line. Raises ConfigurationError that names the line."""
+        self._count += 1
+        try:
+            return self._codec.encode(self._row(line))
+        except (StoreError, MissingExtraError):
+            raise
+        except Exception as error:
+            raise ConfigurationError(f"line {self._count}: {error}") from None
+
+    def _row(self, line: bytes) -> dict[str, Any]:
+        (row,) = self._lines.decode(line)
+        if self._schema is None:
+            exact: dict[str, Any] = json.loads(line, parse_float=_float)
+            return exact
+        decoded = self._lines.decode_batch([line], self._schema)
+        if decoded.problems or decoded.rescued:
+            raise ValueError(decoded.problems.get(0) or f"the schema has no field for {decoded.rescued[0]}")
+        columns = zip(self._schema.names, decoded.columns, strict=True)
+        nested: dict[str, Any] = {"maps_as_pydicts": "strict"}
+        # A field that the line lacks has the format's default, which is not always null.
+        return {name: column.to_pylist(**nested)[0] for name, column in columns if name in row}
+
+
+def _float(text: str) -> float:
+    """A number for a format that has no decimals. Raises ValueError for one that would be rounded."""
+    value = float(text)
+    if not is_held(text, value):
+        raise ValueError(f"{text} has more digits than a floating-point number holds")
+    return value

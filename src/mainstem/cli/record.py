@@ -3,108 +3,144 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
 from urllib.parse import SplitResult, urlsplit
 
 import typer
 
 from mainstem._internal.loop_thread import LoopThread
 from mainstem._internal.open_files_limit import raise_open_files_limit
-from mainstem.access import parse_mode
+from mainstem.access import RECORDINGS_MODE, make_directory, parse_mode
 from mainstem.aeron.client.resource import raise_error_of
-from mainstem.cli._channels import check_subscription
-from mainstem.cli._directory import INT32, DirectoryOption, JsonOption
-from mainstem.cli._logs import say
-from mainstem.cli._ship_process import ShipProcess
-from mainstem.cli._store_options import StoreOptions  # noqa: TC001 - typer reads the annotations
-from mainstem.cli._stream import amount, connect, stopping
+from mainstem.aeron.tools.channel_checks import check_subscription
+from mainstem.cli import ship
+from mainstem.cli._drivers import connect
+from mainstem.cli._options import (
+    DirectoryOption,
+    ExitAtEndOption,
+    FlushIntervalOption,
+    JsonOption,
+    LocalRetentionOption,
+    OutDirectoryOption,
+    StatsOption,
+    StoreOption,
+    StreamsOption,
+    TlsCertOption,
+    TlsKeyOption,
+    size,
+    words_of,
+)
+from mainstem.cli._output import amount
+from mainstem.cli._process import say, stopping
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
 from mainstem.recording.message_log import MessageLog
 from mainstem.recording.message_server import Intake, listen
 from mainstem.recording.recorder import DEFAULT_SEGMENT_LENGTH
-from mainstem.units import parse_size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mainstem.aeron.client import Subscription
-    from mainstem.cli._stream import Stop
+    from mainstem.cli._process import Stop
 
 IDLE_S = 0.0005
 POLL_S = 0.05
 REPORT_NS = NS_PER_SECOND
+# After the recorder has ended; what is left then is shipped the next time.
+EXIT_TIMEOUT_S = 60.0
+CHECK_NS = NS_PER_SECOND
+FIRST_RESTART_NS = NS_PER_SECOND
+MAX_RESTART_NS = 60 * NS_PER_SECOND
 
 
 def run(
-    channel: Annotated[str, typer.Argument(help="The channel to listen on, as in aeron:udp?endpoint=:20121.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The directory of the recordings; it may hold some.")],
-    stream: Annotated[
-        list[int] | None,
-        typer.Option("--stream", "-s", help="The stream id; repeatable. For bymux and the like: 0.", **INT32),
-    ] = None,
+    channel: Annotated[
+        str, typer.Argument(help="The channel to listen on, as in 'aeron:udp?endpoint=:20121' or jmux://0.0.0.0:7000.")
+    ],
+    out: OutDirectoryOption,
+    stream: StreamsOption = None,
     directory: DirectoryOption = "",
-    segment_length: Annotated[str, typer.Option(help="The length of a segment file, as in 128m.")] = str(
-        DEFAULT_SEGMENT_LENGTH
-    ),
+    segment_length: Annotated[
+        int, size("--segment-length", help="The length of a segment file.")
+    ] = DEFAULT_SEGMENT_LENGTH,
     durable: Annotated[
-        bool, typer.Option("--durable", help="Survive the loss of power: wait for the device before a position counts.")
+        bool,
+        typer.Option("--durable", help="Sync each write to the device, so that recordings survive a power failure."),
     ] = False,
-    until_end: Annotated[
-        bool, typer.Option("--end", "-e", help="End when every publisher has ended its stream.")
-    ] = False,
-    mode: Annotated[
-        str, typer.Option(help="The mode of the directory of the recordings; files have it too. New: 0750.")
+    exit_at_end: ExitAtEndOption = False,
+    file_mode: Annotated[
+        str,
+        typer.Option(
+            "--file-mode",
+            metavar="MODE",
+            help="Permissions of the directory and its files.",
+            show_default="0750 if new",
+        ),
     ] = "",
-    group: Annotated[str, typer.Option(help="The group of the directory and its files.")] = "",
-    rates: Annotated[bool, typer.Option("--rate", "-r", help="Report rates each second.")] = False,
+    group: Annotated[
+        str, typer.Option("--group", metavar="NAME", help="The group of the directory and its files.")
+    ] = "",
+    stats: StatsOption = False,
     keyed: Annotated[
         bool,
-        typer.Option("--keyed", help="Messages of bymux and the like have a key in front (mainstem.channel's have)."),
+        typer.Option(
+            "--keyed", help="Messages of bymux, Jmux and Aqueduct begin with a key, as mainstem.channel's do."
+        ),
     ] = False,
-    certificate: Annotated[str, typer.Option(help="The certificate of an Aqueduct server (PEM).")] = "",
-    key: Annotated[str, typer.Option(help="Its key (PEM).")] = "",
-    ship_to: Annotated[str, typer.Option(help="Ship the recordings there meanwhile, as mainstem ship does.")] = "",
-    roll_after: Annotated[str, typer.Option(help="With --ship-to: as of mainstem ship.")] = "10s",
-    keep: Annotated[str, typer.Option(help="With --ship-to: as of mainstem ship.")] = "",
-    option: StoreOptions = None,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
+    ship_to: Annotated[
+        str,
+        typer.Option("--ship-to", metavar="TARGET", help="Ship the recordings here meanwhile, as mainstem ship does."),
+    ] = "",
+    flush_interval: FlushIntervalOption = 10.0,
+    local_retention: LocalRetentionOption = "",
+    store_option: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Record a stream: into a directory that replays, Spark and `mainstem ingest` read.
 
     CHANNEL is one of Aeron's; or bymux://HOST:PORT, jmux://HOST:PORT or aqueduct://HOST:PORT, to listen there as a server and
-    record each message that comes.
+    record each message that comes. --flush-interval, --local-retention and --store-option are for --ship-to.
 
     Killed and started again it continues where it was, each message once, while the driver still holds the stream for it
     (client liveness timeout, 10 s by default) or a PositionHold runs.
 
-    Example: mainstem record aeron:udp?endpoint=localhost:20121 --stream 1001 --out tides
+    Example: mainstem record 'aeron:udp?endpoint=localhost:20121' --stream 1001 --out tides
     """
     raise_open_files_limit()
-    length = parse_size(segment_length, name="--segment-length")
-    access: dict[str, Any] = {"mode": parse_mode(mode, name="--mode"), "group": group}
+    access: dict[str, Any] = {"mode": parse_mode(file_mode, name="--file-mode"), "group": group}
     streams = stream or []
     if channel.startswith("aeron"):
         check_subscription(channel)
         if not streams:
-            raise ConfigurationError("--stream: an Aeron channel has streams; choose one or more")
+            raise ConfigurationError("--stream is required to record from an Aeron channel")
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())
         # Left last: the recordings are closed then, and it ships their ends.
-        ship = stack.enter_context(_shipping(out, ship_to, roll_after, keep, option)) if ship_to else None
+        shipping = (
+            stack.enter_context(_shipping(out, ship_to, flush_interval, local_retention, store_option))
+            if ship_to
+            else None
+        )
         if channel.startswith("aeron:"):
             aeron = stack.enter_context(connect(directory, "record"))
             subscriptions = [stack.enter_context(aeron.add_subscription(channel, each)) for each in streams]
-            recorder = stack.enter_context(Recorder(out, segment_length=length, durable=durable, **access))
+            recorder = stack.enter_context(Recorder(out, segment_length=segment_length, durable=durable, **access))
             say(f"listening on {channel}, stream {', '.join(map(str, streams))}")
-            done = _record(recorder, subscriptions, stop, until_end, rates, ship)
+            done = _record(recorder, subscriptions, stop, exit_at_end, stats, shipping)
         else:
-            recorder = stack.enter_context(Recorder(out, segment_length=length, durable=durable, **access))
+            recorder = stack.enter_context(Recorder(out, segment_length=segment_length, durable=durable, **access))
             log = MessageLog(recorder, stream_id=streams[0] if streams else 0, channel=channel)
-            options = {"certificate": certificate, "key": key} if certificate else {}
-            done = _listen(channel, recorder, log, stop, keyed, options, ship)
+            options = {"certificate": str(tls_cert), "key": str(tls_key or "")} if tls_cert else {}
+            done = _listen(channel, recorder, log, stop, keyed, options, shipping)
         if as_json:
             print(json.dumps(done))
         else:
@@ -119,27 +155,27 @@ def _record(
     recorder: Recorder,
     subscriptions: list[Subscription],
     stop: Stop,
-    until_end: bool,
-    rates: bool,
-    ship: ShipProcess | None,
+    exit_at_end: bool,
+    stats: bool,
+    shipping: ShipProcess | None,
 ) -> dict[str, Any]:
     for subscription in subscriptions:
         recorder.add_subscription(subscription)
     begin_ns = last_ns = SYSTEM_CLOCK.monotonic_ns()
     octets = shown = 0
-    while not stop.asked:
+    while not stop.requested:
         moved = recorder.do_work()
         octets += moved
         if not moved:
-            if until_end and all(subscription.is_end_of_stream for subscription in subscriptions):
+            if exit_at_end and all(subscription.is_end_of_stream for subscription in subscriptions):
                 break
             for subscription in subscriptions:
                 raise_error_of(subscription)
             time.sleep(IDLE_S)
-        if ship is not None:
-            ship.poll()
+        if shipping is not None:
+            shipping.poll()
         now_ns = SYSTEM_CLOCK.monotonic_ns()
-        if rates and now_ns - last_ns >= REPORT_NS:
+        if stats and now_ns - last_ns >= REPORT_NS:
             waiting = f"  {recorder.unrecorded:,} streams not recorded" if recorder.unrecorded else ""
             say(f"{(octets - shown) / (now_ns - last_ns) * 1e3:10,.3f} MB/s  {octets / 1e6:14,.3f} MB{waiting}")
             shown, last_ns = octets, now_ns
@@ -155,7 +191,7 @@ def _listen(
     stop: Stop,
     keyed: bool,
     options: dict[str, str],
-    ship: ShipProcess | None,
+    shipping: ShipProcess | None,
 ) -> dict[str, Any]:
     parts, port = _parse(channel)
     begin_ns, begin, before = SYSTEM_CLOCK.monotonic_ns(), log.position, log.writer.messages
@@ -164,24 +200,31 @@ def _listen(
         intake = Intake(log, keyed=keyed)
         server = thread.run(listen(parts.scheme, parts.hostname or "", port, intake, **options))
         say(f"listening on {parts.scheme}://{parts.hostname}:{server.port}")
-        while not stop.asked:
+        while not stop.requested:
             time.sleep(POLL_S)
             recorder.do_work()  # has no subscription: keeps its mark on the directory fresh
-            if ship is not None:
-                ship.poll()
+            if shipping is not None:
+                shipping.poll()
         thread.run(server.close())
     finally:
         thread.stop()
     return _result(log.writer.messages - before, log.position - begin, begin_ns, [log.writer.descriptor.recording_id])
 
 
-def _shipping(out: Path, url: str, roll_after: str, keep: str, option: list[str] | None) -> ShipProcess:
-    arguments = ["--roll-after", roll_after]
-    if keep:
-        arguments += ["--keep", keep]
-    for text in option or []:
-        arguments += ["--option", text]
-    return ShipProcess(out, url, arguments)
+def _shipping(
+    out: Path, url: str, flush_interval: float, local_retention: str, store_option: list[str] | None
+) -> ShipProcess:
+    return ShipProcess(
+        out,
+        url,
+        words_of(
+            "ship",
+            flush_interval=flush_interval,
+            local_retention=local_retention,
+            store_option=store_option,
+            beside_recorder=True,
+        ),
+    )
 
 
 def _parse(channel: str) -> tuple[SplitResult, int]:
@@ -195,3 +238,63 @@ def _parse(channel: str) -> tuple[SplitResult, int]:
 def _result(messages: int, octets: int, begin_ns: int, recordings: list[int]) -> dict[str, Any]:
     seconds = (SYSTEM_CLOCK.monotonic_ns() - begin_ns) / NS_PER_SECOND
     return {"messages": messages, "bytes": octets, "seconds": round(seconds, 3), "recordings": recordings}
+
+
+class ShipProcess:
+    """`mainstem ship` as a process of its own, so that shipping takes nothing of the recorder's interpreter. A context manager.
+
+    It is started before the recorder, and left after that has closed its recordings. Its standard input is the tie: when the
+    recorder closes it, or dies, the shipper ships what is left and ends.
+    """
+
+    def __init__(self, directory: Path, url: str, arguments: Sequence[str]) -> None:
+        self._directory, self._url = directory, url
+        self._command = [
+            sys.executable, "-m", "mainstem", "ship", str(directory), url, *arguments,
+        ]  # fmt: skip
+        self._process: subprocess.Popen[bytes] | None = None
+        self._checked_ns = 0
+        self._restart_ns: int | None = None
+        self._pause_ns = FIRST_RESTART_NS
+
+    def __enter__(self) -> Self:
+        make_directory(self._directory, default=RECORDINGS_MODE)
+        process = self._start()
+        assert process.stdout is not None
+        if process.stdout.readline().strip() != ship.READY.encode():
+            process.wait()
+            raise ConfigurationError(f"--ship-to: {self._url} cannot be shipped to")
+        return self
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        # A process group of its own: Ctrl-C reaches the recorder, which ends the shipper when it has closed its recordings.
+        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)
+        return self._process
+
+    def poll(self) -> None:
+        """Starts the shipper again where it has died; called often."""
+        now_ns = SYSTEM_CLOCK.monotonic_ns()
+        if now_ns - self._checked_ns < CHECK_NS:
+            return
+        self._checked_ns = now_ns
+        if self._restart_ns is not None:
+            if now_ns >= self._restart_ns:
+                self._restart_ns = None
+                self._start()
+        elif self._process is not None and self._process.poll() is not None:
+            say(f"mainstem record: the shipper has ended with status {self._process.returncode}; it is started again")
+            self._process = None
+            self._restart_ns = now_ns + self._pause_ns
+            self._pause_ns = min(self._pause_ns * 2, MAX_RESTART_NS)
+
+    def __exit__(self, *_: object) -> None:
+        process = self._process if self._process is not None else self._start()
+        assert process.stdin is not None
+        try:
+            process.stdin.close()
+            process.wait(EXIT_TIMEOUT_S)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            process.terminate()
+            process.wait()
+        if process.returncode != 0:
+            say(f"not all of {self._directory} is shipped: `mainstem ship {self._directory} {self._url} --once`")

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import json
-import re
 from contextlib import ExitStack
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mainstem._internal.printable import printable
-from mainstem.cli._directory import JsonOption, moment, number, print_json
-from mainstem.cli._logs import say
-from mainstem.cli._store_options import StoreOptions, options_of
-from mainstem.cli._stream import stopping
-from mainstem.cli._table import Column, Table, console, print_table
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND, SYSTEM_CLOCK
+from mainstem.cli._options import (
+    App,
+    JsonOption,
+    LocationArgument,
+    RecordingOption,
+    StoreOption,
+    duration,
+    store_options,
+    time_ns,
+)
+from mainstem.cli._output import Column, Table, console, moment, number, print_json, print_table
+from mainstem.cli._process import say, stopping
+from mainstem.clock import NS_PER_MS, SYSTEM_CLOCK, seconds_ns
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader, faults
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.shipping.compaction import MIN_ORPHAN_AGE_NS, compact, sweep_orphans
 from mainstem.recording.shipping.garbage import sweep
-from mainstem.recording.shipping.local_retention import Keep
 from mainstem.recording.shipping.manifest import ManifestChain
 from mainstem.recording.shipping.retention import before_committed, before_time, lowest, remove
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
@@ -38,17 +42,14 @@ if TYPE_CHECKING:
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.recording.shipping.retention import Limit
 
-app = typer.Typer(
-    no_args_is_help=True, help="List, show, verify, remove and compact recordings, in a directory or a store."
-)
+app = App("List, show, verify, remove and compact recordings, in a directory or in a store.")
 
-UrlArgument = Annotated[
-    str, typer.Argument(help="A recorder's directory, a place that is shipped to, or an archive of it.")
-]
-ArchiveOption = Annotated[str, typer.Option("--archive", "-a", help="Only this archive (its id).")]
-RecordingOption = Annotated[int | None, typer.Option("--recording", "-r", help="Only this recording id.")]
-GraceOption = Annotated[
-    str, typer.Option(help="How long the objects stay after the manifest has dropped them, for readers under way.")
+ArchiveOption = Annotated[str, typer.Option("--archive", metavar="ID", help="The archive id.", show_default="all")]
+GracePeriodOption = Annotated[
+    float,
+    duration(
+        "--grace-period", help="Keep objects that are out of use for this long, for readers that still have them."
+    ),
 ]
 
 COLUMNS = (
@@ -68,13 +69,16 @@ COLUMNS = (
 
 @app.command("ls")
 def list_recordings(
-    url: UrlArgument, archive: ArchiveOption = "", option: StoreOptions = None, as_json: JsonOption = False
+    location: LocationArgument,
+    archive: ArchiveOption = "",
+    store_option: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """List the recordings of a place.
+    """List the recordings at a location.
 
     Example: mainstem recordings ls s3://bucket/tides
     """
-    rows = [_row(place, d) for place in _archives(url, archive, option) for d in place.recordings()]
+    rows = [_row(each, d) for each in _archives(location, archive, store_option) for d in each.recordings()]
     if as_json:
         print_json(rows)
         return
@@ -99,10 +103,10 @@ def list_recordings(
 
 @app.command("show")
 def show(
-    url: UrlArgument,
+    location: LocationArgument,
     archive: ArchiveOption = "",
     recording: RecordingOption = None,
-    option: StoreOptions = None,
+    store_option: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show archives and their recordings in full: positions, times, objects, who ships them.
@@ -110,19 +114,19 @@ def show(
     Example: mainstem recordings show tides --recording 0
     """
     result = []
-    for place in _archives(url, archive, option):
-        rows = [_row(place, d) | _details(place, d) for d in place.recordings() if recording in (None, d.recording_id)]
-        result.append(_archive_row(place) | {"recordings": rows})
+    for each in _archives(location, archive, store_option):
+        rows = [_row(each, d) | _details(each, d) for d in each.recordings() if recording in (None, d.recording_id)]
+        result.append(_archive_row(each) | {"recordings": rows})
     if as_json:
         print_json(result)
         return
     out = console()
-    for each in result:
-        out.print(f"archive {each['archive']}", style="bold", soft_wrap=True)
-        for name, value in each.items():
+    for shown in result:
+        out.print(f"archive {shown['archive']}", style="bold", soft_wrap=True)
+        for name, value in shown.items():
             if name not in ("archive", "recordings"):
                 out.print(f"  {name}: {value}", soft_wrap=True)
-        for row in each["recordings"]:
+        for row in shown["recordings"]:
             out.print(f"  recording {row['recording_id']}", style="bold", soft_wrap=True)
             for name, value in row.items():
                 if name not in ("archive", "host", "recording_id"):
@@ -133,11 +137,13 @@ def show(
 
 @app.command("verify")
 def verify(
-    url: UrlArgument,
+    location: LocationArgument,
     archive: ArchiveOption = "",
     recording: RecordingOption = None,
-    frames: Annotated[bool, typer.Option("--frames", help="Walk frames and the checksums of the index too.")] = False,
-    option: StoreOptions = None,
+    check_frames: Annotated[
+        bool, typer.Option("--check-frames", help="Check every frame and the checksums of the index, too.")
+    ] = False,
+    store_option: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Read everything and compare the checksums; exit 1 where something is missing or changed.
@@ -145,10 +151,10 @@ def verify(
     Example: mainstem recordings verify tides
     """
     rows = []
-    for place in _archives(url, archive, option):
-        for fault in _faults(place, recording, frames):
+    for each in _archives(location, archive, store_option):
+        for fault in _faults(each, recording, check_frames):
             row = {
-                "archive": place.archive_id,
+                "archive": each.archive_id,
                 "recording_id": fault.recording_id,
                 "position": fault.position,
                 "kind": fault.kind,
@@ -169,49 +175,54 @@ def verify(
 
 @app.command("rm")
 def remove_recordings(
-    url: UrlArgument,
-    before: Annotated[
-        str, typer.Option(help="Remove what was recorded before: an ISO time, or an age as 30d, 24h, 90min.")
+    location: LocationArgument,
+    older_than: Annotated[
+        str,
+        typer.Option("--older-than", metavar="WHEN", help="Remove what was recorded before this age (30d) or time."),
     ] = "",
-    committed: Annotated[
+    consumed_by: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only what the streaming query with this checkpoint (path or URL) has committed; repeatable."
+            "--consumed-by",
+            metavar="CHECKPOINT",
+            help="Remove only what the streaming query with this checkpoint (path or URL) has committed.",
         ),
     ] = None,
     archive: ArchiveOption = "",
     recording: RecordingOption = None,
-    grace: GraceOption = "1h",
-    option: StoreOptions = None,
+    grace_period: GracePeriodOption = 3600.0,
+    store_option: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Remove whole segments from the beginning of shipped recordings: what is old, and what no query reads any more.
 
-    With --before and --committed, what both allow. The segment that a recording grows in stays.
+    With --older-than and --consumed-by, what both allow. The segment that a recording grows in stays.
 
-    Example: mainstem recordings rm s3://bucket/tides --before 30d
+    Example: mainstem recordings rm s3://bucket/tides --older-than 30d
     """
-    if not before and not committed:
-        raise ConfigurationError("rm removes what is before something: --before TIME, --committed CHECKPOINT, or both")
+    if not older_than and not consumed_by:
+        raise ConfigurationError("rm needs --older-than, --consumed-by, or both")
     now_ns = SYSTEM_CLOCK.epoch_ns()
     rows: list[dict[str, Any]] = []
-    progress = [each for text in committed or [] for each in [_committed(text, option)]]
-    for place in _shipped(url, archive, option):
-        limits: list[Limit] = [before_time(_time_ns(before, now_ns))] if before else []
-        limits += [before_committed(place.archive_id, positions) for positions in progress]
+    progress = [_committed(text, store_option) for text in consumed_by or []]
+    for each in _shipped(location, archive, store_option):
+        limits: list[Limit] = (
+            [before_time(time_ns(older_than, name="--older-than", now_ns=now_ns))] if older_than else []
+        )
+        limits += [before_committed(each.archive_id, positions) for positions in progress]
         limit = _only(recording, lowest(limits))
         rows += [
             {
-                "archive": place.archive_id,
+                "archive": each.archive_id,
                 "recording_id": removed.recording_id,
                 "start": removed.start,
                 "end": removed.end,
                 "objects": removed.objects,
                 "bytes": removed.octets,
             }
-            for removed in remove(place.store, place.archive_id, limit, now_ns, grace_ns=_age_ns(grace, "--grace"))
+            for removed in remove(each.store, each.archive_id, limit, now_ns, grace_ns=seconds_ns(grace_period))
         ]
-        sweep(ManifestChain(place.store, place.archive_id), SYSTEM_CLOCK.epoch_ns())
+        sweep(ManifestChain(each.store, each.archive_id), SYSTEM_CLOCK.epoch_ns())
     _report(
         rows,
         as_json,
@@ -222,37 +233,38 @@ def remove_recordings(
 
 @app.command("compact")
 def compact_recordings(
-    url: UrlArgument,
+    location: LocationArgument,
     archive: ArchiveOption = "",
-    grace: GraceOption = "1h",
-    sweep_all: Annotated[
-        bool, typer.Option("--sweep", help="Also delete objects that nothing refers to and that are older than a day.")
+    grace_period: GracePeriodOption = 3600.0,
+    remove_orphans: Annotated[
+        bool,
+        typer.Option(
+            "--remove-orphans", help="Delete objects that nothing refers to and that are older than a day, too."
+        ),
     ] = False,
-    option: StoreOptions = None,
+    store_option: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make one object of the pieces of each shipped segment, and delete what has been replaced for long enough.
+    """Join the small objects of each shipped segment into one, and delete those that were replaced.
 
     Example: mainstem recordings compact s3://bucket/tides
     """
     rows: list[dict[str, Any]] = []
     with stopping() as stop:
-        for place in _shipped(url, archive, option):
+        for each in _shipped(location, archive, store_option):
             done = compact(
-                place.store,
-                place.archive_id,
+                each.store,
+                each.archive_id,
                 SYSTEM_CLOCK.epoch_ns,
-                grace_ns=_age_ns(grace, "--grace"),
-                stops=lambda: stop.asked,
+                grace_ns=seconds_ns(grace_period),
+                stops=lambda: stop.requested,
             )
-            _, deleted = sweep(ManifestChain(place.store, place.archive_id), SYSTEM_CLOCK.epoch_ns())
-            if sweep_all and not stop.asked:
-                deleted += sweep_orphans(
-                    place.store, place.archive_id, SYSTEM_CLOCK.epoch_ns(), age_ns=MIN_ORPHAN_AGE_NS
-                )
+            _, deleted = sweep(ManifestChain(each.store, each.archive_id), SYSTEM_CLOCK.epoch_ns())
+            if remove_orphans and not stop.requested:
+                deleted += sweep_orphans(each.store, each.archive_id, SYSTEM_CLOCK.epoch_ns(), age_ns=MIN_ORPHAN_AGE_NS)
             rows.append(
                 {
-                    "archive": place.archive_id,
+                    "archive": each.archive_id,
                     "pieces": done.pieces,
                     "objects": done.objects,
                     "bytes": done.octets,
@@ -263,7 +275,7 @@ def compact_recordings(
         rows,
         as_json,
         "archive {archive}: {pieces:,} pieces are {objects:,} objects; {deleted:,} old ones deleted",
-        "nothing there",
+        "nothing to compact",
     )
 
 
@@ -277,34 +289,34 @@ def _report(rows: list[dict[str, Any]], as_json: bool, line: str, empty: str) ->
         say(empty)
 
 
-def _archives(url: str, archive: str, option: list[str] | None) -> list[Archive]:
-    found = open_archives(url, ReadOptions.parse(options_of(option)))
-    places = [place for place in found if archive in ("", place.archive_id)]
-    if not places:
-        raise RecordingError(f"{url} holds no archive {archive}")
-    return places
+def _archives(location: str, archive_id: str, texts: list[str] | None) -> list[Archive]:
+    found = open_archives(location, ReadOptions.parse(store_options(texts)))
+    archives = [each for each in found if archive_id in ("", each.archive_id)]
+    if not archives:
+        raise RecordingError(f"{location} has no archive {archive_id}")
+    return archives
 
 
-def _shipped(url: str, archive: str, option: list[str] | None) -> list[ShippedArchive]:
-    places = _archives(url, archive, option)
-    shipped = [place for place in places if isinstance(place, ShippedArchive)]
-    if len(shipped) < len(places):
+def _shipped(location: str, archive_id: str, texts: list[str] | None) -> list[ShippedArchive]:
+    archives = _archives(location, archive_id, texts)
+    shipped = [each for each in archives if isinstance(each, ShippedArchive)]
+    if len(shipped) < len(archives):
         raise ConfigurationError(
-            f"{url} is a recorder's directory: this works on what `mainstem ship` has put into a store"
+            f"{location} is a recorder's directory; this works on what `mainstem ship` has shipped"
         )
     return shipped
 
 
-def _row(place: Archive, d: RecordingDescriptor) -> dict[str, Any]:
-    with RecordingReader(place, d) as reader:
+def _row(archive: Archive, d: RecordingDescriptor) -> dict[str, Any]:
+    with RecordingReader(archive, d) as reader:
         start, end = reader.start_position, reader.end_position()
     messages: int | None = None
-    if isinstance(place, ShippedArchive):
-        entry = place.entry(d.recording_id)
+    if isinstance(archive, ShippedArchive):
+        entry = archive.entry(d.recording_id)
         messages = entry.messages if entry.has_index else None
     return {
-        "archive": place.archive_id,
-        "host": place.host,
+        "archive": archive.archive_id,
+        "host": archive.host,
         "recording_id": d.recording_id,
         "stream_id": d.stream_id,
         "session_id": d.session_id,
@@ -318,16 +330,16 @@ def _row(place: Archive, d: RecordingDescriptor) -> dict[str, Any]:
     }
 
 
-def _details(place: Archive, d: RecordingDescriptor) -> dict[str, Any]:
+def _details(archive: Archive, d: RecordingDescriptor) -> dict[str, Any]:
     details: dict[str, Any] = {
         "source": d.source_identity,
         "term_length": d.term_buffer_length,
         "segment_length": d.segment_file_length,
         "mtu": d.mtu_length,
-        "segments": len(place.segments(d)),
+        "segments": len(archive.segments(d)),
     }
-    if isinstance(place, ShippedArchive):
-        entry = place.entry(d.recording_id)
+    if isinstance(archive, ShippedArchive):
+        entry = archive.entry(d.recording_id)
         details |= {
             "objects": entry.tree.count,
             "bytes": entry.tree.octets,
@@ -336,10 +348,10 @@ def _details(place: Archive, d: RecordingDescriptor) -> dict[str, Any]:
     return details
 
 
-def _archive_row(place: Archive) -> dict[str, Any]:
-    row: dict[str, Any] = {"archive": place.archive_id, "url": place.url, "host": place.host}
-    if isinstance(place, ShippedArchive):
-        manifest = place.manifest
+def _archive_row(archive: Archive) -> dict[str, Any]:
+    row: dict[str, Any] = {"archive": archive.archive_id, "url": archive.url, "host": archive.host}
+    if isinstance(archive, ShippedArchive):
+        manifest = archive.manifest
         row |= {
             "manifest": manifest.number,
             "committed": moment(manifest.time_ns // NS_PER_MS),
@@ -349,16 +361,16 @@ def _archive_row(place: Archive) -> dict[str, Any]:
     return row
 
 
-def _faults(place: Archive, recording: int | None, frames: bool) -> Iterator[Fault]:
-    if isinstance(place, ShippedArchive):
-        yield from archive_faults(place, recording_id=recording, frames=frames)
+def _faults(archive: Archive, recording: int | None, frames: bool) -> Iterator[Fault]:
+    if isinstance(archive, ShippedArchive):
+        yield from archive_faults(archive, recording_id=recording, frames=frames)
         return
-    if isinstance(place, DirectoryArchive) and place.directory is not None:
-        yield from (each for each in directory_faults(place.directory) if recording in (None, each.recording_id))
-    for d in place.recordings():
+    if isinstance(archive, DirectoryArchive) and archive.directory is not None:
+        yield from (each for each in directory_faults(archive.directory) if recording in (None, each.recording_id))
+    for d in archive.recordings():
         if recording in (None, d.recording_id):
             try:
-                with RecordingReader(place, d) as reader:
+                with RecordingReader(archive, d) as reader:
                     yield from faults(reader, reader.start_position, reader.end_position())
             except RecordingError as error:
                 yield Fault(d.recording_id, d.start_position, "missing", str(error))
@@ -370,31 +382,13 @@ def _only(recording: int | None, limit: Limit) -> Limit:
     )
 
 
-def _committed(checkpoint: str, option: list[str] | None) -> Any:
+def _committed(checkpoint: str, texts: list[str] | None) -> Any:
     from mainstem.spark.sources.checkpoints import committed_positions
 
     with ExitStack() as stack:
-        store = open_store(checkpoint, options_of(option))
+        store = open_store(checkpoint, store_options(texts))
         stack.callback(store.close)
         return committed_positions(store)
-
-
-def _age_ns(text: str, name: str) -> int:
-    age_ns = Keep.parse(text).age_ns if re.fullmatch(r"\d+(s|min|h|d)", text) else None
-    if age_ns is None:
-        raise ConfigurationError(f"{name}: {text!r} is no time (30d, 24h, 90min, 10s)")
-    return age_ns
-
-
-def _time_ns(text: str, now_ns: int) -> int:
-    if re.fullmatch(r"\d+(s|min|h|d)", text):
-        return now_ns - _age_ns(text, "--before")
-    try:
-        return int(datetime.fromisoformat(text).astimezone().timestamp() * NS_PER_SECOND)
-    except ValueError:
-        raise ConfigurationError(
-            f"--before: {text!r} is neither an ISO time (2026-01-31T12:00:00+01:00) nor an age (30d, 24h, 90min)"
-        ) from None
 
 
 def _short(archive_id: str) -> str:

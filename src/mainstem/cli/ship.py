@@ -1,4 +1,4 @@
-"""Ship a recorder's directory into a store: a bucket, a file system, another directory."""
+"""Ship recordings: copy them to an object store or another directory while they grow."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, suppress
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mainstem.cli._directory import JsonOption  # noqa: TC001 - typer reads the annotations
-from mainstem.cli._logs import say
-from mainstem.cli._store_options import StoreOptions, options_of
-from mainstem.cli._stream import stopping
-from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
+from mainstem.cli._options import (
+    FlushIntervalOption,
+    JsonOption,
+    LocalRetentionOption,
+    MetricsListenOption,
+    StoreOption,
+    size,
+    store_options,
+)
+from mainstem.cli._process import say, stopping
+from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK, seconds_ns
 from mainstem.errors import ConfigurationError, RecordingError, StoreError
 from mainstem.metrics import render_families, shipping_families
 from mainstem.metrics.page_server import PageServer
@@ -34,10 +40,9 @@ from mainstem.recording.shipping.shipper import (
 )
 from mainstem.recording.shipping.status import ShippingCounts
 from mainstem.store import open_store
-from mainstem.units import format_size, parse_duration_ns, parse_size
 
 if TYPE_CHECKING:
-    from mainstem.cli._stream import Stop
+    from mainstem.cli._process import Stop
 
 POLL_S = 0.2
 # After a signal a request that is under way has so long.
@@ -50,61 +55,87 @@ ONCE_ATTEMPTS = 2
 
 
 def run(
-    directory: Annotated[Path, typer.Argument(help="A recorder's directory, or Aeron Archive's.")],
-    url: Annotated[str, typer.Argument(help="Where to, as in s3://bucket/tides or /mnt/archive.")],
-    roll_after: Annotated[
-        str, typer.Option(help="What is recorded is in the store after so long, though its segment is open.")
-    ] = "10s",
-    once: Annotated[bool, typer.Option("--once", help="Ship what is recorded now, and end.")] = False,
-    keep: Annotated[
-        str, typer.Option(help="Delete local segments that are shipped and older (24h, 7d), or beyond a size (100g).")
-    ] = "",
-    bandwidth: Annotated[str, typer.Option(help="Bytes a second to put at most, as in 10m.")] = "",
-    piece_length: Annotated[str, typer.Option(help="Bytes of an object at most.")] = format_size(DEFAULT_PIECE_LENGTH),
-    uploads: Annotated[int, typer.Option(min=1, max=64, help="Objects that are put at once.")] = DEFAULT_UPLOADS,
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="LOCATION", help="A local directory of recordings, of Mainstem's recorder or Aeron Archive."
+        ),
+    ],
+    url: Annotated[
+        str,
+        typer.Argument(metavar="TARGET", help="Path or URL to copy them to, as in s3://bucket/tides or /mnt/archive."),
+    ],
+    flush_interval: FlushIntervalOption = 10.0,
+    once: Annotated[bool, typer.Option("--once", help="Ship what is recorded now, and exit.")] = False,
+    local_retention: LocalRetentionOption = "",
+    bandwidth_limit: Annotated[
+        int | None,
+        size(
+            "--bandwidth-limit", minimum=1024, help="Upload at most this many bytes a second.", show_default="no limit"
+        ),
+    ] = None,
+    chunk_size: Annotated[
+        int,
+        size(
+            "--chunk-size",
+            minimum=MIN_PIECE_LENGTH,
+            maximum=MAX_PIECE_LENGTH,
+            help="The most bytes that an object of a growing segment has.",
+        ),
+    ] = DEFAULT_PIECE_LENGTH,
+    upload_concurrency: Annotated[
+        int,
+        typer.Option("--upload-concurrency", metavar="N", min=1, max=64, help="Upload this many objects at a time."),
+    ] = DEFAULT_UPLOADS,
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Read each object back and compare its checksum.")
     ] = True,
-    listen: Annotated[str, typer.Option("--listen", "-l", help="Serve metrics at HOST:PORT, path /metrics.")] = "",
-    option: StoreOptions = None,
+    metrics_listen: MetricsListenOption = "",
+    store_option: StoreOption = None,
     as_json: JsonOption = False,
     beside_recorder: Annotated[bool, typer.Option("--beside-recorder", hidden=True)] = False,
 ) -> None:
-    """Ship a recorder's directory into a store: a bucket, a file system, another directory.
+    """Ship recordings: copy them to an object store or another directory while they grow.
 
-    Runs beside the recorder, until Ctrl-C, and waits for a store that is away; with --once it ends with an error when the
-    store cannot be used. Killed and started again it goes on where it was, each byte once. `mainstem recordings` lists what
-    is there; whatever reads recordings reads the URL.
+    It runs until Ctrl-C and retries when the store is unreachable; with --once it fails instead. Killed and started again it
+    continues where it was. `mainstem recordings ls TARGET` lists what is there, and everything that reads recordings reads
+    TARGET.
 
     Example: mainstem ship tides s3://bucket/tides
     """
-    options = _options(roll_after, keep, bandwidth, piece_length, uploads, verify)
+    options = _options(flush_interval, local_retention, bandwidth_limit, chunk_size, upload_concurrency, verify)
     if not directory.is_dir():
-        raise ConfigurationError(f"{directory} is no directory")
+        raise ConfigurationError(f"{directory} is not a directory")
     counts = ShippingCounts()
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())
-        ending = Ending(stop)
-        store = open_store(url, options_of(option))
+        deadline = ShutdownDeadline(stop)
+        store = open_store(url, store_options(store_option))
         stack.callback(store.close)
         retrying = RetryingStore(
             store,
             clock=SYSTEM_CLOCK,
             rng=random.Random(),
             counts=counts,
-            ends=ending.is_over,
+            ends=deadline.is_over,
             attempts=ONCE_ATTEMPTS if once else None,
         )
         shipper = ArchiveShipper(
-            directory, retrying, options, clock=SYSTEM_CLOCK, counts=counts, stops=lambda: stop.asked, pause=time.sleep
+            directory,
+            retrying,
+            options,
+            clock=SYSTEM_CLOCK,
+            counts=counts,
+            stops=lambda: stop.requested,
+            pause=time.sleep,
         )
         stack.callback(shipper.close)
-        if listen:
+        if metrics_listen:
 
             def page() -> str:
                 return render_families(shipping_families(shipper.status()))
 
-            server = stack.enter_context(PageServer(listen, page, name="--listen"))
+            server = stack.enter_context(PageServer(metrics_listen, page, name="--metrics-listen"))
             say(f"serving {server.url}")
         say(f"shipping {directory} to {url} as archive {shipper.identity.id}")
         drains = threading.Event()
@@ -126,42 +157,40 @@ def run(
         raise StoreError(url, "not everything was shipped")
 
 
-class Ending:
+class ShutdownDeadline:
     """Whether requests that are under way are given up: some time after a signal."""
 
     def __init__(self, stop: Stop) -> None:
         self._stop = stop
-        self._asked_ns: int | None = None
+        self._requested_ns: int | None = None
 
     def is_over(self) -> bool:
         """Called often, by several threads."""
-        if not self._stop.asked:
+        if not self._stop.requested:
             return False
         now_ns = SYSTEM_CLOCK.monotonic_ns()
-        if self._asked_ns is None:
-            self._asked_ns = now_ns
-        return now_ns - self._asked_ns >= END_WAIT_NS
+        if self._requested_ns is None:
+            self._requested_ns = now_ns
+        return now_ns - self._requested_ns >= END_WAIT_NS
 
 
 def _options(
-    roll_after: str, keep: str, bandwidth: str, piece_length: str, uploads: int, verify: bool
+    flush_interval: float,
+    local_retention: str,
+    bandwidth_limit: int | None,
+    chunk_size: int,
+    upload_concurrency: int,
+    verify: bool,
 ) -> ShippingOptions:
-    length = parse_size(piece_length, name="--piece-length")
-    rate = parse_size(bandwidth, name="--bandwidth") if bandwidth else None
-    if not MIN_PIECE_LENGTH <= length <= MAX_PIECE_LENGTH:
-        limits = f"{format_size(MIN_PIECE_LENGTH)} and {format_size(MAX_PIECE_LENGTH)}"
-        raise ConfigurationError(f"--piece-length: {piece_length!r} is not between {limits}")
-    if rate is not None and rate < 1024:
-        raise ConfigurationError(f"--bandwidth: {bandwidth!r} is less than 1k a second")
-    if rate is not None:
+    if bandwidth_limit is not None:
         # A piece goes out at once: none is longer than a second's worth.
-        length = max(min(length, rate), MIN_PIECE_LENGTH)
+        chunk_size = max(min(chunk_size, bandwidth_limit), MIN_PIECE_LENGTH)
     return ShippingOptions(
-        roll_after_ns=parse_duration_ns(roll_after, name="--roll-after"),
-        piece_length=length,
-        uploads=uploads,
-        bytes_per_second=rate,
-        keep=Keep.parse(keep) if keep else None,
+        roll_after_ns=seconds_ns(flush_interval),
+        piece_length=chunk_size,
+        uploads=upload_concurrency,
+        bytes_per_second=bandwidth_limit,
+        keep=Keep.parse(local_retention, name="--local-retention") if local_retention else None,
         verify=verify,
     )
 
@@ -184,7 +213,7 @@ def _until_end_of_input(drains: threading.Event) -> None:
 def _ship(shipper: ArchiveShipper, stop: Stop, once: bool, drains: threading.Event) -> bool:
     """Ships until it is asked to end; whether nothing was left under way."""
     try:
-        while not stop.asked:
+        while not stop.requested:
             try:
                 if once or drains.is_set():
                     shipper.drain()
@@ -207,7 +236,7 @@ def _ship(shipper: ArchiveShipper, stop: Stop, once: bool, drains: threading.Eve
 
 
 def _sleep(stop: Stop, drains: threading.Event) -> None:
-    if not stop.asked and not drains.is_set():
+    if not stop.requested and not drains.is_set():
         time.sleep(POLL_S)
 
 

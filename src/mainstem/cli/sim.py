@@ -7,21 +7,22 @@ from typing import Annotated
 
 import typer
 
-from mainstem.cli._logs import say
+from mainstem.cli._process import say
 from mainstem.errors import ConfigurationError
 
 
 def run(
     scenario: Annotated[
-        list[str] | None, typer.Option("--scenario", help="Run only this scenario (default: all); repeatable.")
+        list[str] | None, typer.Option("--scenario", help="Run only this scenario.", metavar="NAME", show_default="all")
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Run this many seeds.")] = 50,
-    first: Annotated[int, typer.Option("--first", help="The first of the seeds.")] = 1,
+    seeds: Annotated[int, typer.Option("--seeds", metavar="N", min=1, help="Run this many seeds.")] = 50,
+    first: Annotated[int, typer.Option("--first", metavar="N", help="The first of the seeds.")] = 1,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Run only this seed, and print what each scenario did.")
+        int | None, typer.Option("--seed", metavar="N", help="Run only this seed, and print what each scenario did.")
     ] = None,
     workers: Annotated[
-        int, typer.Option("--workers", min=0, help="Run in this many processes (0 = one for each processor).")
+        int,
+        typer.Option("--workers", metavar="N", min=0, help="Run in this many processes (0 = one for each processor)."),
     ] = 0,
     without: Annotated[
         str, typer.Option("--without", metavar="KIND,...", help="Leave out these kinds of faults.")
@@ -31,7 +32,12 @@ def run(
     ] = "",
     scale: Annotated[
         float | None,
-        typer.Option("--scale", help="Send this share of a long run's messages (default: drawn from the seed)."),
+        typer.Option(
+            "--scale",
+            metavar="SHARE",
+            help="Send this share of a long run's messages.",
+            show_default="drawn from the seed",
+        ),
     ] = None,
     shrink: Annotated[
         bool, typer.Option("--shrink/--no-shrink", help="Reduce a failing run to what its failure needs.")

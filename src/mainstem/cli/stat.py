@@ -1,105 +1,88 @@
-"""Show a driver's counters, live."""
+"""Show a driver's counters."""
 
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Group
-from rich.live import Live
-from rich.text import Text
 
 from mainstem.aeron.tools.select import Selection, counter_row, rates, snapshot_header
-from mainstem.cli._directory import (
+from mainstem.cli._drivers import inspect, print_header, take_snapshot
+from mainstem.cli._options import (
     ChannelOption,
     DirectoryOption,
     IntervalOption,
     JsonOption,
     SessionOption,
     StreamOption,
-    header,
-    number,
-    open_directory,
-    print_header,
-    print_json,
-    rate,
-    should_watch,
-    take_snapshot,
+    WatchOption,
 )
-from mainstem.cli._table import Column, Table, console, print_table
+from mainstem.cli._output import Column, Table, number, print_json, print_table, rate
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
 
     from mainstem.aeron.counters import CounterSnapshot
+    from mainstem.aeron.tools.reading import DirectoryReader
     from mainstem.aeron.tools.snapshot import Snapshot
-
-LINES_AROUND = 3  # headings, and the line with the number of counters left out
 
 
 def run(
     directory: DirectoryOption = "",
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", "-t", help="Only counters of this type (snd-pos, system, 4); repeatable."),
+        typer.Option(
+            "--type", metavar="TYPE", help="Show only counters of this type (snd-pos, system, 4).", show_default="all"
+        ),
     ] = None,
     session: SessionOption = None,
     stream: StreamOption = None,
     channel: ChannelOption = "",
-    label: Annotated[str, typer.Option("--label", "-l", help="Only labels that match this regular expression.")] = "",
-    active: Annotated[bool, typer.Option("--active", "-a", help="Leave out counters that are 0.")] = False,
+    label: Annotated[
+        str, typer.Option("--label", metavar="REGEX", help="Show only labels that match this regular expression.")
+    ] = "",
+    nonzero: Annotated[bool, typer.Option("--nonzero", help="Leave out counters that are 0.")] = False,
+    watch: WatchOption = False,
     interval: IntervalOption = 1.0,
-    watch: Annotated[
-        bool | None, typer.Option("--watch/--once", help="Go on, or print once (default: go on in a terminal).")
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a driver's counters, live.
+    """Show a driver's counters.
 
-    Reads any driver's directory, Mainstem's or the reference's; it needs read permission only. With --json each sample is one
-    document.
+    Reads any driver's directory, Mainstem's or the reference's; it needs read permission only. With --watch each counter has
+    its rate, too.
 
-    Example: mainstem stat --type snd-pos --active
+    Example: mainstem stat --watch
+
+    Example: mainstem stat --type snd-pos --nonzero
     """
     try:
         pattern = re.compile(label) if label else None
     except re.error as error:
-        raise ConfigurationError(f"--label: {label!r} is not a regular expression: {error}") from None
+        raise ConfigurationError(f"--label must be a regular expression (got {label!r}): {error}") from None
     selection = Selection(
         types=frozenset(types or ()),
         session_id=session,
         stream_id=stream,
         channel=channel,
         label=pattern,
-        hide_zero=active,
+        hide_zero=nonzero,
     )
-    going_on = should_watch(watch) if not as_json else bool(watch)
-    with open_directory(directory) as reader:
+    before: Snapshot | None = None
+
+    def show(out: Console, reader: DirectoryReader) -> None:
+        nonlocal before
         now = take_snapshot(reader)
+        chosen = [c for c in now.counters if selection.matches(c)]
         if as_json:
-            print_json(_document(now, selection))
-            while going_on:
-                time.sleep(interval)
-                print_json(_document(take_snapshot(reader), selection))
-            return
-        out = console()
-        if not going_on:
+            print_json(snapshot_header(now) | {"counters": [counter_row(c) for c in chosen]})
+        else:
             print_header(out, now)
-            print_table(out, _table([c for c in now.counters if selection.matches(c)]))
-            return
-        with Live(_page(now, None, selection, out), console=out, auto_refresh=False, screen=True) as live:
-            while True:
-                time.sleep(interval)
-                before, now = now, take_snapshot(reader)
-                live.update(_page(now, before, selection, out), refresh=True)
+            print_table(out, _table(chosen, rates(before, now, chosen) if watch else None))
+        before = now
 
-
-def _document(snapshot: Snapshot, selection: Selection) -> dict[str, object]:
-    chosen = [counter_row(c) for c in snapshot.counters if selection.matches(c)]
-    return snapshot_header(snapshot) | {"counters": chosen}
+    inspect(directory, show, watch=watch, interval=interval, as_json=as_json)
 
 
 def _table(counters: list[CounterSnapshot], rising: dict[int, float] | None = None) -> Table:
@@ -111,16 +94,3 @@ def _table(counters: list[CounterSnapshot], rising: dict[int, float] | None = No
         for counter, row in zip(counters, rows, strict=True):
             row.insert(2, rate(rising[counter.counter_id]) if counter.counter_id in rising else "")
     return Table(columns, rows)
-
-
-def _page(now: Snapshot, before: Snapshot | None, selection: Selection, screen: Console) -> RenderableType:
-    chosen = [c for c in now.counters if selection.matches(c)]
-    title = Text(header(now), style="bold")
-    around = LINES_AROUND + len(title.wrap(screen, screen.width))
-    shown = chosen[: max(1, screen.height - around)]
-    parts: list[RenderableType] = [title, *_table(shown, rates(before, now, chosen)).lines(screen.width)]
-    if len(shown) < len(chosen):
-        parts.append(
-            Text(f"… {len(chosen) - len(shown)} more: choose with --type, --stream, --active, or print all with --once")
-        )
-    return Group(*parts)

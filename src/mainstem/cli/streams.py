@@ -6,28 +6,21 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from mainstem.aeron.tools.select import snapshot_header
-from mainstem.aeron.tools.streams import group_streams
-from mainstem.cli._directory import (
+from mainstem.cli._drivers import StreamFilter, inspect_streams
+from mainstem.cli._options import (
     ChannelOption,
     DirectoryOption,
     IntervalOption,
     JsonOption,
     SessionOption,
     StreamOption,
-    number,
-    open_directory,
-    print_header,
-    print_json,
-    take_snapshot,
+    WatchOption,
 )
-from mainstem.cli._table import Column, Table, print_table, print_title
-from mainstem.cli._watch import WatchOption, show_again
+from mainstem.cli._output import Column, Table, number, print_table, print_title
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mainstem.aeron.tools.snapshot import Snapshot
     from mainstem.aeron.tools.streams import Image, Publication, Stream, Subscriber
 
 COLUMNS = (
@@ -60,30 +53,12 @@ def run(
 
     Example: mainstem streams --channel localhost:20121 --watch
     """
-
-    def show(out: Console) -> None:
-        _show(out, take_snapshot(reader, logs=True), session, stream, channel, as_json)
-
-    with open_directory(directory) as reader:
-        show_again(show, watch=watch, interval=interval, as_json=as_json)
+    which = StreamFilter(session, stream, channel)
+    inspect_streams(directory, which, row=_row, show=_show, watch=watch, interval=interval, as_json=as_json)
 
 
-def _show(
-    out: Console, snapshot: Snapshot, session: int | None, stream: int | None, channel: str, as_json: bool
-) -> None:
-    chosen = [
-        s
-        for s in group_streams(snapshot)
-        if session in (None, s.session_id) and stream in (None, s.stream_id) and channel in s.channel
-    ]
-    if as_json:
-        print_json(snapshot_header(snapshot) | {"streams": [_row(s) for s in chosen]})
-        return
-    print_header(out, snapshot)
-    if not chosen:
-        out.print("no streams")
-        return
-    table = Table(COLUMNS, [_cells(s) for s in chosen])
+def _show(out: Console, streams: list[Stream]) -> None:
+    table = Table(COLUMNS, [_cells(each) for each in streams])
     if table.fits(out.width):
         print_table(out, table)
     else:

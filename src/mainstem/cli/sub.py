@@ -3,41 +3,53 @@
 from __future__ import annotations
 
 import sys
+from base64 import b64encode
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mainstem.aeron.client.resource import raise_error_of
+from mainstem.aeron.tools.channel_checks import check_subscription
 from mainstem.aeron.tools.latency import RateMeter
-from mainstem.cli._channels import check_subscription
-from mainstem.cli._codecs import CodecOption, CodecOptions, codec_of, decoded_lines
-from mainstem.cli._directory import DirectoryOption  # noqa: TC001 - typer reads the annotations
-from mainstem.cli._logs import say
-from mainstem.cli._messages import FORMAT_HELP, Message, as_json, formatter, with_length
-from mainstem.cli._numbers import finite
-from mainstem.cli._stream import (
+from mainstem.aeron.tools.message_text import TEMPLATE_HELP, Message, as_json, formatter, with_length
+from mainstem.cli._drivers import SlowStepNotice, connect
+from mainstem.cli._options import (
     ChannelArgument,
+    CodecOption,
+    CodecOptions,
+    CountOption,
+    DirectoryOption,
+    ExitAtEndOption,
+    StatsOption,
     StreamArgument,
     StreamIdOption,
-    Word,
-    amount,
-    connect,
-    stopping,
+    TimeoutOption,
+    choice,
+    codec_of,
     stream_id,
 )
+from mainstem.cli._output import amount
+from mainstem.cli._process import say, stopping
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
-from mainstem.errors import ConfigurationError, Timeout
+from mainstem.errors import ConfigurationError, MissingExtraError, StoreError, Timeout
+from mainstem.recording.export import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem.aeron.client import Fragment, Subscription
-    from mainstem.cli._stream import Stop
+    from mainstem.cli._process import Stop
     from mainstem.codecs import Codec
 
 BATCH = 1024  # messages polled at once
 WAIT_S = 0.01
+OUTPUTS: dict[str, Callable[[Message], bytes] | None] = {
+    "text": None,
+    "hex": formatter("%x"),
+    "json": as_json,
+    "length-prefixed": with_length,
+}
 
 
 def run(
@@ -45,123 +57,110 @@ def run(
     stream: StreamArgument = None,
     stream_option: StreamIdOption = None,
     directory: DirectoryOption = "",
-    rates: Annotated[bool, typer.Option("--rate", "-r", help="Report rates each second instead of printing.")] = False,
-    count: Annotated[int, typer.Option("--count", "-n", min=0, help="End after so many messages; 0: without end.")] = 0,
-    until_end: Annotated[
-        bool, typer.Option("--end", "-e", help="End when every publisher has ended its stream.")
-    ] = False,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            "--timeout",
-            "-t",
-            min=0,
-            callback=finite,
-            help="Fail when nothing came for so many seconds; 0: without limit.",
-        ),
-    ] = 0.0,
-    as_hex: Annotated[bool, typer.Option("--hex", help="Print messages in hexadecimal.")] = False,
-    layout: Annotated[str, typer.Option("--format", "-f", help=FORMAT_HELP)] = "",
-    json_lines: Annotated[
-        bool,
-        typer.Option("--json", help="Print each as a line of JSON, with position, session, time and reserved value."),
-    ] = False,
-    length_prefixed: Annotated[
-        bool, typer.Option("--length-prefixed", help="Print each behind its length in four bytes, big-endian.")
-    ] = False,
+    stats: StatsOption = False,
+    count: CountOption = 0,
+    exit_at_end: ExitAtEndOption = False,
+    timeout: TimeoutOption = 0.0,
+    output: Annotated[str, choice("--output", tuple(OUTPUTS), help="How messages are printed.")] = "text",
+    template: Annotated[str, typer.Option("--template", metavar="TEXT", help=TEMPLATE_HELP)] = "",
     codec: CodecOption = "",
-    option: CodecOptions = None,
+    codec_option: CodecOptions = None,
 ) -> None:
     """Print the messages of a stream, one a line, or their rate.
 
-    Messages go to standard output as they are, each with a line feed after it; rates and the sum go to standard error. What
-    --json and --length-prefixed print `mainstem pub` reads. With --codec the rows of a message are printed as JSON lines; one that
-    cannot be read is a line with `problem` and `payload`.
+    --output says how messages are printed: `text` (as they are, each with a line feed after it), `hex`, `json` (a line with
+    the message, its position, session, time and reserved value) or `length-prefixed` (each behind its length in four bytes,
+    big-endian). `mainstem pub --input` reads `json` and `length-prefixed`. With --stats the rate is printed instead. With
+    --codec the rows of a message are printed as JSON lines; one that cannot be read is a line with `problem` and `payload`.
+    Rates and totals go to standard error.
 
-    Example: mainstem sub aeron:udp?endpoint=localhost:20121 1001
+    Example: mainstem sub 'aeron:udp?endpoint=localhost:20121' 1001
 
-    Example: mainstem sub aeron:ipc --stream 1001 --format '%t %s %p %m'
+    Example: mainstem sub aeron:ipc --stream 1001 --template '%t %s %p %m'
 
-    Example: mainstem sub aeron:ipc --stream 1001 --json --count 10
+    Example: mainstem sub aeron:ipc --stream 1001 --output json --count 10
     """
     own_stream = stream_id(stream, stream_option)
     check_subscription(channel)
-    lay_out = _layout(as_hex, layout, json_lines, length_prefixed, codec_of(codec, option))
+    lay_out = _layout(output, template, codec_of(codec, codec_option))
     with (
         connect(directory, "sub") as aeron,
         stopping() as stop,
         aeron.add_subscription(channel, own_stream) as subscription,
     ):
-        if rates:
+        if stats:
             say(f"listening on {channel}, stream {own_stream}")
-        reader = _Reader(subscription, rates, lay_out)
+        reader = _Reader(subscription, stats, lay_out)
         try:
-            reader.read(stop, count, until_end, timeout)
+            reader.read(stop, count, exit_at_end, timeout)
         finally:
             reader.report_all()
 
 
-def _layout(
-    as_hex: bool, layout: str, json_lines: bool, length_prefixed: bool, codec: Codec | None
-) -> Callable[[Message], bytes] | None:
-    """How messages are printed; None for as they are. Raises ConfigurationError where several ways are chosen."""
-    chosen = [
-        lay_out
-        for wanted_so, lay_out in (
-            (as_hex, "%x"),
-            (bool(layout), layout),
-            (json_lines, as_json),
-            (length_prefixed, with_length),
-            (codec is not None, partial(_rows, codec)),
-        )
-        if wanted_so
-    ]
-    if len(chosen) > 1:
-        raise ConfigurationError("--hex, --format, --json, --length-prefixed and --codec exclude one another")
-    if not chosen:
-        return None
-    return formatter(chosen[0]) if isinstance(chosen[0], str) else chosen[0]
+def _layout(output: str, template: str, codec: Codec | None) -> Callable[[Message], bytes] | None:
+    """How messages are printed; None for as they are. Raises ConfigurationError if several options say it."""
+    if (output != "text") + bool(template) + (codec is not None) > 1:
+        raise ConfigurationError("--output, --template and --codec exclude one another")
+    if template:
+        return formatter(template)
+    return partial(_rows, codec) if codec is not None else OUTPUTS[output]
 
 
-def _rows(codec: Codec | None, message: Message) -> bytes:
-    assert codec is not None, "chosen only with a codec"
+def _rows(codec: Codec, message: Message) -> bytes:
     return decoded_lines(codec, message.payload)
 
 
+def decoded_lines(codec: Codec, message: bytes) -> bytes:
+    """A JSON line for each row of a message; one with ``problem`` and ``payload`` where it cannot be read."""
+    try:
+        return _json_lines(codec.decode(message))
+    except (StoreError, MissingExtraError):
+        raise
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()
+        return _json_lines([{"problem": problem, "payload": b64encode(message).decode()}])
+
+
+def _json_lines(rows: list[dict[str, Any]]) -> bytes:
+    return "".join(json_of(row) + "\n" for row in rows).encode()
+
+
 class _Reader:
-    def __init__(self, subscription: Subscription, rates: bool, lay_out: Callable[[Message], bytes] | None) -> None:
+    def __init__(self, subscription: Subscription, stats: bool, lay_out: Callable[[Message], bytes] | None) -> None:
         self.subscription = subscription
-        self.rates = rates
+        self.stats = stats
         self.lay_out = lay_out
         self.meter = RateMeter(SYSTEM_CLOCK.monotonic_ns())
 
-    def read(self, stop: Stop, count: int, until_end: bool, timeout: float) -> None:
+    def read(self, stop: Stop, count: int, exit_at_end: bool, timeout: float) -> None:
         """Reads until a limit, an end or a signal."""
         now_ns = last_ns = SYSTEM_CLOCK.monotonic_ns()
         report_ns = now_ns + NS_PER_SECOND
-        word = Word(f"no publisher on {self.subscription.channel} stream {self.subscription.stream_id} yet; waiting")
-        while not stop.asked and (count == 0 or self.meter.messages < count):
+        notice = SlowStepNotice(
+            f"no publisher on {self.subscription.channel} stream {self.subscription.stream_id} yet; waiting"
+        )
+        while not stop.requested and (count == 0 or self.meter.messages < count):
             limit = BATCH if count == 0 else min(BATCH, count - self.meter.messages)
             messages = self._poll(limit)
             now_ns = SYSTEM_CLOCK.monotonic_ns()
             if messages:
                 last_ns = now_ns
                 self._write(messages)
-            elif until_end and self.subscription.is_end_of_stream:
+            elif exit_at_end and self.subscription.is_end_of_stream:
                 return
             else:
                 raise_error_of(self.subscription)
                 if not self.subscription.is_connected:
-                    word.step()
+                    notice.step()
                 if 0 < timeout < (now_ns - last_ns) / 1e9:
                     raise Timeout(f"nothing came on {self.subscription!r} for {timeout:g} s", timeout=timeout)
                 self.subscription.wait_for_data(timeout=WAIT_S)
-            if self.rates and now_ns >= report_ns:
+            if self.stats and now_ns >= report_ns:
                 say(amount(*self.meter.step(now_ns)))
                 report_ns = now_ns + NS_PER_SECOND
 
     def _poll(self, limit: int) -> list[bytes] | list[Message]:
-        if self.rates or self.lay_out is None:
+        if self.stats or self.lay_out is None:
             return self.subscription.poll_bytes(limit)
         messages: list[Message] = []
         time_ns = SYSTEM_CLOCK.epoch_ns()
@@ -189,7 +188,7 @@ class _Reader:
             self.meter.add(len(payload))
             if isinstance(message, Message) and self.lay_out is not None:
                 out.write(self.lay_out(message))
-            elif not self.rates:
+            elif not self.stats:
                 out.writelines((payload, b"\n"))
         out.flush()
 

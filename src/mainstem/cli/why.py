@@ -11,27 +11,24 @@ from rich.text import Text
 from mainstem.aeron.tools.diagnosis import IMAGE, ON_AND_OFF, diagnose
 from mainstem.aeron.tools.driver_notes import driver_notes
 from mainstem.aeron.tools.select import snapshot_header
-from mainstem.cli._directory import (
+from mainstem.cli._drivers import StreamFilter, inspect, print_header, take_snapshots
+from mainstem.cli._options import (
     ChannelOption,
     DirectoryOption,
     IntervalOption,
     JsonOption,
     SessionOption,
     StreamOption,
-    clock_time,
-    open_directory,
-    print_header,
-    print_json,
-    take_snapshots,
+    WatchOption,
+    duration,
 )
-from mainstem.cli._numbers import finite
-from mainstem.cli._table import print_title
-from mainstem.cli._watch import WatchOption, show_again
+from mainstem.cli._output import clock_time, print_json, print_title
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from mainstem.aeron.tools.diagnosis import Diagnosis
+    from mainstem.aeron.tools.reading import DirectoryReader
     from mainstem.aeron.tools.snapshot import Snapshot
 
 INDENT = 2
@@ -42,11 +39,11 @@ def run(
     session: SessionOption = None,
     stream: StreamOption = None,
     channel: ChannelOption = "",
-    seconds: Annotated[
-        float, typer.Option("--for", min=0.0, callback=finite, help="For how many seconds to sample.")
-    ] = 1.0,
-    count: Annotated[int, typer.Option("--looks", min=1, max=10_000, help="How many samples in that time.")] = 20,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Show streams that are not held back, too.")] = False,
+    seconds: Annotated[float, duration("--duration", help="How long to take samples.")] = 1.0,
+    samples: Annotated[
+        int, typer.Option("--samples", metavar="N", min=1, max=10_000, help="How many samples to take in that time.")
+    ] = 20,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Show streams that are not stalled, too.")] = False,
     watch: WatchOption = False,
     interval: IntervalOption = 1.0,
     as_json: JsonOption = False,
@@ -56,21 +53,17 @@ def run(
     A slow subscriber, the flow-control window, the receiver's buffer, no receiver, a spy, a disk, a loss: from the
     counters and logs of any driver's directory alone. The decision table is in the documentation (docs/why.md).
 
-    Example: mainstem why --stream 1001 --for 5 --all
+    Example: mainstem why --stream 1001 --duration 5s --all
     """
+    which = StreamFilter(session, stream, channel)
 
-    def show(out: Console) -> None:
-        snapshots = take_snapshots(reader, count, seconds)
+    def show(out: Console, reader: DirectoryReader) -> None:
+        snapshots = take_snapshots(reader, samples, seconds)
         notes = driver_notes(snapshots, reader.errors())
-        chosen = [
-            d
-            for d in diagnose(snapshots, reader.losses())
-            if session in (None, d.session_id) and stream in (None, d.stream_id) and channel in d.channel
-        ]
+        chosen = [each for each in diagnose(snapshots, reader.losses()) if which.matches(each)]
         _show_all(out, snapshots, notes, chosen, everything, as_json)
 
-    with open_directory(directory) as reader:
-        show_again(show, watch=watch, interval=interval, as_json=as_json)
+    inspect(directory, show, watch=watch, interval=interval, as_json=as_json)
 
 
 def _show_all(

@@ -47,7 +47,7 @@ class DemoOptions:
         if not 0 <= self.loss < 1:
             raise ConfigurationError(f"--loss: {self.loss} is not in 0 to 1 (0.2 drops a fifth)")
         if self.messages is not None and self.messages < 1:
-            raise ConfigurationError(f"--messages: {self.messages} is not above zero")
+            raise ConfigurationError(f"--count must be above 0 (got {self.messages})")
 
 
 def run(options: DemoOptions, watcher: Watcher) -> Result:

@@ -17,8 +17,8 @@ _COUNTERS = {
     "errors": "Calls of the store, and reads of recordings, that failed",
     "retries": "Calls of the store that were repeated",
     "lost_bytes": "Bytes that were deleted before they were shipped",
-    "segments_deleted": "Local segments deleted by --keep",
-    "bytes_deleted": "Bytes on the local disk freed by --keep",
+    "segments_deleted": "Local segments deleted by --local-retention",
+    "bytes_deleted": "Bytes on the local disk freed by --local-retention",
 }
 
 

@@ -79,7 +79,7 @@ def test_dump_of_a_file_that_is_not_there_says_so(run: Callable[..., object], tm
 def test_cert_makes_what_a_server_and_its_clients_need(run: Callable[..., object], tmp_path: Path) -> None:
     x509 = pytest.importorskip("cryptography.x509")
     folder = tmp_path / "certs"
-    code, out, _ = run("cert", str(folder), "--name", "gauge.example", "--name", "127.0.0.1", "--days", "3")
+    code, out, _ = run("cert", str(folder), "--name", "gauge.example", "--name", "127.0.0.1", "--valid-for", "3d")
     assert code == 0
     assert str(folder / "ca.pem") in out
     ca, certificate = (x509.load_pem_x509_certificate((folder / name).read_bytes()) for name in ("ca.pem", "cert.pem"))

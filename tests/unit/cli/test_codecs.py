@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mainstem.cli._codecs import LineEncoder, codec_of, decoded_lines
+from mainstem.cli._options import codec_of
+from mainstem.cli.pub import LineEncoder
+from mainstem.cli.sub import decoded_lines
 from mainstem.codecs import find_codec
 from mainstem.errors import ConfigurationError
 
@@ -77,7 +79,7 @@ def test_a_line_that_does_not_fit_is_named(codec: Codec, line: bytes, reason: st
 
 def test_options_without_a_codec_are_refused() -> None:
     assert codec_of("", None) is None
-    with pytest.raises(ConfigurationError, match="--codec says which"):
+    with pytest.raises(ConfigurationError, match="--codec-option needs --codec"):
         codec_of("", ["a=b"])
 
 

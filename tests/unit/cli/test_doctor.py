@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mainstem import cli
-from mainstem.cli import _checks
-from mainstem.cli._checks import State
+from mainstem.cli import doctor
+from mainstem.cli.doctor import State
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def write(root: Path, path: str, text: str) -> Path:
 def test_a_socket_buffer_is_compared_with_the_setting(
     limit: str, wanted: int, state: State, remedy: str, tmp_path: Path
 ) -> None:
-    check = _checks.socket_buffer("rmem", wanted, write(tmp_path, "proc/sys/net/core/rmem_max", limit))
+    check = doctor.socket_buffer("rmem", wanted, write(tmp_path, "proc/sys/net/core/rmem_max", limit))
     assert check.state is state
     assert check.remedy.startswith(remedy)
     assert "SO_RCVBUF" in check.figure
@@ -48,23 +48,23 @@ def test_a_socket_buffer_is_compared_with_the_setting(
 def test_a_dedicated_driver_needs_more_processors_than_agents(
     available: int, quota: str, state: State, tmp_path: Path
 ) -> None:
-    check = _checks.processors(write(tmp_path, "sys/fs/cgroup/cpu.max", quota), available)
+    check = doctor.processors(write(tmp_path, "sys/fs/cgroup/cpu.max", quota), available)
     assert (check.state, "AERON_THREADING_MODE=SHARED" in check.remedy) == (state, state is State.NOTE)
 
 
 @pytest.mark.parametrize(("current", "state"), [("tsc", State.OK), ("kvm-clock", State.OK), ("hpet", State.WARN)])
 def test_a_slow_clock_is_noticed(current: str, state: State, tmp_path: Path) -> None:
-    write(tmp_path, f"{_checks.CLOCKS}/current_clocksource", f"{current}\n")
-    write(tmp_path, f"{_checks.CLOCKS}/available_clocksource", "hpet kvm-clock acpi_pm\n")
-    check = _checks.time_source(tmp_path)
+    write(tmp_path, f"{doctor.CLOCKS}/current_clocksource", f"{current}\n")
+    write(tmp_path, f"{doctor.CLOCKS}/available_clocksource", "hpet kvm-clock acpi_pm\n")
+    check = doctor.time_source(tmp_path)
     assert check.state is state
     assert check.remedy.startswith("echo kvm-clock > /sys/") is (state is State.WARN)
 
 
 def test_what_cannot_be_read_is_a_note_and_no_shared_memory_a_failure(tmp_path: Path) -> None:
-    assert _checks.time_source(tmp_path).state is State.NOTE
-    assert _checks.socket_buffer("wmem", 0, tmp_path).state is State.NOTE
-    missing = _checks.shared_memory(tmp_path)
+    assert doctor.time_source(tmp_path).state is State.NOTE
+    assert doctor.socket_buffer("wmem", 0, tmp_path).state is State.NOTE
+    missing = doctor.shared_memory(tmp_path)
     assert (missing.state, missing.remedy.startswith("mount -t tmpfs")) == (State.FAIL, True)
 
 
@@ -72,15 +72,15 @@ def test_a_java_that_is_too_old_is_noticed(tmp_path: Path, monkeypatch: pytest.M
     launcher = write(tmp_path, "bin/java", "#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n") / "bin/java"
     os.chmod(launcher, 0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setattr(_checks, "_has", lambda module: False)
-    check = _checks.java()
+    monkeypatch.setattr(doctor, "_has", lambda module: False)
+    check = doctor.java()
     assert (check.state, "8, " in check.figure) == (State.NOTE, True)
     assert "mainstem[spark]" in check.remedy
 
 
 def test_a_missing_extra_comes_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_checks, "_has", lambda module: module != "qh3")
-    check = next(check for check in _checks.extras() if check.name == "extra quic")
+    monkeypatch.setattr(doctor, "_has", lambda module: module != "qh3")
+    check = next(check for check in doctor.extras() if check.name == "extra quic")
     assert (check.state, check.figure, check.remedy) == (State.NOTE, "without qh3", "pip install 'mainstem[quic]'")
 
 
@@ -99,9 +99,9 @@ def test_doctor_lists_every_check_and_fails_where_nothing_can_work(
     assert names[:5] == ["media driver", "/dev/shm", "net.core.rmem_max", "net.core.wmem_max", "multicast route"]
     assert {"processors", "time source", "Java", "extra cli"} < set(names)
     assert checks[0]["remedy"] == f"mainstem driver --dir {tmp_path}"
-    missing = _checks.Check("/dev/shm", State.FAIL, "not there", "mount")
-    monkeypatch.setattr(_checks, "shared_memory", lambda: missing)
-    code, problems = document(capsys, "--problems")
+    missing = doctor.Check("/dev/shm", State.FAIL, "not there", "mount")
+    monkeypatch.setattr(doctor, "shared_memory", lambda: missing)
+    code, problems = document(capsys, "--failed-only")
     assert code == cli.EXIT_ERROR
     assert "ok" not in {check["state"] for check in problems}
     assert "fail" in {check["state"] for check in problems}

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from tests.support.patience import STALL_S
 
 from mainstem import cli
-from mainstem.aeron.driver.settings import ThreadingMode
-from mainstem.cli import _driver
+from mainstem.cli import driver
 
 PLAIN = [
     "",
     "--dir /dev/shm/x",
-    "-d /dev/shm/x --mode shared",
-    "--mode=DEDICATED --dir=/a",
-    "-m Invoker",
-    "--loss 0.25 --seed 7",
+    "-d /dev/shm/x --threading-mode shared",
+    "--threading-mode=DEDICATED --dir=/a",
+    "--threading-mode Invoker",
+    "--loss 0.25 --loss-seed 7",
     "--config driver.toml --print-config -v",
-    "--set mtu_length=4k -s term_buffer_length=64k --verbose",
+    "--set mtu_length=4k --set term_buffer_length=64k --verbose",
     "--set=mtu_length=4k",
     "--set nonsense",
     "--dir /a --dir /b",
@@ -35,9 +34,9 @@ OTHER = [
     "--colour",
     "--dir",
     "--dir -x",
-    "--mode FAST",
+    "--threading-mode FAST",
     "--loss x",
-    "--seed 1.5",
+    "--loss-seed 1.5",
     "--print-config=1",
     "-d/a",
     "-dv",
@@ -52,16 +51,11 @@ OTHER = [
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What ``run`` was called with."""
     calls: list[dict[str, Any]] = []
-    names = ("directory", "mode", "loss", "seed", "config", "set_", "print_config", "verbose")
 
-    def run(*arguments: Any, **parameters: Any) -> None:
-        defaults = dict(zip(names, (None, None, 0.0, _driver.DEFAULT_SEED, None, None, False, False), strict=True))
-        call = defaults | dict(zip(names, arguments, strict=False)) | parameters
-        for name in ("directory", "config"):
-            call[name] = None if call[name] is None else str(call[name])
-        calls.append(call)
+    def run(**parameters: Any) -> None:
+        calls.append({name: option.default for name, option in driver.OPTIONS.items()} | parameters)
 
-    monkeypatch.setattr(_driver, "run", run)
+    monkeypatch.setattr(driver, "run", run)
     return calls
 
 
@@ -79,16 +73,15 @@ def test_plain_words_are_read_as_the_other_commands_words_are(line: str, runs: l
 
 @pytest.mark.parametrize("line", OTHER)
 def test_other_words_are_left_to_what_reads_all_commands(line: str) -> None:
-    assert _driver.read(line.split()) is None
+    assert driver.read(line.split()) is None
 
 
-def test_the_table_has_every_option_of_the_command() -> None:
-    command: Any = typer.main.get_command(cli.build(["driver"])).commands["driver"]  # type: ignore[attr-defined]
-    declared = {option: each.name for each in command.params for option in each.opts if each.name != "help"}
-    assert {option: parameter for option, (parameter, _) in _driver.OPTIONS.items()} == declared
-    flags = {each.name for each in command.params if getattr(each, "is_flag", False) and each.name != "help"}
-    assert {parameter for parameter, convert in _driver.OPTIONS.values() if convert is None} == flags
-    assert _driver._mode("shared_network") is ThreadingMode.SHARED_NETWORK
+def test_the_table_has_every_parameter_and_default() -> None:
+    parameters = inspect.signature(driver.run).parameters
+    assert {name: each.default for name, each in parameters.items()} == {
+        name: option.default for name, option in driver.OPTIONS.items()
+    }
+    assert driver.read(["--threading-mode", "shared_network"]) == {"threading_mode": "SHARED_NETWORK"}
 
 
 # Each costs a start some milliseconds, and a driver that runs in threads of its process needs none of them.
@@ -123,7 +116,7 @@ PROGRAM = """
 import sys
 sys.argv = ["mainstem", "driver", "--dir", sys.argv[1]]
 import mainstem.cli
-from mainstem.cli import _driver
+from mainstem.cli import driver
 launched = []
 class Launched:
     @classmethod
@@ -132,7 +125,7 @@ class Launched:
         launched[:] = sorted(sys.modules)
         driver.close()
         raise SystemExit
-RealDriver, _driver.MediaDriver = _driver.MediaDriver, Launched
+RealDriver, driver.MediaDriver = driver.MediaDriver, Launched
 try:
     mainstem.cli.main()
 finally:

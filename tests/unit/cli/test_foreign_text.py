@@ -20,7 +20,7 @@ from mainstem.aeron.directory import image_path, loss_report_path, publication_p
 from mainstem.aeron.error_log import DistinctErrorLog
 from mainstem.aeron.logbuffer import LogType
 from mainstem.aeron.loss_report import LossReport
-from mainstem.cli import _logs
+from mainstem.cli import _process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,10 +87,10 @@ def check(text: str, shown: str = SHOWN) -> None:
         ["errors", "--csv"],
         ["loss"],
         ["loss", "--csv"],
-        ["stat", "--once"],
+        ["stat"],
         ["streams"],
         ["backlog"],
-        ["why", "--all", "--looks", "2", "--for", "0.01"],
+        ["why", "--all", "--samples", "2", "--duration", "0.01"],
     ],
     ids=" ".join,
 )
@@ -120,6 +120,6 @@ def test_recordings_are_shown_printable(command: str, tmp_path: Path, run: Calla
 
 def test_log_lines_are_printable(capsys: pytest.CaptureFixture[str]) -> None:
     record = logging.getLogger("mainstem").makeRecord("mainstem", 30, "", 0, "peer says %s", (HOSTILE,), None)
-    check(_logs.TextFormatter(_logs.TEXT).format(record))
-    _logs.say(f"mainstem: {HOSTILE}")
+    check(_process.TextFormatter(_process.TEXT).format(record))
+    _process.say(f"mainstem: {HOSTILE}")
     check(capsys.readouterr().err)

@@ -7,31 +7,12 @@ import re
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
 
 import pytest
-import typer.main
+from tests.support.command_tree import COMMANDS
 from tests.support.patience import STALL_S
 
 from mainstem import cli
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-def commands() -> Iterator[tuple[str, Any]]:
-    """Every command, those below another included, with the words that name it."""
-    for name in cli.commands():
-        group: Any = typer.main.get_command(cli.build([name]))
-        command = group.commands[name]
-        below = getattr(command, "commands", None)
-        if below is None:
-            yield name, command
-        else:
-            yield from ((f"{name} {each}", each_command) for each, each_command in below.items())
-
-
-COMMANDS = dict(commands())
 
 
 @pytest.mark.parametrize("words", COMMANDS)
@@ -57,8 +38,8 @@ def test_every_command_has_examples_that_it_takes(words: str) -> None:
         ("zsh", {"_TYPER_COMPLETE_ARGS": "mainstem doct"}, ["doctor"]),
         (
             "fish",
-            {"_TYPER_COMPLETE_ARGS": "mainstem why --loo", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
-            ["--looks"],
+            {"_TYPER_COMPLETE_ARGS": "mainstem why --sam", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+            ["--samples"],
         ),
     ],
 )

@@ -28,9 +28,9 @@ COMMANDS = {
     "cert": [["cert", place] for place in (FORBIDDEN, FILE)],
     "completion": [],
     "compact": [["compact", place] for place in (MISSING, FILE, FOLDER)],
-    "config": [["config", "show", "--toml", place] for place in (MISSING, UNREADABLE, FOLDER)],
+    "config": [["config", "show", "--config", place] for place in (MISSING, UNREADABLE, FOLDER)],
     "demo": [["demo", "--out", place] for place in (FORBIDDEN, FILE)]
-    + [["demo", "--out", "{out}", "--file", place] for place in (MISSING, "/nowhere.csv", UNREADABLE, FOLDER)],
+    + [["demo", "--out", "{out}", "--data", place] for place in (MISSING, "/nowhere.csv", UNREADABLE, FOLDER)],
     "doctor": [],
     "driver": [["driver", "--dir", place] for place in (FORBIDDEN, OF_ANOTHER, FILE)]
     + [["driver", "--config", place] for place in (MISSING, UNREADABLE, FOLDER)],
@@ -38,9 +38,9 @@ COMMANDS = {
     + [["echo", "serve", "127.0.0.1", "--encrypt", place] for place in (MISSING, UNREADABLE, FILE, FOLDER)]
     + [["echo", "client", "127.0.0.1", "--dir", place, "--timeout", "0.1"] for place in (MISSING, FILE)],
     "errors": [["errors", "--dir", place] for place in DIRECTORIES]
-    + [["errors", "--file", place] for place in (MISSING, UNREADABLE, FOLDER)],
-    "export": [["export", place, "--to", "csv"] for place in (MISSING, OF_ANOTHER, FILE, FOLDER)]
-    + [["export", "{recordings}", "--to", "csv", "--out", place] for place in (FORBIDDEN, FOLDER)],
+    + [["errors", "--log-file", place] for place in (MISSING, UNREADABLE, FOLDER)],
+    "export": [["export", place, "--format", "csv"] for place in (MISSING, OF_ANOTHER, FILE, FOLDER)]
+    + [["export", "{recordings}", "--format", "csv", "--out", place] for place in (FORBIDDEN, FOLDER)],
     "ingest": [["ingest", place, "--out", "{out}"] for place in (MISSING, OF_ANOTHER, FILE, FOLDER)]
     + [["ingest", "{recordings}", "--out", place] for place in (FORBIDDEN, FILE)],
     "log": [["log", place] for place in (MISSING, UNREADABLE, FILE, FOLDER)]
@@ -49,8 +49,8 @@ COMMANDS = {
     "metrics": [["metrics", "--dir", place] for place in DIRECTORIES]
     + [["metrics", "--listen", place] for place in ("here", "localhost:99999", "192.0.2.1:9", ":x")],
     "ping": [["ping", "--dir", place] for place in DIRECTORIES],
-    "play": [["play", place, "aeron:ipc", "-s", "1"] for place in (MISSING, OF_ANOTHER, FILE, FOLDER)]
-    + [["play", "{recordings}", "aeron:ipc", "-s", "1", "--dir", MISSING]],
+    "replay": [["replay", place, "aeron:ipc", "-s", "1"] for place in (MISSING, OF_ANOTHER, FILE, FOLDER)]
+    + [["replay", "{recordings}", "aeron:ipc", "-s", "1", "--dir", MISSING]],
     "pong": [["pong", "--dir", place] for place in DIRECTORIES],
     "pub": [["pub", "aeron:ipc", "1", "--dir", place] for place in DIRECTORIES],
     "record": [["record", "aeron:ipc", "-s", "1", "--out", "{out}", "--dir", place] for place in DIRECTORIES]
@@ -62,15 +62,15 @@ COMMANDS = {
     # A store that does not take anything now is tried until it does.
     "ship": [["ship", place, "{out}"] for place in (MISSING, FILE)],
     "sim": [],  # reads and writes no file
-    "stat": [["stat", "--once", "--dir", place] for place in DIRECTORIES],
+    "stat": [["stat", "--dir", place] for place in DIRECTORIES],
     "streams": [["streams", "--dir", place] for place in DIRECTORIES],
     "sub": [["sub", "aeron:ipc", "1", "--dir", place] for place in DIRECTORIES],
     "top": [],  # tests/system/test_top.py: a driver that is not there is what it shows
-    "tunnel": [["tunnel", "serve", "--listen", place, "--to", "localhost:1"] for place in ("unix:/proc/x", "192.0.2.1:9")]
-    + [["tunnel", "serve", "--listen", ":0", "--to", ":1", "--token-file", place] for place in (MISSING, UNREADABLE)]
-    + [["tunnel", "serve", "--listen", ":0", "--to", ":1", "--tls-cert", place] for place in (MISSING, FILE, FOLDER)],
+    "tunnel": [["tunnel", "serve", "--listen", place, "--target", "localhost:1"] for place in ("unix:/proc/x", "192.0.2.1:9")]
+    + [["tunnel", "serve", "--listen", ":0", "--target", ":1", "--token-file", place] for place in (MISSING, UNREADABLE)]
+    + [["tunnel", "serve", "--listen", ":0", "--target", ":1", "--tls-cert", place] for place in (MISSING, FILE, FOLDER)],
     "web": [["web", "--listen", place] for place in ("192.0.2.1:9", "localhost:99999", "0.0.0.0:0", ":x")],
-    "why": [["why", "--looks", "1", "--dir", place] for place in DIRECTORIES],
+    "why": [["why", "--samples", "1", "--dir", place] for place in DIRECTORIES],
 }  # fmt: skip
 
 

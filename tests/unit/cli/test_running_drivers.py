@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.aeron.tools.driver_files import DriverFiles
 
-from mainstem.cli import _directory
-from mainstem.cli._directory import hint_of_drivers, running_drivers
+from mainstem.cli import _drivers
+from mainstem.cli._drivers import hint_of_drivers, running_drivers
 from mainstem.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DriverFiles]:
-    monkeypatch.setattr(_directory, "SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(_drivers, "SHARED_MEMORY", tmp_path)
     (tmp_path / "aeron-me").mkdir()
     made = DriverFiles(tmp_path / "aeron-me")
     made.cnc.to_driver.consumer_heartbeat_ms = SYSTEM_CLOCK.epoch_ms()
@@ -41,7 +41,7 @@ def test_directories_of_other_users_and_links_are_not_opened(
     def opened(directory: str) -> None:
         raise AssertionError(f"{directory} was opened")
 
-    monkeypatch.setattr(_directory, "DirectoryReader", opened)
+    monkeypatch.setattr(_drivers, "DirectoryReader", opened)
     other = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: other)
     assert running_drivers() == []

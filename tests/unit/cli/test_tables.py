@@ -19,7 +19,7 @@ from mainstem.aeron.directory import image_path, loss_report_path, publication_p
 from mainstem.aeron.error_log import DistinctErrorLog
 from mainstem.aeron.logbuffer import LogType
 from mainstem.aeron.loss_report import LossReport
-from mainstem.cli._table import Column, Table, shorten
+from mainstem.cli._output import Column, Table, shorten
 from mainstem.demo.result import Result
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ SHOWN = {
     "config": set[str](),
 }
 ARGUMENTS = {
-    "stat": ["--once"],
-    "why": ["--all", "--looks", "2", "--for", "0.01"],
+    "why": ["--all", "--samples", "2", "--duration", "0.01"],
     "log": [str(PUBLICATION)],
 }
 

@@ -131,13 +131,13 @@ def test_export_decodes_with_the_options_of_the_codec(tmp_path: Path, kind: str)
     options = [
         "--codec",
         "avro",
-        "-O",
+        "--codec-option",
         f"schema={tmp_path / 't.avsc'}",
-        "-c",
+        "--columns",
         "stream_id,n,raw,tags,fee,problem,payload",
     ]
     with pytest.raises(SystemExit) as ended:
-        main(["export", str(place), "--to", kind, "-o", str(out), *options])
+        main(["export", str(place), "--format", kind, "-o", str(out), *options])
     assert not ended.value.code
     problem = "ValueError: the message is cut off, or of another schema ()"
     if kind == "jsonl":

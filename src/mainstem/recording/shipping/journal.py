@@ -1,7 +1,7 @@
 """The journal of a shipper: names of objects that it was about to put, in the recorder's directory.
 
 It is only there to find what a killed shipper left in the store without a manifest that refers to it; a journal that is lost
-costs room in the store and nothing else (``mainstem recordings compact --sweep`` finds such objects by a listing).
+costs room in the store and nothing else (``mainstem recordings compact --remove-orphans`` finds such objects by a listing).
 """
 
 from __future__ import annotations

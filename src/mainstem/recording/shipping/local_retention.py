@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem.errors import ConfigurationError
 from mainstem.recording.segments import segment_name, segments_of
 from mainstem.recording.shipping.page_tree import between
-from mainstem.units import parse_size
+from mainstem.units import parse_duration_ns, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.recording.shipping.manifest import ShippedRecording
     from mainstem.recording.shipping.page_tree import Pages
-
-_DURATION = re.compile(r"(\d+)(s|min|h|d)")
-_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +34,16 @@ class Keep:
     octets: int | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Keep:
-        """Reads ``24h``, ``7d``, ``90min``, ``30s``, or ``100g``, ``512m``. Raises ConfigurationError."""
-        match = _DURATION.fullmatch(text.strip())
-        if match:
-            return cls(age_ns=int(match[1]) * _SECONDS[match[2]] * 1_000_000_000)
+    def parse(cls, text: str, *, name: str) -> Keep:
+        """Reads an age (``24h``, ``7d``) or a size (``100g``, ``512m``). Raises ConfigurationError, which has ``name``."""
         try:
-            return cls(octets=parse_size(text, name="--keep"))
+            return cls(age_ns=parse_duration_ns(text, name=name, plain_unit=""))
         except ConfigurationError:
-            raise ConfigurationError(
-                f"--keep: {text!r} is neither a time (24h, 7d, 90min, 30s) nor a size (100g, 512m)"
-            ) from None
+            pass
+        try:
+            return cls(octets=parse_size(text, name=name))
+        except ConfigurationError:
+            raise ConfigurationError(f"{name} must be an age (24h, 7d) or a size (100g, 512m), got {text!r}") from None
 
 
 @dataclass(frozen=True, slots=True)

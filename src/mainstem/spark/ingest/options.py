@@ -38,8 +38,8 @@ class IngestOptions:
     streams: tuple[int, ...] = ()
     record_to: str = ""
     driver_directory: str = ""
-    continuous: bool = False
-    trigger: str = "1 second"
+    follow: bool = False
+    trigger_interval: float = 1.0
     source_options: dict[str, str] = field(default_factory=dict)
     timestamp_from: str = ""
     format: str = "parquet"
@@ -100,9 +100,9 @@ class IngestOptions:
         """Raises ConfigurationError for what cannot be."""
         self._check_table()
         if self.is_live and not self.streams:
-            raise ConfigurationError("--stream: an Aeron channel has streams; say which")
-        if self.is_live and not self.continuous:
-            raise ConfigurationError("a live channel has no end: --continuous")
+            raise ConfigurationError("--stream is required when reading from an Aeron channel")
+        if self.is_live and not self.follow:
+            raise ConfigurationError("reading from a live channel never ends; add --follow")
         if self.schema and not self.codec:
             raise ConfigurationError("--schema needs --codec, whose columns it names")
         if self.timestamp_from and not self.has_event_time and not self.codec:
@@ -113,9 +113,9 @@ class IngestOptions:
 
     def _check_table(self) -> None:
         if self.format not in FORMATS:
-            raise ConfigurationError(f"--format: {self.format!r} is none of {', '.join(FORMATS)}")
+            raise ConfigurationError(f"--format must be one of {', '.join(FORMATS)} (got {self.format!r})")
         if not str(self.out) and not (self.catalog or self.catalog_options):
-            raise ConfigurationError("--out: say where the table is")
+            raise ConfigurationError("--out is required: the directory or URL of the table")
         if self.format == "iceberg" and not self.table:
             raise ConfigurationError("--table: an Iceberg table has a name in its catalog, as in sea.tides")
         if self.format != "iceberg" and (self.table or self.catalog or self.catalog_options):
@@ -133,5 +133,5 @@ class IngestOptions:
             )
         if self.target_file_size < LEAST_FILE_SIZE:
             raise ConfigurationError(
-                f"--target-file-size: {self.target_file_size} bytes are less than {LEAST_FILE_SIZE}"
+                f"--target-file-size must be at least {LEAST_FILE_SIZE} bytes (got {self.target_file_size})"
             )

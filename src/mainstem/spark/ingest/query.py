@@ -90,7 +90,11 @@ def start(spark: SparkSession, options: IngestOptions) -> StreamingQuery:
         OBSERVED, f.count(f.lit(1)).alias("rows"), f.count("problem").alias("problems"), rescued.alias("rescued")
     )
     writer = target.writer(rows).option("checkpointLocation", options.checkpoint_location)
-    trigger: dict[str, Any] = {"processingTime": options.trigger} if options.continuous else {"availableNow": True}
+    trigger: dict[str, Any] = (
+        {"processingTime": f"{round(options.trigger_interval * 1000)} milliseconds"}
+        if options.follow
+        else {"availableNow": True}
+    )
     query: StreamingQuery = writer.trigger(**trigger).start()
     target.started(rows)
     return query

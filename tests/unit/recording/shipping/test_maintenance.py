@@ -325,10 +325,10 @@ def test_the_index_in_a_store_is_searched_as_the_one_on_disk(tmp_path: Path, rem
     ],
 )
 def test_what_stays_is_a_time_or_a_size(text: str, keep: Keep) -> None:
-    assert Keep.parse(text) == keep
+    assert Keep.parse(text, name="--local-retention") == keep
 
 
 @pytest.mark.parametrize("text", ["", "h", "24 hours", "-1h", "1w", "g"])
 def test_what_stays_is_nothing_else(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="--keep"):
-        Keep.parse(text)
+    with pytest.raises(ConfigurationError, match="--local-retention"):
+        Keep.parse(text, name="--local-retention")

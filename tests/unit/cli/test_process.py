@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mainstem.cli import _logs
+from mainstem.cli import _process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,11 +34,11 @@ def own_handlers() -> Iterator[None]:
 def test_a_line_of_json_has_what_a_line_of_text_has(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(_logs.VARIABLE, "JSON")
+    monkeypatch.setenv(_process.VARIABLE, "JSON")
     with own_handlers():
-        _logs.begin()
-        _logs.configure(logging.INFO)
-        _logs.say('listening on "tides"\nstream 7')
+        _process.begin()
+        _process.configure(logging.INFO)
+        _process.say('listening on "tides"\nstream 7')
         try:
             raise ValueError("no")
         except ValueError:
@@ -54,11 +54,11 @@ def test_a_line_of_json_has_what_a_line_of_text_has(
 
 
 def test_text_is_the_default(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.delenv(_logs.VARIABLE, raising=False)
+    monkeypatch.delenv(_process.VARIABLE, raising=False)
     with own_handlers():
-        _logs.begin()
-        _logs.configure(logging.INFO)
-        _logs.say("listening")
+        _process.begin()
+        _process.configure(logging.INFO)
+        _process.say("listening")
         logging.getLogger("mainstem.aeron").info("began")
     said, logged = capsys.readouterr().err.splitlines()
     assert said == "listening"
@@ -67,7 +67,7 @@ def test_text_is_the_default(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 @pytest.mark.parametrize(("options", "variable"), [(["--json-logs"], ""), ([], "json")], ids=["option", "variable"])
 def test_an_error_of_a_command_is_an_object_too(options: list[str], variable: str) -> None:
-    environment = os.environ | {_logs.VARIABLE: variable, "AERON_DIR": "/nowhere/at/all"}
+    environment = os.environ | {_process.VARIABLE: variable, "AERON_DIR": "/nowhere/at/all"}
     command = [sys.executable, "-m", "mainstem", *options, "stat"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert ended.returncode == 1
@@ -77,7 +77,7 @@ def test_an_error_of_a_command_is_an_object_too(options: list[str], variable: st
 
 
 def test_a_format_that_there_is_not_is_refused_in_a_sentence() -> None:
-    environment = os.environ | {_logs.VARIABLE: "xml"}
+    environment = os.environ | {_process.VARIABLE: "xml"}
     command = [sys.executable, "-m", "mainstem", "stat"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert ended.returncode == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainstem.cli._plain import age, bar, short, spark
+from mainstem.cli._top_app import age, bar, short, spark
 
 
 @pytest.mark.parametrize(

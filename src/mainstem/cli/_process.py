@@ -1,14 +1,23 @@
-"""What commands say to people and to log collectors, on standard error: as text, or one JSON object a line."""
+"""What every command does as a process: it logs to standard error, as text or JSON lines, and stops on a signal.
+
+`mainstem driver` loads this at every start, so it imports little.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.printable import printable, printable_json
 from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterator
 
 VARIABLE = "MAINSTEM_LOG_FORMAT"
 FORMATS = ("text", "json")
@@ -78,3 +87,40 @@ def say(text: str, level: int = logging.INFO) -> None:
         record = PLAIN.makeRecord(PLAIN.name, level, __file__, 0, text, (), None)
         text = JsonFormatter().format(record)
     print(printable(text, keep="\n"), file=sys.stderr, flush=True)
+
+
+class Stop:
+    """Whether a signal asked the process to stop."""
+
+    requested = False
+
+
+@contextmanager
+def stopping() -> Iterator[Stop]:
+    """Ctrl-C and SIGTERM end the loop that checks ``requested``, so that what was done is still reported."""
+    stop = Stop()
+
+    def request(*_: object) -> None:
+        if stop.requested:
+            raise KeyboardInterrupt
+        stop.requested = True
+
+    before = [(number, signal.signal(number, request)) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        yield stop
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def stop_event() -> asyncio.Event:
+    """Returns an event of the running event loop that SIGINT and SIGTERM set from now on.
+
+    Call it before the command says that it serves: a supervisor may end it at once then.
+    """
+    import asyncio
+
+    event = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, event.set)
+    return event

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mainstem.cli._messages import (
+from mainstem.aeron.tools.message_text import (
     MAX_MESSAGE,
     Message,
     Outgoing,
@@ -45,7 +45,7 @@ def test_a_format_lays_a_message_out(text: str, line: bytes) -> None:
 
 @pytest.mark.parametrize("text", ["%", "%z", "%m %", "%%%"])
 def test_a_format_with_an_unknown_letter_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="is none of %m"):
+    with pytest.raises(ConfigurationError, match="choose one of %m"):
         formatter(text)
 
 

@@ -1,4 +1,4 @@
-"""``mainstem play`` and ``mainstem export``: what was recorded comes again, over a channel and in files."""
+"""``mainstem replay`` and ``mainstem export``: what was recorded comes again, over a channel and in files."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def command(*arguments: object) -> list[str]:
 
 
 @pytest.mark.parametrize("speed", ["1", "max"])
-def test_a_recording_is_played_once_and_in_order(place: Path, speed: str) -> None:
+def test_a_recording_is_replayed_once_and_in_order(place: Path, speed: str) -> None:
     with (
         MediaDriver.launch() as driver,
         Aeron.connect(driver.directory) as aeron,
         aeron.add_subscription("aeron:ipc", 77) as subscription,
     ):
-        arguments = command("play", place, "aeron:ipc", "--stream", 77, "--recording", 1, "--speed", speed,
+        arguments = command("replay", place, "aeron:ipc", "--stream", 77, "--recording", 1, "--speed", speed,
                             "--dir", driver.directory)  # fmt: skip
         with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
             received: list[bytes] = []
@@ -58,19 +58,19 @@ def test_a_recording_is_played_once_and_in_order(place: Path, speed: str) -> Non
             wait_for(is_complete)
             report = process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == 0, report
-    assert "played 500 messages" in report
+    assert "replayed 500 messages" in report
     assert received == TIDES
 
 
 def test_which_of_several_recordings_must_be_said(place: Path) -> None:
-    done = subprocess.run(command("play", place, "aeron:ipc", "--stream", 77), capture_output=True, text=True)
+    done = subprocess.run(command("replay", place, "aeron:ipc", "--stream", 77), capture_output=True, text=True)
     assert done.returncode == 1
     assert "choose one with --recording: 0 (stream 1001), 1 (stream 1002)" in done.stderr
 
 
 def test_an_export_is_whole_or_not_there(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "tides.jsonl"
-    arguments = command("export", place, "--to", "jsonl", "--payload", "text", "--stream", 1002, "--until",
+    arguments = command("export", place, "--format", "jsonl", "--payload-encoding", "text", "--stream", 1002, "--until",
                         "2026-01-31T12:00:00.5", "--columns", "stream_id,payload", "-o", out)  # fmt: skip
     done = subprocess.run(arguments, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -81,7 +81,7 @@ def test_an_export_is_whole_or_not_there(place: Path, tmp_path: Path) -> None:
 
     broken = tmp_path / "broken.csv"
     (place / "0-0.rec").write_bytes(b"\xff" * 4096)
-    done = subprocess.run(command("export", place, "--to", "csv", "-o", broken), capture_output=True, text=True)
+    done = subprocess.run(command("export", place, "--format", "csv", "-o", broken), capture_output=True, text=True)
     assert done.returncode == 1
     assert "0-0.rec" in done.stderr
     assert not broken.exists()

@@ -15,7 +15,7 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-LENGTH = struct.Struct(">I")  # in front of each message with --length-prefixed
+LENGTH = struct.Struct(">I")  # in front of each message when messages are length-prefixed
 MAX_MESSAGE = 16 << 20  # the longest that any term length has room for
 INT64 = range(-(1 << 63), 1 << 63)
 ESCAPES = {"n": "\n", "t": "\t", "0": "\0", "\\": "\\"}
@@ -42,9 +42,9 @@ FIELDS: dict[str, Callable[[Message], bytes]] = {
     "p": lambda message: b"%d" % message.position,
     "r": lambda message: b"%d" % message.reserved_value,
 }
-FORMAT_HELP = (
-    "Print each message so: %m the message, %x in hexadecimal, %l its length, %t time, %s session, %i stream, "
-    "%p position after it, %r reserved value, %% a per cent sign; \\n, \\t, \\0. A line feed follows."
+TEMPLATE_HELP = (
+    "Print each message by this template: %m the message, %x in hexadecimal, %l its length, %t time, %s session, %i stream, "
+    "%p position after it, %r reserved value, %% a percent sign; \\n, \\t, \\0. A line feed follows."
 )
 
 
@@ -62,7 +62,7 @@ def formatter(text: str) -> Callable[[Message], bytes]:
             name = next(letters, "")
             if name != "%" and name not in FIELDS:
                 known = ", ".join(f"%{each}" for each in (*FIELDS, "%"))
-                raise ConfigurationError(f"--format: %{name} is none of {known}")
+                raise ConfigurationError(f"--template: unknown %{name}; choose one of {known}")
             parts.append(FIELDS.get(name, b"%"))
         elif letter == "\\":
             name = next(letters, "\\")
@@ -111,7 +111,7 @@ def read_lines(file: IO[bytes]) -> Iterator[Outgoing]:
 
 
 def read_json(file: IO[bytes]) -> Iterator[Outgoing]:
-    """Yields what lines of `mainstem sub --json` hold. Raises ConfigurationError, with the line's number."""
+    """Yields what lines of `mainstem sub --output json` hold. Raises ConfigurationError, with the line's number."""
     for number, line in _lines(file):
         if line.strip():
             try:

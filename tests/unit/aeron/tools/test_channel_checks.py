@@ -6,7 +6,7 @@ import pytest
 from tests.support.channel_cases import ACCEPTED, VECTORS
 
 from mainstem import cli
-from mainstem.cli._channels import check_publication, check_subscription
+from mainstem.aeron.tools.channel_checks import check_publication, check_subscription
 from mainstem.errors import ChannelUriError
 
 

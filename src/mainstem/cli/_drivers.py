@@ -1,0 +1,242 @@
+"""How commands reach a media driver: find it, read its directory once or again and again, connect a client, wait for peers."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rich.text import Text
+
+from mainstem.aeron.client import Aeron
+from mainstem.aeron.client.base import Attaching
+from mainstem.aeron.client.context import ClientContext
+from mainstem.aeron.cnc import ATTACH_POLL_INTERVAL_NS
+from mainstem.aeron.directory import CNC_FILE, default_directory
+from mainstem.aeron.files import other_owner
+from mainstem.aeron.tools.reading import DirectoryReader
+from mainstem.aeron.tools.select import snapshot_header
+from mainstem.aeron.tools.stream_state import DRIVER_TIMEOUT_MS
+from mainstem.aeron.tools.streams import group_streams
+from mainstem.cli._output import moment, print_json, show_again
+from mainstem.cli._process import say
+from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
+from mainstem.errors import ConfigurationError, DriverTimeout, Timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+    from mainstem.aeron.tools.snapshot import Snapshot
+    from mainstem.aeron.tools.streams import Stream
+    from mainstem.cli._process import Stop
+
+SHARED_MEMORY = Path("/dev/shm")
+MAX_SHOWN = 4  # of them, in a hint
+MAX_DIRECTORIES = 64  # that are searched for other drivers, for a hint
+SILENT_NS = NS_PER_SECOND  # what takes no longer is done in silence
+POLL_S = 0.001  # between two checks of whether the other side is there
+
+
+def open_directory(directory: str) -> DirectoryReader:
+    """Opens a directory, or the default one. Raises DriverTimeout with a hint where there is no driver."""
+    directory = directory or default_directory()
+    try:
+        return DirectoryReader(directory)
+    except DriverTimeout as error:
+        if not str(error).startswith("no media driver"):
+            raise
+        raise DriverTimeout(f"{error}; {hint_of_drivers(directory)}", timeout=error.timeout) from None
+
+
+def hint_of_drivers(directory: str) -> str:
+    """Returns what to do where a directory has no driver: choose one that runs on this machine, or start one."""
+    start = f"`mainstem driver --dir {directory}` starts one"
+    running = running_drivers()
+    if not running:
+        return start
+    more = f" and {len(running) - MAX_SHOWN} more" if len(running) > MAX_SHOWN else ""
+    return f"{start}, --dir or AERON_DIR chooses one that runs: {', '.join(running[:MAX_SHOWN])}{more}"
+
+
+def running_drivers() -> list[str]:
+    """Returns this user's directories in shared memory with a driver that is alive.
+
+    Directories of other users are not opened: nobody named them, and what is in them is anybody's.
+    """
+    running = []
+    own = [path.parent for path in sorted(SHARED_MEMORY.glob(f"*/{CNC_FILE}")) if _is_own(path.parent)]
+    for path in own[:MAX_DIRECTORIES]:
+        try:
+            with DirectoryReader(str(path)) as reader:
+                if take_snapshot(reader).is_driver_alive(DRIVER_TIMEOUT_MS):
+                    running.append(str(path))
+        except (DriverTimeout, ConfigurationError):
+            continue
+    return running
+
+
+def chosen_directories(directories: list[str] | None, *, all_drivers: bool) -> list[str]:
+    """Returns the directories of ``--dir`` and ``--all-drivers``, each once; without either the default one."""
+    chosen = (running_drivers() if all_drivers else []) + [each or default_directory() for each in directories or ()]
+    return list(dict.fromkeys(chosen)) or [default_directory()]
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and not other_owner(status)
+
+
+def take_snapshot(reader: DirectoryReader, *, logs: bool = False) -> Snapshot:
+    """Takes a snapshot of this moment."""
+    return reader.snapshot(epoch_ms=SYSTEM_CLOCK.epoch_ms(), now_ns=SYSTEM_CLOCK.monotonic_ns(), logs=logs)
+
+
+def take_snapshots(reader: DirectoryReader, count: int, seconds: float) -> list[Snapshot]:
+    """Takes ``count`` snapshots with logs, spread over that time."""
+    snapshots = [take_snapshot(reader, logs=True)]
+    for _ in range(count - 1):
+        time.sleep(seconds / (count - 1))
+        snapshots.append(take_snapshot(reader, logs=True))
+    return snapshots
+
+
+def header(snapshot: Snapshot) -> str:
+    """Returns the driver's identity and state in one line."""
+    age = snapshot.heartbeat_age_ms
+    if age is not None:
+        beat = f"heartbeat age {age:,} ms"
+    else:
+        beat = "shut down" if snapshot.heartbeat_ms < 0 else "no heartbeat yet"
+    return (
+        f"{snapshot.directory}  CnC v{snapshot.version_text}  pid {snapshot.pid}  {beat}  {moment(snapshot.epoch_ms)}"
+    )
+
+
+def print_header(out: Console, snapshot: Snapshot) -> None:
+    """Prints the driver's identity and state, bold; in several lines where the terminal is narrow."""
+    out.print(Text(header(snapshot), style="bold"))
+
+
+class _HasStream(Protocol):
+    @property
+    def session_id(self) -> int: ...
+    @property
+    def stream_id(self) -> int: ...
+    @property
+    def channel(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFilter:
+    """Which streams a command shows: those with this session id, this stream id, and this text in their channel."""
+
+    session: int | None
+    stream: int | None
+    channel: str
+
+    def matches(self, each: _HasStream) -> bool:
+        """Whether a stream, or an entry about one, is shown."""
+        return (
+            self.session in (None, each.session_id)
+            and self.stream in (None, each.stream_id)
+            and self.channel in each.channel
+        )
+
+
+def inspect(
+    directory: str, show: Callable[[Console, DirectoryReader], None], *, watch: bool, interval: float, as_json: bool
+) -> None:
+    """Opens a driver's directory and calls ``show`` once, or with ``watch`` every ``interval`` seconds."""
+    with open_directory(directory) as reader:
+        show_again(lambda out: show(out, reader), watch=watch, interval=interval, as_json=as_json)
+
+
+def inspect_streams(
+    directory: str,
+    which: StreamFilter,
+    *,
+    row: Callable[[Stream], dict[str, Any]],
+    show: Callable[[Console, list[Stream]], None],
+    watch: bool,
+    interval: float,
+    as_json: bool,
+) -> None:
+    """Shows the streams that a filter matches: ``row`` makes each a part of the JSON document, ``show`` prints them."""
+
+    def sample(out: Console, reader: DirectoryReader) -> None:
+        snapshot = take_snapshot(reader, logs=True)
+        chosen = [stream for stream in group_streams(snapshot) if which.matches(stream)]
+        if as_json:
+            print_json(snapshot_header(snapshot) | {"streams": [row(stream) for stream in chosen]})
+            return
+        print_header(out, snapshot)
+        if chosen:
+            show(out, chosen)
+        else:
+            out.print("no streams")
+
+    inspect(directory, sample, watch=watch, interval=interval, as_json=as_json)
+
+
+def connect(directory: str, command: str) -> Aeron:
+    """Connects a client that the other tools show as ``mainstem-COMMAND-PID``; reports a wait that takes longer than a second."""
+    name = {} if "AERON_CLIENT_NAME" in os.environ else {"client_name": f"mainstem-{command}-{os.getpid()}"}
+    context = ClientContext.build(directory or None, None, None, name)
+    directory = context.settings.dir
+    attaching = Attaching(context)
+    notice = SlowStepNotice(
+        f"waiting for a media driver in {directory}, {context.settings.driver_timeout_ns / NS_PER_SECOND:g} s at most"
+    )
+    try:
+        while (conductor := attaching.step()) is None:
+            notice.step()
+            time.sleep(ATTACH_POLL_INTERVAL_NS / NS_PER_SECOND)
+    except DriverTimeout as error:
+        raise DriverTimeout(f"{error}; {hint_of_drivers(directory)}", timeout=error.timeout) from None
+    return Aeron(conductor)
+
+
+def stream_id(argument: int | None, option: int | None) -> int:
+    """Returns the stream id of an argument or of ``--stream``. Raises ConfigurationError unless exactly one is there."""
+    if argument is not None and option is not None:
+        raise ConfigurationError(f"the stream is {argument} and --stream {option}: one of them is enough")
+    chosen = argument if argument is not None else option
+    if chosen is None:
+        raise ConfigurationError("which stream? add its id, as in --stream 1001")
+    return chosen
+
+
+class SlowStepNotice:
+    """One line on standard error, once something has taken longer than a second."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._due_ns = SYSTEM_CLOCK.monotonic_ns() + SILENT_NS
+
+    def step(self) -> None:
+        """Prints the line when it is due, once."""
+        if self._text and SYSTEM_CLOCK.monotonic_ns() >= self._due_ns:
+            say(f"mainstem: {self._text}")
+            self._text = ""
+
+
+def wait_until(condition: Callable[[], bool], what: str, *, timeout: float, stop: Stop | None = None) -> None:
+    """Waits until a condition is true. Raises Timeout after ``timeout`` seconds; 0 waits forever."""
+    begin_ns = SYSTEM_CLOCK.monotonic_ns()
+    limit = f"for {timeout:g} s" if timeout > 0 else "without limit"
+    notice = SlowStepNotice(f"{what} yet; waiting {limit} (--timeout)")
+    while not condition():
+        notice.step()
+        if stop is not None and stop.requested:
+            return
+        if timeout > 0 and SYSTEM_CLOCK.monotonic_ns() - begin_ns > timeout * 1e9:
+            raise Timeout(f"{what} within {timeout:g} s", timeout=timeout)
+        time.sleep(POLL_S)

@@ -1,0 +1,116 @@
+"""Replay a recording onto a channel, at its original pace or at full speed."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mainstem.aeron.tools.channel_checks import check_publication
+from mainstem.cli._drivers import connect, wait_until
+from mainstem.cli._options import (
+    STREAM_HELP,
+    ChannelArgument,
+    DirectoryOption,
+    LocationArgument,
+    RecordingsOption,
+    SessionsOption,
+    SinceOption,
+    StoreOption,
+    TimeoutOption,
+    UntilOption,
+    filters,
+    store_options,
+    stream_ids,
+)
+from mainstem.cli._output import amount
+from mainstem.cli._process import say, stopping
+from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
+from mainstem.errors import ConfigurationError
+from mainstem.recording import open_recordings
+from mainstem.recording.play import play
+
+if TYPE_CHECKING:
+    from mainstem.recording import RecordingReader
+
+MAX_SHOWN = 10  # recordings that an error names
+
+
+def run(
+    location: LocationArgument,
+    channel: ChannelArgument,
+    stream: Annotated[int, stream_ids("--stream", "-s", help=STREAM_HELP)],
+    speed: Annotated[
+        str,
+        typer.Option(
+            "--speed", metavar="FACTOR", help="1 is the original pace, 10 is ten times that, max is full speed."
+        ),
+    ] = "1",
+    since: SinceOption = "",
+    until: UntilOption = "",
+    recording: RecordingsOption = None,
+    session: SessionsOption = None,
+    directory: DirectoryOption = "",
+    timeout: TimeoutOption = 10.0,
+    store_option: StoreOption = None,
+) -> None:
+    """Replay a recording onto a channel, at its original pace or at full speed.
+
+    Each message comes once, in order, with its reserved value. Where there are several recordings, --recording chooses one. The
+    pace is that of the index: exact to 100 ms, and steady in between. A slower subscriber slows the replay down.
+
+    Example: mainstem replay tides 'aeron:udp?endpoint=localhost:20121' --stream 1001 --speed 10
+    """
+    check_publication(channel)
+    factor = _speed(speed)
+    where = filters(since=since, until=until, recording_id=recording, session_id=session)
+    with ExitStack() as stack:
+        recordings = stack.enter_context(open_recordings(location, store_options(store_option)))
+        reader, first, last = _only(list(recordings.spans(where)), location)
+        stop = stack.enter_context(stopping())
+        aeron = stack.enter_context(connect(directory, "replay"))
+        publication = stack.enter_context(aeron.add_exclusive_publication(channel, stream))
+        wait_until(lambda: publication.is_connected, "no subscriber connected", timeout=timeout, stop=stop)
+        start_ns = SYSTEM_CLOCK.monotonic_ns()
+        played = play(
+            reader,
+            publication,
+            first,
+            last,
+            clock=SYSTEM_CLOCK,
+            sleep=time.sleep,
+            speed=factor,
+            timeout=timeout or None,
+            asked=lambda: stop.requested,
+        )
+    seconds = max((SYSTEM_CLOCK.monotonic_ns() - start_ns) / NS_PER_SECOND, 1e-9)
+    rate = amount(played.messages / seconds, played.octets / seconds).strip()
+    say(f"replayed {played.messages:,} messages, {played.octets:,} bytes: {rate}")
+
+
+def _speed(text: str) -> float:
+    """The multiple of the recording's pace; 0 for as fast as can be."""
+    if text == "max":
+        return 0.0
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed < math.inf:
+        raise ConfigurationError(f"--speed must be a number above 0, or max (got {text!r})")
+    return speed
+
+
+def _only(spans: list[tuple[RecordingReader, int, int]], location: str) -> tuple[RecordingReader, int, int]:
+    if len(spans) == 1:
+        return spans[0]
+    if not spans:
+        raise ConfigurationError(f"{location} has nothing to replay within these limits")
+    shown = [f"{r.descriptor.recording_id} (stream {r.descriptor.stream_id})" for r, _, _ in spans[:MAX_SHOWN]]
+    more = f" and {len(spans) - MAX_SHOWN} more" if len(spans) > MAX_SHOWN else ""
+    raise ConfigurationError(
+        f"{location} has several recordings; choose one with --recording: {', '.join(shown)}{more}"
+    )
