@@ -134,7 +134,7 @@ class Canceller:
 
 def _modules(root: ModuleType) -> Iterator[ModuleType]:
     yield root
-    for info in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
+    for info in pkgutil.walk_packages(getattr(root, "__path__", ()), f"{root.__name__}."):
         yield importlib.import_module(info.name)
 
 
@@ -143,15 +143,21 @@ def _is_awaited(function: Any) -> bool:
     return opens or inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
-def awaitables(package: ModuleType) -> set[str]:
-    """The names of all that can be awaited in a package's public API.
+def awaitables(package: ModuleType, *more: str) -> set[str]:
+    """The names of all that can be awaited in a package's public API; some of its classes may come from ``more`` modules.
 
     That is in what ``__all__`` names, and in every class that a public function, method or property there returns, and so on.
     """
-    homes = (package.__name__, "mainstem.mux")
+    homes = (package.__name__, "mainstem.mux", *more)
+    roots = (
+        [sys.modules[package.__name__.removesuffix(".aio")]]
+        if not more
+        else [package, *map(importlib.import_module, more)]
+    )
     classes = {
         name: value
-        for module in _modules(sys.modules[package.__name__.removesuffix(".aio")])
+        for root in roots
+        for module in _modules(root)
         for name, value in vars(module).items()
         if inspect.isclass(value) and value.__module__.startswith(homes) and ".blocking" not in value.__module__
     }

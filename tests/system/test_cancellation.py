@@ -1,6 +1,6 @@
-"""Every awaitable of bymux, Jmux and Aqueduct is cancelled at every await: nothing lost, nothing twice, nothing left running.
+"""Every awaitable of Aeron, bymux, Jmux and Aqueduct is cancelled at every await: nothing lost, nothing twice, nothing left.
 
-One property for all three, over real sockets: a world of some streams, sessions or channels carries numbered bytes or
+One property for all, over real sockets and logs: a world of some streams, sessions or channels carries numbered bytes or
 messages both ways, while most calls that wait are cancelled at an await that the seed chooses, and called again. What
 arrives is what was sent; a call that cannot be repeated is counted as perhaps done, and nothing is done twice. At the end no
 task, timer, stream, session, half or socket is left.
@@ -21,10 +21,12 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support import aeron_cancellation
 from tests.support.cancellation import Canceller, Leftovers, Watched, awaitables, descriptors
 from tests.support.patience import STALL_S, until
+from tests.support.ports import free_port
 
-from mainstem import aqueduct, bymux
+from mainstem import MediaDriver, aqueduct, bymux
 from mainstem.aqueduct import Message, Mode
 from mainstem.aqueduct.aio import channel, oneshot
 from mainstem.errors import ChannelError, ClosedError
@@ -32,7 +34,8 @@ from mainstem.jmux import aio as jmux
 from mainstem.jmux.state import Half as JmuxHalf
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
 
     from mainstem.aqueduct.certificates import CertificateFiles
     from mainstem.jmux.session import Session
@@ -139,12 +142,14 @@ AQUEDUCT = {
 }
 TABLES = {"bymux": BYMUX, "jmux": JMUX, "aqueduct": AQUEDUCT}
 PACKAGES = {"bymux": "mainstem.bymux", "jmux": "mainstem.jmux.aio", "aqueduct": "mainstem.aqueduct.aio"}
+TABLES["aeron"], PACKAGES["aeron"] = aeron_cancellation.table(CANCELLED, NEVER_WAITS), "mainstem.aio"
 
 
 @pytest.mark.parametrize("protocol", TABLES)
 def test_the_list_is_the_public_api(protocol: str) -> None:
     table = TABLES[protocol]
-    assert awaitables(importlib.import_module(PACKAGES[protocol])) == table.keys()
+    homes = aeron_cancellation.HOMES if protocol == "aeron" else ()
+    assert awaitables(importlib.import_module(PACKAGES[protocol]), *homes) == table.keys()
     through = set(table.values()) - {CANCELLED, NEVER_WAITS}
     assert all(table[name] == CANCELLED for name in through)
 
@@ -699,6 +704,7 @@ def connection_leftovers(connection: Any) -> str:
 
 
 SCENARIOS: dict[str, Callable[[Canceller, Any], Awaitable[list[Callable[[], str]]]]] = {
+    "aeron": aeron_cancellation.aeron_world,
     "bymux": bymux_world,
     "jmux": jmux_world,
     "aqueduct": aqueduct_world,
@@ -716,12 +722,12 @@ class Failures(logging.Handler):
         self.lines.append(record.getMessage() + (f" {record.exc_info[1]!r}" if record.exc_info else ""))
 
 
-async def run_world(protocol: str, seed: int, files: CertificateFiles) -> Canceller:
+async def run_world(protocol: str, seed: int, resources: Any) -> Canceller:
     """One world, from the first socket to the last; raises where anything was lost, came twice or is left."""
     cancel = Canceller(seed)
     leftovers = Leftovers()
     async with asyncio.timeout(WORLD_S):
-        ends = await SCENARIOS[protocol](cancel, files)
+        ends = await SCENARIOS[protocol](cancel, resources)
     await leftovers.check(more=lambda: " ".join(filter(None, (end() for end in ends))))
     return cancel
 
@@ -751,6 +757,17 @@ async def test_a_server_that_is_cancelled_while_it_starts_leaves_no_socket(proto
     assert descriptors() == before
 
 
+@pytest.fixture
+def resources(protocol: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """What the worlds of a protocol have in common."""
+    if protocol == "aeron":
+        free_port()  # takes this process's ports, by a socket of its own
+        with MediaDriver.launch(term_buffer_length=1 << 16, ipc_term_buffer_length=1 << 16) as driver:
+            yield driver.directory, tmp_path
+    else:
+        yield request.getfixturevalue("certificates")
+
+
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
     return aqueduct.make_certificates(tmp_path_factory.mktemp("certificates"))
@@ -760,7 +777,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
 @pytest.mark.timeout(600 + WORLDS)
 @pytest.mark.parametrize("protocol", TABLES)
 def test_nothing_is_lost_comes_twice_or_is_left_whatever_is_cancelled(
-    protocol: str, certificates: CertificateFiles, monkeypatch: pytest.MonkeyPatch
+    protocol: str, resources: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # How long a client's socket waits to repeat its close: every world would last as long.
     for module in ("asyncio_connection", "dialing"):
@@ -775,7 +792,7 @@ def test_nothing_is_lost_comes_twice_or_is_left_whatever_is_cancelled(
     try:
         for seed in range(FIRST, FIRST + WORLDS):
             try:
-                world = asyncio.run(run_world(protocol, seed, certificates))
+                world = asyncio.run(run_world(protocol, seed, resources))
                 assert not failures.lines
             except BaseException as error:
                 error.add_note(f"protocol {protocol}, seed {seed}")

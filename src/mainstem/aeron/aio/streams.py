@@ -34,7 +34,7 @@ class Sending(PublicationBase, Destinations):
         *,
         reserved_value: int | Callable[[memoryview], int] | None = None,
     ) -> int:
-        """Offers a message until there is room. A cancelled call has sent the message or has not: nothing is half sent.
+        """Offers a message until there is room. A call that is cancelled has sent nothing.
 
         Example:
             >>> position = await publication.send(b"tick", timeout=1.0)

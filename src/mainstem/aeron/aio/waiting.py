@@ -61,8 +61,8 @@ class Pause:
 
 async def result_of(owner: ResourceOwner, operation: Operation[T], timeout: float | None) -> T:
     """Waits for the driver's response to a command; whatever ends the wait early cancels the command."""
-    pause = Pause.of(owner, timeout)
     try:
+        pause = Pause.of(owner, timeout)
         while not operation.is_done:
             if not await pause.step():
                 operation.give_up(timeout)

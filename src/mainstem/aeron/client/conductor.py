@@ -345,8 +345,12 @@ class ClientConductor:
     def _abandon(self, pending: PendingCommand[Any], error: MainstemError) -> None:
         correlation_id = pending.command.correlation_id
         del self.pending[correlation_id]
-        self.abandoned[correlation_id] = pending
         pending.fail(error)
+        if isinstance(pending.command, commands.AddReceiveDestination):
+            # At once, in front of whatever the caller tries next: it may be the same destination, and the port is bound.
+            self._undo(pending)
+        else:
+            self.abandoned[correlation_id] = pending
 
     def _cancel_dropped(self) -> None:
         while self.dropped:
@@ -474,13 +478,14 @@ class ClientConductor:
         check_channel(channel)
         kind = commands.AddReceiveDestination if resource._receives else commands.AddDestination
         registration_id = self._registration_of(resource)
-        return self.send(
-            kind,
-            f"the destination {channel}",
-            lambda response: response.correlation_id,  # type: ignore[attr-defined]
-            registration_id=registration_id,
-            channel=channel,
-        )
+
+        def complete(response: Any) -> int:
+            resource._destinations[response.correlation_id] = channel
+            destination_id: int = response.correlation_id
+            return destination_id
+
+        what = f"the destination {channel}"
+        return self.send(kind, what, complete, registration_id=registration_id, channel=channel)
 
     def remove_destination(self, resource: Resource, destination: str | int) -> Operation[None]:
         """Removes a destination by its channel or its id."""
@@ -488,6 +493,11 @@ class ClientConductor:
         what = f"removing the destination {destination}"
         fields: dict[str, Any]
         kind: type[Command]
+        if resource._receives and isinstance(destination, int):
+            # Drivers know those of a publication by id, those of a subscription by channel only.
+            if destination not in resource._destinations:
+                raise ValueError(f"{resource!r} has no destination with id {destination}")
+            destination = resource._destinations[destination]
         if isinstance(destination, int):
             kind = commands.RemoveDestinationById
             fields = {"resource_registration_id": registration_id, "destination_registration_id": destination}

@@ -82,6 +82,7 @@ class Resource:
 
     def _open(self, conductor: ResourceOwner, registration_id: int) -> None:
         self._conductor = conductor
+        self._destinations: dict[int, str] = {}
         self.registration_id = registration_id
         self._closed = False
 
@@ -213,6 +214,7 @@ class Destinations(Resource, Closing):
             RegistrationError: The driver refused.
             DriverTimeout: The driver did not respond in time.
             ClosedError: This is closed.
+            ValueError: A subscription has no destination with this id.
 
         Example:
             >>> publication.remove_destination(destination)

@@ -13,6 +13,7 @@ from mainstem.aeron.client.polled import polled
 from mainstem.aeron.client.resource import Destinations, Resource
 from mainstem.aeron.client.stats import SubscriptionStats
 from mainstem.aeron.command import commands
+from mainstem.clock import NOT_A_TIME
 from mainstem.errors import LocalProtocolError, Timeout
 
 if TYPE_CHECKING:
@@ -305,6 +306,8 @@ class Subscription(SubscriptionBase[Image], Destinations):
             >>> while subscription.wait_for_data(timeout=1.0):
             ...     subscription.poll(handler)
         """
+        if timeout != timeout:
+            raise ValueError(NOT_A_TIME)
         if self.has_data():
             return True
         waiting = self._conductor.waiting(timeout)

@@ -491,9 +491,12 @@ def test_destinations_are_added_and_removed_by_channel_or_by_id(world: World):
         "RemoveDestination",
         "RemoveDestinationById",
         "AddReceiveDestination",
-        "RemoveDestinationById",
+        "RemoveReceiveDestination",
         "RemoveReceiveDestination",
     ]
+    assert world.driver.commands[-2].channel == world.driver.commands[-1].channel
+    with pytest.raises(ValueError, match="no destination with id 4711"):
+        subscription.remove_destination(4711)
     assert world.driver.commands[-4].destination_registration_id == first
     publication.close()
     with pytest.raises(ClosedError, match="is closed"):

@@ -151,10 +151,11 @@ def test_what_comes_after_the_client_stopped_waiting_is_removed(world: World, ki
     world.driver.silent = True
     way(world, *KINDS[kind])
     world.run()
-    assert len(world.sent()) == 1
-    (add,) = world.driver.commands
+    add, *early = world.driver.commands
+    # A receive destination is removed at once, so that its port is free for the next try.
+    assert len(early) == (kind == "RemoveReceiveDestination")
     world.respond()
-    (removal,) = world.removals()
+    (removal,) = early + world.removals()
     assert type(removal).__name__ == kind.split()[0]
     if isinstance(removal, commands.RemoveDestinationById):
         assert removal.resource_registration_id == world.publication.registration_id
@@ -219,7 +220,7 @@ def test_closing_the_client_in_between_leaves_the_removal_to_the_driver(kind: st
     world.aeron.close()
     world.driver.do_work()
     assert world.sent()[0].startswith("Add")
-    assert world.sent()[1:] == ["ClientClose"]
+    assert [each for each in world.sent()[1:] if each != "RemoveReceiveDestination"] == ["ClientClose"]
 
 
 def test_a_destination_whose_publication_was_closed_needs_no_removal(world: World):
