@@ -11,6 +11,7 @@ PUBLIC = {
     "mainstem": ("mainstem", "Aeron: the media driver and the client, poll, blocking and batch"),
     "mainstem.aio": ("aio", "Aeron for asyncio"),
     "mainstem.aeron.driver.settings": ("driver-settings", "the settings of a media driver"),
+    "mainstem.settings": ("settings-classes", "settings that remember where they come from"),
     "mainstem.errors": ("errors", "every error that Mainstem raises"),
     "mainstem.bymux": ("bymux", "many streams over one byte stream"),
     "mainstem.bymux.blocking": ("bymux-blocking", "bymux without asyncio"),
@@ -28,6 +29,7 @@ PUBLIC = {
     "mainstem.spark.tables": ("spark-tables", "tables over recordings and captures"),
     "mainstem.spark.foreach_batch": ("spark-foreach-batch", "micro-batches into tables and sinks of your own, once"),
     "mainstem.metrics": ("metrics", "counters for monitoring systems: of drivers, of a program's servers and clients"),
+    "mainstem.instruments": ("instruments", "hooks that observe a protocol engine"),
     "mainstem.repeats": ("repeats", "dropping what a sink sent twice"),
     "mainstem.sim": ("sim", "the deterministic simulator"),
 }
@@ -36,13 +38,22 @@ PUBLIC = {
 MAINSTEM_PAGES = {
     "client": (
         "the media driver and the connection to it",
-        ("MediaDriver", "connect", "Aeron", "ClientContext", "ClientSettings", "Counter"),
+        ("MediaDriver", "connect", "Aeron", "ClientContext", "ClientSettings", "ClientStats", "Counter", "Operation"),
     ),
-    "publications": ("sending", ("Publication", "ExclusivePublication", "BufferClaim", "OfferStatus")),
+    "publications": (
+        "sending",
+        ("Publication", "ExclusivePublication", "BufferClaim", "OfferStatus", "PublicationStats"),
+    ),
     "subscriptions": (
         "receiving",
-        ("Subscription", "Image", "Poller", "Message", "Fragment", "FragmentAssembler", "Action"),
+        (
+            *("Subscription", "Image", "Poller", "Message", "Fragment", "FragmentAssembler", "Action"),
+            *("SubscriptionStats", "ImageStats"),
+        ),
     ),
-    "aeron-requests": ("requests and responses", ("Requester", "Responder", "Request")),
+    "aeron-requests": (
+        "requests and responses",
+        ("Requester", "Responder", "Request", "RequesterStats", "ResponderStats"),
+    ),
 }
 ELSEWHERE = {"aio": "aio", "Recordings": "recording", "open_recordings": "recording"}

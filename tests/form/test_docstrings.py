@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import runpy
 import subprocess
 import sys
@@ -112,6 +113,13 @@ def test_every_package_is_public_or_says_that_it_is_private() -> None:
         if not has_public_parts and not any(is_private(package) for package in packages):
             unclear.append(packages[-1])
     assert unclear == []
+
+
+def test_every_module_that_the_package_calls_public_has_a_page() -> None:
+    text = ast.get_docstring(ast.parse((ROOT / "src" / "mainstem" / "__init__.py").read_text())) or ""
+    named = re.findall(r"``(mainstem\.[a-z_.]+)``", text)
+    assert len(named) > 10
+    assert [name for name in named if name not in PUBLIC] == []
 
 
 def test_the_reference_pages_are_written_from_the_list() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import is_dataclass
 from typing import Any
 
 import pytest
@@ -75,6 +76,13 @@ def test_what_users_hold_is_named_ends_and_tells_its_state_alike(name: str) -> N
             assert inspect.iscoroutinefunction(kind.close) == kind.__module__.rpartition(".")[0].endswith("aio") or (
                 name == "PersistentSubscription"
             )
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSES if hasattr(CLASSES[name][0], "stats")])
+def test_numbers_are_a_dataclass_that_users_can_import(name: str) -> None:
+    blocking, asynchronous = (inspect.signature(kind.stats).return_annotation for kind in CLASSES[name])
+    assert blocking == asynchronous
+    assert is_dataclass(getattr(mainstem, blocking))
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -20,7 +20,7 @@ from mainstem.aeron.client.requests import (
     with_parameter,
 )
 from mainstem.amounts import check_whole
-from mainstem.errors import MainstemError, Timeout
+from mainstem.errors import Delivery, MainstemError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator
@@ -106,13 +106,13 @@ class Requester(Opened[RequesterState], RequesterBase):
         slot = state.open_slot()
         try:
             while (position := state.publication.offer(payload, reserved_value=slot.correlation_id)) < 0:
-                state.check_open()
+                state.check_open(Delivery.NONE)
                 if not await pause.step():
                     raise state.not_sent(position, timeout)
             while slot.response is None:
                 state.poll()
                 if slot.response is None:
-                    state.check_open()
+                    state.check_open(Delivery.UNKNOWN)
                     if not await pause.step():
                         raise state.no_response(timeout)
             return slot.response

@@ -39,7 +39,7 @@ class Sending(PublicationBase, Destinations):
         Example:
             >>> position = await publication.send(b"tick", timeout=1.0)
         """
-        if timeout != timeout:
+        if timeout is not None and timeout != timeout:
             raise ValueError(NOT_A_TIME)
         pause: Pause | None = None
         while (position := self.offer(message, reserved_value=reserved_value)) < 0:

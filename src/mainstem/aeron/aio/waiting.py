@@ -65,7 +65,7 @@ async def result_of(owner: ResourceOwner, operation: Operation[T], timeout: floa
         pause = Pause.of(owner, timeout)
         while not operation.is_done:
             if not await pause.step():
-                operation.give_up(timeout)
+                operation._give_up(timeout)
         return operation.result()
     except BaseException:
         operation.cancel()

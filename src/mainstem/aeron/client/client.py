@@ -96,7 +96,7 @@ class Aeron(AeronBase, Closing):
         Example:
             >>> publication = aeron.add_publication("aeron:ipc", 1001)
         """
-        return self._conductor.add_publication(Publication, channel, stream_id).wait_or_cancel(timeout)
+        return self._conductor.add_publication(Publication, channel, stream_id)._wait_or_cancel(timeout)
 
     def async_add_publication(self, channel: str, stream_id: int) -> Operation[Publication]:
         """Adds a concurrent publication without waiting.
@@ -142,7 +142,7 @@ class Aeron(AeronBase, Closing):
         Example:
             >>> publication = aeron.add_exclusive_publication("aeron:ipc", 1001)
         """
-        return self._conductor.add_publication(ExclusivePublication, channel, stream_id).wait_or_cancel(timeout)
+        return self._conductor.add_publication(ExclusivePublication, channel, stream_id)._wait_or_cancel(timeout)
 
     def async_add_exclusive_publication(self, channel: str, stream_id: int) -> Operation[ExclusivePublication]:
         """Adds an exclusive publication without waiting.
@@ -199,7 +199,7 @@ class Aeron(AeronBase, Closing):
         """
         return self.async_add_subscription(
             channel, stream_id, on_available_image=on_available_image, on_unavailable_image=on_unavailable_image
-        ).wait_or_cancel(timeout)
+        )._wait_or_cancel(timeout)
 
     def add_persistent_subscription(
         self,
@@ -311,7 +311,7 @@ class Aeron(AeronBase, Closing):
             >>> orders = aeron.add_counter(1001, "orders accepted")
             >>> orders.add(1)
         """
-        return self._conductor.add_counter(Counter, type_id, key, label).wait_or_cancel(timeout)
+        return self._conductor.add_counter(Counter, type_id, key, label)._wait_or_cancel(timeout)
 
     def async_add_counter(self, type_id: int, label: str, *, key: bytes = b"") -> Operation[Counter]:
         """Adds a counter without waiting.
@@ -359,7 +359,7 @@ class Aeron(AeronBase, Closing):
         Example:
             >>> version = aeron.add_static_counter(1002, "schema version", registration_id=7)
         """
-        return self._conductor.add_counter(Counter, type_id, key, label, registration_id).wait_or_cancel(timeout)
+        return self._conductor.add_counter(Counter, type_id, key, label, registration_id)._wait_or_cancel(timeout)
 
     def next_session_id(self, stream_id: int, *, timeout: float | None = None) -> int:
         """Returns a session id that is free for a stream; the driver must have control protocol 1.0.0 or later.
@@ -379,7 +379,7 @@ class Aeron(AeronBase, Closing):
         Example:
             >>> channel = f"aeron:ipc?session-id={aeron.next_session_id(1001)}"
         """
-        return self._conductor.next_session_id(stream_id).wait_or_cancel(timeout)
+        return self._conductor.next_session_id(stream_id)._wait_or_cancel(timeout)
 
     def close(self) -> None:
         """Ends the client with its publications, subscriptions and counters. May be called twice.

@@ -103,6 +103,10 @@ class Operation(Generic[T]):
         """Why it failed, if it did."""
         return self._pending.error
 
+    def __repr__(self) -> str:
+        state = "pending" if not self.is_done else "done" if self.error is None else "failed"
+        return f"<Operation for {self._pending.what}, {state}>"
+
     def poll(self) -> T | None:
         """Returns the result once there is one; runs nothing and never waits.
 
@@ -139,7 +143,7 @@ class Operation(Generic[T]):
         self._conductor.await_operation(self._pending, timeout)
         return self.result()
 
-    def wait_or_cancel(self, timeout: float | None) -> T:
+    def _wait_or_cancel(self, timeout: float | None) -> T:
         """Waits as ``wait`` does, and cancels the operation when that raises anything."""
         try:
             return self.wait(timeout)
@@ -147,7 +151,7 @@ class Operation(Generic[T]):
             self.cancel()
             raise
 
-    def give_up(self, timeout: float | None) -> None:
+    def _give_up(self, timeout: float | None) -> None:
         """Ends it with a DriverTimeout, unless it is done."""
         self._conductor.give_up(self._pending, timeout)
 
@@ -161,7 +165,19 @@ class Operation(Generic[T]):
         self._conductor.cancel_operation(self._pending)
 
     def result(self) -> T:
-        """Returns the result of an operation that is done."""
+        """Returns the result of an operation that is done.
+
+        Returns:
+            The result.
+
+        Raises:
+            RegistrationError: The driver refused.
+            DriverTimeout: The driver did not respond in time.
+
+        Example:
+            >>> if operation.is_done:
+            ...     publication = operation.result()
+        """
         return self._pending.take()  # type: ignore[return-value]
 
     def __del__(self) -> None:

@@ -165,7 +165,7 @@ class Sending(PublicationBase, Destinations):
         Example:
             >>> position = publication.send(b"tick", timeout=1.0)
         """
-        if timeout != timeout:
+        if timeout is not None and timeout != timeout:
             raise ValueError(NOT_A_TIME)
         position: int = self.offer(message, reserved_value=reserved_value)
         if position > 0:

@@ -18,7 +18,7 @@ from mainstem.aeron.client.requests import (
 from mainstem.aeron.client.resource import Closing
 from mainstem.aeron.client.stats import RequesterStats, ResponderStats
 from mainstem.amounts import check_whole
-from mainstem.errors import ClosedError, MainstemError, Timeout
+from mainstem.errors import ClosedError, Delivery, MainstemError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -176,7 +176,7 @@ class Requester(RequesterBase, Closing):
                     position = state.publication.offer(payload, reserved_value=slot.correlation_id)
                 if position > 0:
                     break
-                state.check_open()
+                state.check_open(Delivery.NONE)
                 if not waiting.step():
                     raise state.not_sent(position, timeout)
             while slot.response is None:
@@ -185,7 +185,7 @@ class Requester(RequesterBase, Closing):
                     with self._lock:
                         state.poll()
                 if slot.response is None:
-                    state.check_open()
+                    state.check_open(Delivery.UNKNOWN)
                     if not waiting.step(state.subscription):
                         raise state.no_response(timeout)
             return slot.response

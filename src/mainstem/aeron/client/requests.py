@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.aeron.client.polled import polled
 from mainstem.aeron.client.publication import offer_error_of
-from mainstem.errors import BackPressured, ClosedError, MainstemError, Timeout
+from mainstem.errors import BackPressured, ClosedError, Delivery, MainstemError, Timeout
 
 if TYPE_CHECKING:
     from mainstem._core.log.fragment import Message
@@ -73,18 +73,20 @@ class RequesterState:
 
     def open_slot(self) -> Slot:
         """Returns the slot of a new request. Raises BackPressured, ClosedError."""
-        self.check_open()
+        self.check_open(Delivery.NONE)
         if len(self.slots) >= self.max_in_flight:
             raise BackPressured(f"{len(self.slots)} requests wait for their responses, as many as max_in_flight allows")
         slot = self.slots[self._next_id] = Slot(self._next_id)
         self._next_id += 1
         return slot
 
-    def check_open(self) -> None:
-        """Raises what ended the client, or ClosedError."""
+    def check_open(self, delivery: Delivery) -> None:
+        """Raises what ended the client, or ClosedError, which says how much of the request may have reached the responder."""
         if self.subscription.closed:
             self.subscription._conductor.raise_failure()
-            raise ClosedError("the requester is closed")
+            error = ClosedError("the requester is closed")
+            error.delivery = delivery
+            raise error
 
     def not_sent(self, status: int, timeout: float | None) -> MainstemError:
         """Returns the error of a request for which there was no room in time."""

@@ -184,7 +184,7 @@ class Destinations(Resource, Closing):
         Example:
             >>> destination = publication.add_destination("aeron:udp?endpoint=localhost:20122")
         """
-        return self._conductor.add_destination(self, channel).wait_or_cancel(timeout)
+        return self._conductor.add_destination(self, channel)._wait_or_cancel(timeout)
 
     def async_add_destination(self, channel: str) -> Operation[int]:
         """Adds a destination without waiting.

@@ -121,7 +121,7 @@ class _Client:
         self.invoke = client.invoke
 
     def add_subscription(self, channel: str, stream_id: int, /) -> Subscription:
-        return self._conductor.add_subscription(Subscription, channel, stream_id).wait_or_cancel(None)
+        return self._conductor.add_subscription(Subscription, channel, stream_id)._wait_or_cancel(None)
 
 
 async def open_persistent(client: AeronBase, channel: str, stream_id: int, **options: Any) -> PersistentSubscription:

@@ -70,7 +70,7 @@ BLOCKING: dict[str, Callable[[Any], Any]] = {
     "add_subscription": lambda it: it.aeron.add_subscription(CHANNEL, 5),
     "add_counter": lambda it: it.aeron.add_counter(1001, "c"),
     "add_destination": lambda it: it.publication.add_destination("aeron:udp?endpoint=localhost:1"),
-    "remove_destination": lambda it: it.subscription.remove_destination(5),
+    "remove_destination": lambda it: it.subscription.remove_destination("aeron:udp?endpoint=localhost:1"),
 }
 
 

@@ -363,3 +363,30 @@ async def test_an_error_says_whether_the_request_may_be_sent_again(
     closing = requester.close()
     if variant is mainstem.aio:
         await closing
+
+
+@pytest.mark.parametrize("variant", [mainstem, mainstem.aio], ids=["blocking", "asyncio"])
+async def test_a_requester_that_is_closed_says_whether_the_request_was_sent(
+    aeron: mainstem.Aeron, client: mainstem.aio.Aeron, variant: Any
+) -> None:
+    channel, back = ways("ipc")
+    requester: Any = variant.Requester(aeron if variant is mainstem else client, channel, 1001, **back)
+    if variant is mainstem.aio:
+        await requester
+
+    def ask() -> Any:
+        return asyncio.to_thread(requester.request, b"x") if variant is mainstem else requester.request(b"x")
+
+    with mainstem.Responder(aeron, channel, 1001, **back) as responder:
+        waiting = asyncio.ensure_future(ask())
+        received = await asyncio.to_thread(lambda: next(responder.requests(timeout=STALL_S)))
+        assert received.payload == b"x"
+        closing = requester.close()
+        if variant is mainstem.aio:
+            await closing
+        with pytest.raises(ClosedError) as raised:
+            await waiting
+        assert (raised.value.delivery, raised.value.may_retry) == (Delivery.UNKNOWN, False)
+        with pytest.raises(ClosedError) as raised:
+            await ask()
+        assert (raised.value.delivery, raised.value.may_retry) == (Delivery.NONE, True)
