@@ -306,6 +306,22 @@ def test_errors_say_what_may_be_sent_again() -> None:
     assert closed.value.may_retry
 
 
+def test_opening_a_session_times_out_while_all_are_busy() -> None:
+    with (
+        jmux.serve(upper, "127.0.0.1", 0) as server,
+        jmux.connect("127.0.0.1", server.port, max_connections=1, timeout=None) as client,
+    ):
+        sessions = [client.open_session() for _ in range(128)]
+        with pytest.raises(Timeout) as full:
+            client.open_session(timeout=0.05)
+        assert full.value.may_retry
+        with pytest.raises(Timeout, match="no response within") as waited:
+            client.request(b"x", timeout=0.05)
+        assert waited.value.may_retry
+        sessions[0].abort()
+        assert client.request(b"x", timeout=STALL_S) == b"X"
+
+
 async def test_an_opening_is_awaited_or_entered() -> None:
     async def handler(session: aio.ServerSession) -> None:
         session.write((await session.read(-1)).upper())

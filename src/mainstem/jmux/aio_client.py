@@ -57,15 +57,7 @@ class ClientSession(SessionStream):
         return self._handle.ack is Acknowledgment.REQUESTED
 
     def finish(self) -> None:
-        """Marks the request as complete. Twice is fine.
-
-        Raises:
-            MainstemError: What ended the session.
-
-        Example:
-            >>> session.write(b"whole request")
-            >>> session.finish()
-        """
+        """Marks the request as complete. Twice is fine."""
         session = self._handle
         self._check_writable()
         if not session.eof_wanted and not session.ended and session.client < Half.FINISHED:
@@ -73,40 +65,17 @@ class ClientSession(SessionStream):
             self._engine.schedule_flush()
 
     def acknowledge(self) -> None:
-        """Reports to the server that the response was processed; :meth:`close` does the same.
-
-        Raises:
-            LocalProtocolError: The server did not ask for it, or it was sent already.
-
-        Example:
-            >>> if session.acknowledgment_required:
-            ...     session.acknowledge()
-        """
+        """Reports to the server that the response was processed; :meth:`close` does the same."""
         self._engine.sans_io.acknowledge(self._handle)
         self._engine.schedule_flush()
 
     def abort(self, detail: str = "") -> None:
-        """Gives the request up. Twice is fine.
-
-        Args:
-            detail: A text for the server.
-
-        Example:
-            >>> session.abort("no longer needed")
-        """
+        """Gives the request up, with a text for the server. Twice is fine."""
         session = self._handle
         self._end_abruptly(session.client, lambda: self._engine.sans_io.abort(session, detail.encode()))
 
     async def close(self) -> None:
-        """Ends the session: acknowledges a response that was read, and aborts without one. Twice is fine.
-
-        Raises:
-            MainstemError: What ended the session before its response was complete, unless a call raised it before.
-
-        Example:
-            >>> session = await client.open_session()
-            >>> await session.close()
-        """
+        """Ends the session: acknowledges a response that was read, and aborts without one. Twice is fine."""
         session = self._handle
         self._closed = True
         if session.response_complete:
@@ -171,7 +140,7 @@ class Client:
         address: Address,
         *,
         settings: Settings | None = None,
-        timeout: float,
+        timeout: float | None,
         clock: Clock = SYSTEM_CLOCK,
         entropy: random.Random | None = None,
     ) -> None:
@@ -212,47 +181,27 @@ class Client:
         return f"<jmux Client of {self._address}, {state}>"
 
     def stats(self) -> EndpointStats:
-        """Returns what the client has now and what it has counted; may be called in any thread.
-
-        Returns:
-            The figures of all its connections, those that have ended among them.
-
-        Example:
-            >>> client.stats().streams_opened
-            128
-        """
+        """Returns what the client has now and what it has counted; may be called in any thread."""
         engines = tuple(self._pool.engines)
         return engine_stats(engines, self._traffic, protocol=ClientEngine.PROTOCOL, role="client", is_over=self.closed)
 
     def open_session(self, *, timeout: float | None = None) -> Opening[ClientSession]:
-        """Opens a session for one request, which is written and read as a stream.
+        """Opens a session for one request; await it, or use it with ``async with``."""
+        return Opening(lambda: self._open_session(timeout), "Client.open_session()")
 
-        Returns:
-            What may be awaited, or used with ``async with``, which closes the session at the end of the block.
-
-        Example:
-            >>> async with client.open_session() as session:
-            ...     session.write(b"whole request")
-            ...     session.finish()
-            ...     print(await session.read(-1))
-        """
-        return Opening(lambda: within(timeout, self._open_session()), "Client.open_session()")
-
-    async def _open_session(self) -> ClientSession:
-        engine = await self._pool.free()
+    async def _open_session(self, timeout: float | None = None) -> ClientSession:
+        try:
+            engine = await within(timeout, self._pool.free())
+        except MainstemError as error:
+            error.delivery = Delivery.NONE
+            raise
         self._traffic.streams_opened += 1
         return ClientSession(engine, engine.sans_io.open_session())
 
     async def request(
         self, payload: bytes | bytearray | memoryview, timeout: float | None = None, *, attempts: int = 2
     ) -> bytes:
-        """Sends a whole request and waits for the whole response.
-
-        A request that is cancelled may have been executed.
-
-        Example:
-            >>> response = await client.request(b"whole request", timeout=5)
-        """
+        """Sends a whole request and waits for the whole response. One that is cancelled may have been executed."""
         made = _Attempts()
         deadline = asyncio.timeout(timeout)
         try:
@@ -291,19 +240,11 @@ class Client:
         await self._pool.add()
 
     async def close(self) -> None:
-        """Ends every connection, one that is being opened too; requests that are not complete fail. Twice is fine.
-
-        Example:
-            >>> await client.close()
-        """
+        """Ends every connection, one that is being opened too; requests that are not complete fail. Twice is fine."""
         await self._pool.close()
 
     def abort(self) -> None:
-        """Ends every connection at once; requests that are not complete fail.
-
-        Example:
-            >>> client.abort()
-        """
+        """Ends every connection at once; requests that are not complete fail."""
         self._pool.end(abort=True)
 
     async def __aenter__(self) -> Self:
@@ -321,18 +262,10 @@ def connect(
     ssl: ssl_module.SSLContext | None = None,
     server_hostname: str | None = None,
     settings: Settings | None = None,
-    timeout: float = CONNECT_TIMEOUT_S,
+    timeout: float | None = CONNECT_TIMEOUT_S,
     **overrides: Any,
 ) -> Opening[Client]:
-    """Connects to a server, as :func:`mainstem.jmux.connect` for asyncio.
-
-    Returns:
-        What may be awaited, or used with ``async with``, which closes the client at the end of the block.
-
-    Example:
-        >>> async with aio.connect("127.0.0.1", 7001) as client:
-        ...     print(await client.request(b"whole request"))
-    """
+    """Connects to a server, as :func:`mainstem.jmux.connect`; await it, or use it with ``async with``."""
     client_settings = settings_of(settings, overrides)
     address = Address(host, port, path, ssl, server_hostname)
 

@@ -89,7 +89,7 @@ class Pool:
         endpoint: Address,
         *,
         settings: Settings,
-        timeout: float,
+        timeout: float | None,
         clock: Clock,
         entropy: random.Random,
         traffic: Traffic,
@@ -173,7 +173,7 @@ class Pool:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise with_delivery(ClosedError("the client is closed"), Delivery.NONE)
+            raise ClosedError("the client is closed")
 
     # ---- another connection
 

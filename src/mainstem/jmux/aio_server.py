@@ -51,19 +51,7 @@ class ServerSession(SessionStream):
         self._acknowledged: asyncio.Future[bool] | None = None
 
     def finish(self, *, ack_required: bool = False) -> None:
-        """Marks the response as complete. Twice is fine.
-
-        Args:
-            ack_required: Whether the client is asked to acknowledge that it processed the response
-                (:meth:`acknowledged`).
-
-        Raises:
-            MainstemError: What ended the session.
-
-        Example:
-            >>> session.write(b"whole response")
-            >>> session.finish()
-        """
+        """Marks the response as complete. Twice is fine."""
         session = self._handle
         self._check_writable()
         if session.eof_wanted or session.ended or session.server >= Half.FINISHED:
@@ -83,50 +71,18 @@ class ServerSession(SessionStream):
         return not self._broken and self._engine.failure is None and self._handle.server is Half.OPEN
 
     async def acknowledged(self, *, timeout: float | None = None) -> bool:
-        """Waits until the client has acknowledged the response.
-
-        Args:
-            timeout: Seconds to wait; ``None`` waits without a limit.
-
-        Returns:
-            Whether it did; ``False`` as soon as the acknowledgment can no longer come, or was not asked for.
-
-        Raises:
-            Timeout: The timeout passed.
-
-        Example:
-            >>> session.finish(ack_required=True)
-            >>> if not await session.acknowledged():
-            ...     print("the client may not have processed the response")
-        """
+        """Waits until the client has acknowledged the response."""
         if self._acknowledged is None:
             return False
         return await within(timeout, _wait(self._acknowledged))
 
     def reject(self, detail: str = "") -> None:
-        """Ends the session and guarantees that nothing was processed, so that the client may retry.
-
-        Args:
-            detail: A text for the client.
-
-        Raises:
-            LocalProtocolError: Some of the request was read already.
-
-        Example:
-            >>> session.reject("too busy")
-        """
+        """Ends the session and guarantees that nothing was processed, so that the client may retry."""
         self._handle.processing = self._any_read
         self._end(detail, partial=False)
 
     def abort(self, detail: str = "") -> None:
-        """Ends the session abruptly; the request may have been processed in part.
-
-        Args:
-            detail: A text for the client.
-
-        Example:
-            >>> session.abort("out of memory")
-        """
+        """Ends the session abruptly; the request may have been processed in part. Twice is fine."""
         self._end(detail, partial=True)
 
     def _end(self, detail: str, *, partial: bool) -> None:
@@ -139,16 +95,7 @@ class ServerSession(SessionStream):
         return self._handle.server >= Half.FINISHED
 
     async def close(self) -> None:
-        """Completes the response and waits until it has left; the return of the handler does the same. Twice is fine.
-
-        Raises:
-            Timeout: The client took nothing for the settings' ``stall_timeout``; ``unsent`` bytes were not sent.
-            MainstemError: What ended the session before the response had left, unless a call raised it before.
-
-        Example:
-            >>> session.write(b"whole response")
-            >>> await session.close()
-        """
+        """Completes the response and waits until it has left; the return of the handler does the same. Twice is fine."""
         session = self._handle
         self._closed = True
         if self._write_error is None and not session.ended and not session.eof_wanted and session.server is Half.OPEN:

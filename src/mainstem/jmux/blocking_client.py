@@ -130,13 +130,13 @@ class Client(PeerFacade[aio_client.Client]):
         """
 
         async def work() -> ClientSession:
-            return ClientSession(self._thread, await self._inner._open_session())
+            return ClientSession(self._thread, await self._inner._open_session(timeout))
 
         def undo(outcome: ClientSession | BaseException) -> None:
             if isinstance(outcome, ClientSession):
                 outcome._inner.abort()
 
-        return self._thread.run(work(), timeout, undo=undo)
+        return self._thread.run(work(), undo=undo)
 
     def request(
         self, payload: bytes | bytearray | memoryview, timeout: float | None = None, *, attempts: int = 2
@@ -202,7 +202,7 @@ def connect(
     ssl: ssl_module.SSLContext | None = None,
     server_hostname: str | None = None,
     settings: Settings | None = None,
-    timeout: float = CONNECT_TIMEOUT_S,
+    timeout: float | None = CONNECT_TIMEOUT_S,
     **overrides: Any,
 ) -> Client:
     """Connects to a server over TCP, TLS or a Unix socket.
@@ -214,7 +214,7 @@ def connect(
         ssl: A client-side context, for TLS.
         server_hostname: The name that the server's certificate must have; ``host`` by default.
         settings: The limits and times of the client and its connections.
-        timeout: Seconds for each connecting, the server's header included.
+        timeout: Seconds for each connecting, the server's header included; ``None`` waits without a limit.
         overrides: Fields of :class:`Settings`, in place of those of ``settings``.
 
     Returns:

@@ -52,19 +52,7 @@ class ClientEngine(JmuxEngine):
         return codec.MAX_SESSIONS - len(self._free_ids)
 
     def open_session(self) -> Session:
-        """Opens a session with the lowest free id. It is opened on the wire with its first bytes, its end, or ``flush``.
-
-        Returns:
-            The session's handle.
-
-        Raises:
-            LocalProtocolError: All 128 ids are in use.
-            ClosedError: The connection has ended.
-
-        Example:
-            >>> if connection.can_open:
-            ...     session = connection.open_session()
-        """
+        """Opens a session with the lowest free id. It is opened on the wire with its first bytes, its end, or ``flush``."""
         self._check_alive()
         if not self._free_ids:
             raise LocalProtocolError(f"all {codec.MAX_SESSIONS} session ids are in use", rule="no-free-session")
@@ -77,18 +65,7 @@ class ClientEngine(JmuxEngine):
         return session
 
     def finish(self, session: Session) -> None:
-        """Marks the request as complete: eof goes with its last bytes.
-
-        Args:
-            session: The session.
-
-        Raises:
-            LocalProtocolError: It was marked before.
-            ClosedError: The connection has ended.
-
-        Example:
-            >>> connection.finish(session)
-        """
+        """Marks the request as complete: eof goes with its last bytes."""
         self._check_alive()
         if session.eof_wanted or session.ended or session.client >= Half.FINISHED:
             raise LocalProtocolError(f"eof on session {session.id} a second time", rule="data-on-finished-session")
@@ -120,18 +97,7 @@ class ClientEngine(JmuxEngine):
         self._end_if_done(session)
 
     def acknowledge(self, session: Session) -> None:
-        """Reports that the response was processed, which the server's ackRequired flag asked for.
-
-        Args:
-            session: The session.
-
-        Raises:
-            LocalProtocolError: It was not asked for, or sent before.
-            ClosedError: The connection has ended.
-
-        Example:
-            >>> connection.acknowledge(session)
-        """
+        """Reports that the response was processed, which the server's ackRequired flag asked for."""
         self._check_alive()
         if session.ack is not Acknowledgment.REQUESTED:
             rule = "duplicate-acknowledgment" if session.ack is Acknowledgment.SENT else "acknowledgment-not-requested"

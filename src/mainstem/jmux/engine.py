@@ -83,23 +83,7 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
     # ---- receiving
 
     def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
-        """Parses bytes from the peer, cut anywhere.
-
-        Args:
-            data: The bytes; what must be stored is copied.
-            now_ns: The present instant.
-
-        Raises:
-            RemoteProtocolError: The peer broke a rule. The connection has failed; what :meth:`data_to_send` still returns (an
-                Error message that names the rule) should be sent before the transport is closed. Events from before the fault
-                can still be fetched.
-            ClosedError: The connection had ended before.
-
-        Example:
-            >>> connection.receive_data(data, now_ns)
-            >>> while (event := connection.next_event()) is not None:
-            ...     print(event)
-        """
+        """Parses bytes from the peer, cut anywhere."""
         if self.failure is not None:
             self._check_alive()
         self._heartbeat.heard(now_ns)
@@ -135,18 +119,7 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
             )
 
     def receive_eof(self, now_ns: int = 0) -> None:  # noqa: ARG002 - all verbs that take input take the instant
-        """Handles the end of the peer's bytes.
-
-        Args:
-            now_ns: The present instant.
-
-        Raises:
-            RemoteProtocolError: A message was cut in two.
-            ClosedError: The connection had ended before.
-
-        Example:
-            >>> connection.receive_eof()
-        """
+        """Handles the end of the peer's bytes."""
         self._check_alive()
         if self._carry or self._body is not None:
             self._violated("truncated-message", "the byte stream ended inside a message")
@@ -296,20 +269,7 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
     # ---- commands
 
     def write(self, session: Session, data: bytes | bytearray | memoryview) -> None:
-        """Queues bytes of the request or response; they leave as the ration and turns allow.
-
-        Args:
-            session: The session.
-            data: The bytes; what is mutable is copied. ``session.queued`` counts those that wait.
-
-        Raises:
-            LocalProtocolError: The request or response was finished.
-            ClosedError: The connection has ended.
-            TypeError: The data is no bytes-like object.
-
-        Example:
-            >>> connection.write(session, b"tide")
-        """
+        """Queues bytes of the request or response; they leave as the ration and turns allow."""
         if self.failure is not None:
             self._check_alive()
         if session.eof_wanted or session.ended or self._own_half(session) >= Half.FINISHED:
@@ -319,32 +279,13 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
             self._ready.add(session)
 
     def flush(self, session: Session) -> None:
-        """Opens the session on the wire before there is data, for a client that reads first.
-
-        Args:
-            session: The session.
-
-        Example:
-            >>> session = connection.open_session()
-            >>> connection.flush(session)
-        """
+        """Opens the session on the wire before there is data, for a client that reads first."""
         if session.client is Half.NONE and not session.ended:
             session.flush_wanted = True
             self._ready.add(session)
 
     def consume(self, session: Session, count: int) -> None:
-        """Frees the room of bytes that were handed out; restores the ration once it falls to half of its initial value.
-
-        Args:
-            session: The session.
-            count: How many bytes of earlier ``DataReceived`` events are no longer stored.
-
-        Raises:
-            LocalProtocolError: Fewer bytes were handed out.
-
-        Example:
-            >>> connection.consume(event.session, len(event.data))
-        """
+        """Frees the room of bytes that were handed out; restores the ration once it falls to half of its initial value."""
         if not 0 <= count <= session.unconsumed:
             raise LocalProtocolError(
                 f"{count} bytes of session {session.id} cannot be consumed: {session.unconsumed} were handed out",
@@ -358,19 +299,7 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
             self._increments.append(session)
 
     def increment(self, session: Session, amount: int) -> None:
-        """Adds to the peer's ration by hand.
-
-        Args:
-            session: The session.
-            amount: Bytes; 16 bits times a power of four.
-
-        Raises:
-            LocalProtocolError: The amount cannot be expressed, the sum is too large, or the session's state forbids it.
-            ClosedError: The connection has ended.
-
-        Example:
-            >>> connection.increment(session, 65536)
-        """
+        """Adds to the peer's ration by hand."""
         self._check_alive()
         self._check_may(session, Input.INCREMENT, "an increment")
         if session.inbound >= INFINITE or session.inbound + amount > MAX_RATION:
@@ -383,33 +312,12 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
         session.inbound += amount
 
     def discard(self, session: Session) -> None:
-        """Drops what still arrives; the ration is restored no more.
-
-        Args:
-            session: The session.
-
-        Example:
-            >>> connection.discard(session)
-        """
+        """Drops what still arrives; the ration is restored no more."""
         session.discarding = True
         session.unconsumed = 0
 
     def ping(self, *, now_ns: int = 0) -> int:
-        """Sends a Ping; :class:`~.events.PingAcknowledged` follows.
-
-        Args:
-            now_ns: The present instant.
-
-        Returns:
-            The ping's cookie.
-
-        Raises:
-            LocalProtocolError: 64 pings are outstanding.
-            ClosedError: The connection has ended.
-
-        Example:
-            >>> cookie = connection.ping(now_ns=now_ns)
-        """
+        """Sends a Ping; :class:`~.events.PingAcknowledged` follows."""
         self._check_alive()
         if len(self._pings) >= MAX_OUTSTANDING_PINGS:
             raise LocalProtocolError(f"{MAX_OUTSTANDING_PINGS} pings wait for an answer already", rule="ping-limit")
@@ -422,14 +330,7 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
         return cookie
 
     def no_operation(self) -> None:
-        """Sends a NoOperation of four bytes (never more: some peers cannot skip a body).
-
-        Raises:
-            ClosedError: The connection has ended.
-
-        Example:
-            >>> connection.no_operation()
-        """
+        """Sends a NoOperation of four bytes (never more: some peers cannot skip a body)."""
         self._check_alive()
         self._control += codec.encode_connection(Kind.NO_OPERATION)
 
@@ -443,17 +344,7 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
         return self._may_send() and bool(self._control or self._increments or (self._ready and self.failure is None))
 
     def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
-        """Returns the bytes of :meth:`data_to_send` in pieces that were not copied, for transports that can gather.
-
-        Args:
-            limit: About how many bytes to return at most (a message is not cut); 256 KiB by default.
-
-        Returns:
-            The pieces in order; an empty list when nothing is due.
-
-        Example:
-            >>> sock.sendmsg(connection.segments_to_send())
-        """
+        """Returns the bytes of :meth:`data_to_send` in pieces that were not copied, for transports that can gather."""
         out: list[bytes | memoryview] = []
         header = self._header_due()
         if header:
@@ -516,14 +407,7 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
     # ---- timeouts
 
     def next_timeout_ns(self) -> int | None:
-        """Returns when :meth:`handle_timeout` is due next.
-
-        Returns:
-            An instant, or ``None`` when nothing is due.
-
-        Example:
-            >>> deadline_ns = connection.next_timeout_ns()
-        """
+        """Returns when :meth:`handle_timeout` is due next."""
         if self.failure is not None:
             return None
         if not self.established:
@@ -531,18 +415,7 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
         return self._heartbeat.next_timeout_ns()
 
     def handle_timeout(self, now_ns: int) -> None:
-        """Sends the ping that is due, or gives up a peer that did not respond.
-
-        Args:
-            now_ns: The present instant.
-
-        Raises:
-            Timeout: The peer's header or its PingAck did not come in time; the connection has failed.
-            ClosedError: The connection had ended before.
-
-        Example:
-            >>> connection.handle_timeout(now_ns)
-        """
+        """Sends the ping that is due, or gives up a peer that did not respond."""
         self._check_alive()
         if not self.established:
             limit, deadline_ns = self.settings.handshake_timeout, self._handshake_deadline_ns
@@ -572,14 +445,7 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
         raise NotImplementedError
 
     def fail(self, error: MainstemError) -> None:
-        """Ends the connection from outside, for instance because its transport broke; every session that is not complete fails.
-
-        Args:
-            error: Why. Only the first failure counts.
-
-        Example:
-            >>> connection.fail(ConnectionLost("the transport broke"))
-        """
+        """Ends the connection from outside, for instance because its transport broke; every session that is not complete fails."""
         if self.failure is not None:
             return
         self.failure = error

@@ -40,20 +40,7 @@ class ServerEngine(JmuxEngine):
     # ---- commands
 
     def finish(self, session: Session, *, ack_required: bool = False) -> None:
-        """Marks the response as complete. Close goes with its last bytes when the request is complete too, else after it.
-
-        Args:
-            session: The session.
-            ack_required: Whether the client is asked to acknowledge it; :class:`~.events.Acknowledged` follows.
-
-        Raises:
-            LocalProtocolError: It was marked before.
-            ClosedError: The connection has ended.
-
-        Example:
-            >>> connection.write(session, b"whole response")
-            >>> connection.finish(session)
-        """
+        """Marks the response as complete. Close goes with its last bytes when the request is complete too, else after it."""
         self._check_alive()
         if session.eof_wanted or session.ended or session.server >= Half.FINISHED:
             raise LocalProtocolError(f"eof on session {session.id} a second time", rule="data-on-finished-session")
@@ -62,19 +49,7 @@ class ServerEngine(JmuxEngine):
         self._ready.add(session)
 
     def close(self, session: Session) -> None:
-        """Ends a session whose response is finished before its request is; the rest of the request is dropped.
-
-        Args:
-            session: The session.
-
-        Raises:
-            LocalProtocolError: The response is not finished.
-            ClosedError: The connection has ended.
-
-        Example:
-            >>> connection.finish(session)
-            >>> connection.close(session)
-        """
+        """Ends a session whose response is finished before its request is; the rest of the request is dropped."""
         self._check_alive()
         if session.server is Half.TERMINATED or session.ended or session.close_wanted:
             return

@@ -50,7 +50,7 @@ class Address:
     def __str__(self) -> str:
         return self.path or f"{self.host}:{self.port}"
 
-    async def connect(self, handler: TransportHandler, timeout: float) -> None:
+    async def connect(self, handler: TransportHandler, timeout: float | None) -> None:
         """Connects ``handler`` over the first address that accepts, TLS's handshake included.
 
         Raises ``ConnectionLost`` or, after ``timeout`` seconds, ``Timeout``.
@@ -66,7 +66,7 @@ class Address:
                     await self._connect_host(self.host, self.port, dial)
         except (TimeoutError, OSError, NoneSucceededError) as error:
             dial.abort()
-            if isinstance(error, TimeoutError):
+            if isinstance(error, TimeoutError) and timeout is not None:
                 raise Timeout(f"{self} did not answer within {timeout:g} s", timeout=timeout) from None
             cause = error.failures[0][1] if isinstance(error, NoneSucceededError) else error
             raise ConnectionLost(f"{self} cannot be reached: {error}", delivery=Delivery.NONE) from cause
