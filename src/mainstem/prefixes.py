@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from typing import Any
 
 from mainstem.errors import ConfigurationError
 
@@ -36,6 +37,18 @@ class Prefixes:
         except ValueError:
             return address
         return str(ipaddress.ip_network((parsed, self._lengths[parsed.version]), strict=False))
+
+
+_OWNERS = Prefixes()
+
+
+def owner_of(peer_address: Any) -> str:
+    """Returns what shares the limit for one address: an IPv4 address, an IPv6 network; empty for a Unix socket.
+
+    Args:
+        peer_address: A peer's address, as its socket names it.
+    """
+    return _OWNERS.of(str(peer_address[0]).partition("%")[0]) if isinstance(peer_address, tuple) else ""
 
 
 def unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

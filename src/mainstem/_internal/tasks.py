@@ -6,10 +6,10 @@ import asyncio
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainstem.errors import Timeout
+from mainstem.errors import Delivery, Timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Coroutine
 
 T = TypeVar("T")
 
@@ -35,8 +35,15 @@ async def _after_this_step(work: Coroutine[Any, Any, T]) -> T:
     return await work
 
 
-async def within(timeout: float | None, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of ``work``, or cancel it after ``timeout`` seconds and raise `Timeout`."""
+async def within(
+    timeout: float | None, work: Awaitable[T], what: str = "", *, delivery: Delivery = Delivery.UNKNOWN
+) -> T:
+    """Return the result of ``work``, or cancel it after ``timeout`` seconds and raise `Timeout`.
+
+    The error says ``what`` took so long, and what was delivered by then.
+    """
+    if timeout is None:
+        return await work
     deadline = asyncio.timeout(timeout)
     try:
         async with deadline:
@@ -44,4 +51,8 @@ async def within(timeout: float | None, work: Coroutine[Any, Any, T]) -> T:
     except TimeoutError:
         if not deadline.expired():
             raise
-        raise Timeout(f"timed out after {timeout:g} s", timeout=timeout) from None
+        error = Timeout(
+            f"{what}: timed out after {timeout:g} s" if what else f"timed out after {timeout:g} s", timeout=timeout
+        )
+        error.delivery = delivery
+        raise error from None

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mainstem._internal.within import within
+from mainstem._internal.tasks import within
 from mainstem.aqueduct.certificates import describe_certificate
 from mainstem.aqueduct.channel_id import ENTRYPOINT
 from mainstem.aqueduct.connection_state import Counts

@@ -23,7 +23,7 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from mainstem._internal.within import within
+from mainstem._internal.tasks import within
 from mainstem.amounts import check_whole
 from mainstem.aqueduct.events import Mode
 from mainstem.aqueduct.limits import DEFAULT_SEND_BYTES

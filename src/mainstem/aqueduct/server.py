@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.listening import bind_sockets, find_listening_addresses
 from mainstem._internal.opening import Opening
-from mainstem._internal.tasks import start_task
-from mainstem._internal.within import within
+from mainstem._internal.tasks import start_task, within
 from mainstem.aqueduct.admission import Admission
 from mainstem.aqueduct.arrivals import Arrivals
 from mainstem.aqueduct.asyncio_connection import LINGER_S, Connection, HeaderSource
@@ -31,7 +30,7 @@ from mainstem.endpoint_stats import Traffic
 from mainstem.errors import ChannelError, ClosedError, ConnectionLost, Delivery, LocalProtocolError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 from mainstem.log_limit import kind_of
-from mainstem.prefixes import Prefixes
+from mainstem.prefixes import owner_of
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.quic.link import Address, Link, PacketHeader, ServerContext
@@ -40,14 +39,6 @@ if TYPE_CHECKING:
 
 
 Handler = Callable[[Connection], Awaitable[None]]
-
-
-_PREFIXES = Prefixes()
-
-
-def _owner(address: Address) -> str:
-    """What shares the limit for one address."""
-    return _PREFIXES.of(str(address[0]).partition("%")[0])
 
 
 def _is_of_peer(error: BaseException) -> bool:
@@ -148,7 +139,7 @@ class Server(UdpEndpoint):
     def _arrive(self, data: bytes, header: PacketHeader, address: Address, udp: UdpSocket) -> None:
         """Take a packet that is for none of the connections."""
         now = self._loop.time()
-        if header.is_initial and not self._admission.has_room(_owner(address)):
+        if header.is_initial and not self._admission.has_room(owner_of(address)):
             self._refuse(address)
             return
         response = self._arrivals.response(data, header, address, now)
@@ -174,7 +165,7 @@ class Server(UdpEndpoint):
 
     def _take_place(self, session: Session) -> bool:
         """Give the connection of a client that has proven its address a place, or end it."""
-        if self._admission.enter(session, _owner(session.address)):
+        if self._admission.enter(session, owner_of(session.address)):
             return True
         self._traffic.connections_refused += 1
         session.fail(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.handler_threads import HandlerThreads
 from mainstem._internal.loop_thread import LoopThread
 from mainstem.jmux import aio_server
 from mainstem.jmux.blocking_session import Session
 from mainstem.jmux.settings import settings_of
 from mainstem.mux.blocking import Server
-from mainstem.mux.handler_threads import HandlerThreads
 
 if TYPE_CHECKING:
     import ssl as ssl_module

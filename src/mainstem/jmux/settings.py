@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mainstem._internal.handler_threads import MAX_HANDLERS, MAX_HANDLERS_PER_ADDRESS
 from mainstem.amounts import check_seconds, check_whole
 from mainstem.errors import ConfigurationError
 from mainstem.jmux.codec import MAX_LENGTH, RATION_UNIT
 from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS_PER_ADDRESS
-from mainstem.mux.handler_threads import MAX_HANDLERS, MAX_HANDLERS_PER_ADDRESS
 from mainstem.mux.sans_io import ConnectionSettings
 
 # Bytes of one session that wait unread here; times 128 sessions it bounds a connection at 32 MiB.

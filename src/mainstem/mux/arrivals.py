@@ -32,14 +32,14 @@ import asyncio
 import contextlib
 import os
 import socket
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from mainstem._internal.tasks import start_task
 from mainstem.amounts import check_seconds
 from mainstem.errors import Timeout
 from mainstem.mux.admission import Admission
 from mainstem.mux.transports import SocketTransport
-from mainstem.prefixes import Prefixes
+from mainstem.prefixes import owner_of
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -53,7 +53,6 @@ MAX_CONNECTIONS = 1024
 MAX_CONNECTIONS_PER_ADDRESS = 256
 # Seconds for TLS and the peer's first byte, which every client of ours sends at once.
 HANDSHAKE_TIMEOUT_S = 15.0
-PREFIXES = Prefixes()
 
 
 class Arrivals:
@@ -114,7 +113,7 @@ class Arrival(asyncio.Protocol):
         # Transports of other event loops (uvloop) do not inherit from asyncio's.
         self._raw = raw = cast("asyncio.Transport", transport)
         with self._ends_on_error(raw):
-            self.address = address_of(raw.get_extra_info("peername"))
+            self.address = owner_of(raw.get_extra_info("peername"))
             if self._arrivals.handshake_timeout is not None:
                 self._timer = self._loop.call_later(self._arrivals.handshake_timeout, self._on_deadline)
             if not self._arrivals.places.admit(self):
@@ -227,8 +226,3 @@ class _Taken(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._arrival.serve(cast("asyncio.Transport", transport))
-
-
-def address_of(peername: Any) -> str:
-    """What one address is for the limits: an IPv4 address, an IPv6 network; empty for a Unix socket."""
-    return PREFIXES.of(str(peername[0]).partition("%")[0]) if isinstance(peername, tuple) else ""

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.support.patience import STALL_S, until
 
+from mainstem._internal.handler_threads import HandlerThreads, Slots
 from mainstem.errors import ConfigurationError
-from mainstem.mux.handler_threads import HandlerThreads, Slots
 
 
 async def take(slots: Slots, address: str, held: dict[str, list[AsyncExitStack]]) -> None:

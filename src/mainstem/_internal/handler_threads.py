@@ -21,17 +21,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from mainstem._internal.tasks import HANDLER_TASK
 from mainstem.amounts import check_whole
-from mainstem.mux.arrivals import address_of
-from mainstem.mux.engine import logger
+from mainstem.prefixes import owner_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+
+logger = logging.getLogger("mainstem.handlers")
 
 # Handlers that run at once; each has a thread.
 MAX_HANDLERS = 512
@@ -79,7 +81,7 @@ class HandlerThreads:
         """
 
         async def serve(served: S) -> None:
-            async with self._slots.slot(address_of(served.peer_address)):
+            async with self._slots.slot(owner_of(served.peer_address)):
                 await self._run(lambda: handler(view(served)), served.abort)
 
         return serve
