@@ -1,12 +1,17 @@
-"""For mkdocstrings: only what Python sees of compiled classes is shown, and a constant's value where it is a default."""
+"""For mkdocstrings: only what Python sees of compiled classes is shown, a constant's value where it is a default, and what a method
+stands for."""
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import griffe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MAX_LENGTH = 60  # of a value that is shown: a longer one is left as its name
 OPERATIONS = (ast.Expression, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.operator, ast.unaryop, ast.Load)
@@ -81,3 +86,36 @@ def _value(name: griffe.ExprName) -> str | None:
         return None
     value = repr(eval(compile(tree, name.canonical_path, "eval"), {"__builtins__": {}}))
     return value if len(value) <= MAX_LENGTH else None
+
+
+class BlockingMethods(griffe.Extension):
+    """Shows ``send = waits(aio.Sender[Any].send)``, a call that waits for that coroutine, as the method it is."""
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        for module in _modules(pkg):
+            for cls in module.classes.values():
+                if not cls.is_alias:
+                    _write_out(cls)
+
+
+def _modules(module: griffe.Module) -> Iterator[griffe.Module]:
+    yield module
+    for inner in module.modules.values():
+        if not inner.is_alias:
+            yield from _modules(inner)
+
+
+def _write_out(cls: griffe.Class) -> None:
+    for name, member in list(cls.members.items()):
+        if member.is_alias or not isinstance(member, griffe.Attribute) or not isinstance(member.value, griffe.ExprCall):
+            continue
+        call = member.value
+        if str(call.function) not in ("waits", "runs"):
+            continue
+        module, owner, method = re.sub(r"\[.*?\]", "", str(call.arguments[0])).split(".")
+        source = cls.modules_collection[cls.resolve(module)].members[owner]
+        function = (source.final_target if source.is_alias else source).members[method]
+        copy = griffe.Function(name, parameters=function.parameters, returns=function.returns, parent=cls)
+        text = function.docstring.value.replace(">>> await ", ">>> ")
+        copy.docstring = griffe.Docstring(text, parser="google", parent=copy)
+        cls.set_member(name, copy)

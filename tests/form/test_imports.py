@@ -37,6 +37,7 @@ DOORS: dict[str, set[str]] = {
     "aeron/driver/media/interfaces.py": {"socket"},
     "aeron/driver/media/transport.py": {"socket"},
     "aqueduct/asyncio_connection.py": {"asyncio"},
+    "aqueduct/blocking.py": {"threading"},
     "aqueduct/dialing.py": {"asyncio", "socket"},
     "aqueduct/handles.py": {"asyncio"},
     "aqueduct/quic/tickets.py": {"threading"},

@@ -1,7 +1,8 @@
 """Aqueduct: message channels sent through message channels, over QUIC.
 
-In `mainstem.aqueduct.aio`, `connect` and `serve` open connections, `channel` and `oneshot` make channels; handles travel inside
-messages. Here is what they work with. The engine underneath, `AqueductConnection`, uses no library, socket or clock.
+`connect` and `serve` open connections, `channel` and `oneshot` make channels; handles travel inside messages. Calls block;
+`mainstem.aqueduct.aio` has the same names for asyncio. The engine underneath, `AqueductConnection`, uses no library, socket or
+clock.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mainstem.aqueduct import aio
+    from mainstem.aqueduct.blocking import Connection, Receiver, Sender, Server, channel, connect, oneshot, serve
     from mainstem.aqueduct.certificates import make_certificates
     from mainstem.aqueduct.connection import AqueductConnection
     from mainstem.aqueduct.events import Mode
@@ -24,33 +26,49 @@ __all__ = [
     "AqueductConnection",
     "AqueductStats",
     "CborSerializer",
+    "Connection",
     "Limits",
     "Message",
     "Mode",
     "MsgspecSerializer",
     "RawSerializer",
+    "Receiver",
+    "Sender",
     "Serializer",
+    "Server",
     "ServerTickets",
     "Sessions",
     "Settings",
     "aio",
+    "channel",
+    "connect",
     "make_certificates",
+    "oneshot",
+    "serve",
 ]
 
 _HOMES = {
     "AqueductConnection": "connection",
     "AqueductStats": "stats",
     "CborSerializer": "middleware",
+    "Connection": "blocking",
     "Limits": "limits",
     "Message": "middleware",
     "Mode": "events",
     "MsgspecSerializer": "middleware",
     "RawSerializer": "middleware",
+    "Receiver": "blocking",
+    "Sender": "blocking",
     "Serializer": "middleware",
+    "Server": "blocking",
     "ServerTickets": "quic.tickets",
     "Sessions": "quic.tickets",
     "Settings": "settings",
+    "channel": "blocking",
+    "connect": "blocking",
     "make_certificates": "certificates",
+    "oneshot": "blocking",
+    "serve": "blocking",
 }
 
 

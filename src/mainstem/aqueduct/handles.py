@@ -564,6 +564,16 @@ class Receiver(_Half, Generic[M]):
         """
         return self._poll()[1]  # type: ignore[no-any-return]
 
+    def _put_back(self, outcome: M | BaseException) -> None:
+        """Undo a call that took a message, if it did: the message is the next one again."""
+        pipe = self._pipe
+        if isinstance(outcome, BaseException) or pipe.closed:
+            return
+        pipe.queue.appendleft(outcome)
+        pipe.wake()
+        if pipe.remote_receiver is not None:
+            pipe.remote_receiver.wake()
+
     def _poll(self) -> tuple[bool, Any]:
         pipe = self._require()
         if pipe.queue:

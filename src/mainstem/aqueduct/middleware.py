@@ -20,6 +20,11 @@ class Handle:
     __slots__ = ()
     is_sender: ClassVar[bool]
 
+    @property
+    def _half(self) -> Any:
+        """The asyncio handle, which the handle of a blocking program stands for."""
+        return self
+
 
 AttachFunction = Callable[[Any], int]
 DetachFunction = Callable[[int], Any]

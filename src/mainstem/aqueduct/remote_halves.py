@@ -26,7 +26,7 @@ from mainstem.aqueduct.handles import (
     move_away,
     pipe_of,
 )
-from mainstem.aqueduct.middleware import RawSerializer
+from mainstem.aqueduct.middleware import Handle, RawSerializer
 from mainstem.aqueduct.state import ReceiverState, SenderState
 from mainstem.errors import (
     Aborted,
@@ -116,6 +116,7 @@ class RemoteSender(Waiters):
         handles: list[Sender[Any] | Receiver[Any]] = []
 
         def attach(handle: Any) -> int:
+            handle = handle._half if isinstance(handle, Handle) else handle
             check_attachable(handle, handles)
             handles.append(handle)
             return len(handles) - 1
@@ -272,7 +273,7 @@ class RemoteReceiver(Waiters):
             if index in handles:
                 raise ValueError(f"attachment {index} was detached twice")
             handles[index] = make_handle(session, attachments[index])
-            return handles[index]
+            return session.present(handles[index])
 
         try:
             return self._decoded(incoming.payload, detach)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.listening import bind_sockets, find_listening_addresses
 from mainstem._internal.opening import Opening
-from mainstem._internal.tasks import start_task, within
+from mainstem._internal.tasks import HANDLER_TASK, start_task, within
 from mainstem.aqueduct.admission import Admission
 from mainstem.aqueduct.arrivals import Arrivals
 from mainstem.aqueduct.asyncio_connection import LINGER_S, Connection, HeaderSource
@@ -102,6 +102,11 @@ class Server(UdpEndpoint):
     def closed(self) -> bool:
         """Whether the server is closed."""
         return self._ended.done()
+
+    @property
+    def error(self) -> Exception | None:
+        """Always None: nothing but `close` ends a server."""
+        return None
 
     @property
     def connections(self) -> int:
@@ -380,7 +385,7 @@ class Server(UdpEndpoint):
 
     def _handlers(self) -> list[asyncio.Task[None]]:
         """The tasks of all handlers but the one that calls."""
-        return [task for task in self._tasks if task is not asyncio.current_task()]
+        return [task for task in self._tasks if task not in (asyncio.current_task(), HANDLER_TASK.get())]
 
     async def wait(self, timeout: float | None = None) -> None:
         """Wait until the server is closed.

@@ -126,6 +126,8 @@ class Session:
         self._is_faulty = False
         self.on_headers: Callable[[Headers], None] = _ignore
         self.on_over: Callable[[], None] = lambda: None
+        # What the application gets for a handle that came in a message.
+        self.present: Callable[[Any], Any] = lambda handle: handle
         self._udp = udp
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None

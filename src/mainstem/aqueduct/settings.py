@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mainstem._internal.handler_threads import MAX_HANDLERS, MAX_HANDLERS_PER_ADDRESS
 from mainstem.amounts import check_seconds, check_whole
 from mainstem.aqueduct.limits import Limits
 
@@ -93,6 +94,12 @@ class Settings(Limits):
     max_connections_per_address: int = 256
     """Of these, connections from one IPv4 address or IPv6 /64 network."""
 
+    max_handlers: int = MAX_HANDLERS
+    """Threads of a blocking server's handlers; a connection beyond waits until one is free. Coroutines have no such limit."""
+
+    max_handlers_per_address: int = MAX_HANDLERS_PER_ADDRESS
+    """Of these, threads for one IPv4 address or IPv6 /64 network."""
+
     retry: bool = False
     """Whether a server responds to every first packet with a Retry, so that clients prove their address first. Without it a
     server does so while many handshakes are under way."""
@@ -109,5 +116,6 @@ class Settings(Limits):
         check_seconds({"drain_timeout": self.drain_timeout, "keep_alive": self.keep_alive}, may_be_zero=True)
         least, most = DATAGRAM_SIZES
         check_whole({"max_datagram_size": self.max_datagram_size}, least=least, most=most)
-        bounds = ("stream_window", "connection_window", "max_streams", "max_connections", "max_connections_per_address")
+        bounds = ["stream_window", "connection_window", "max_streams", "max_connections", "max_connections_per_address"]
+        bounds += ["max_handlers", "max_handlers_per_address"]
         check_whole({name: getattr(self, name) for name in bounds}, least=1)

@@ -1,0 +1,531 @@
+"""Aqueduct without asyncio: the same connections, servers and channels, whose calls block.
+
+Theory of operation
+-------------------
+One event loop, in a thread that all of them share, runs the asyncio API; a channel may be made before it is known which connection
+it goes to. Each object here stands for the asyncio object in ``_inner``, and its methods are made of that object's: `waits` runs a
+coroutine in the loop's thread and waits for it, `runs` runs a plain call there. So any thread may call them.
+
+A handle inside a message is exchanged for its asyncio one when the message is encoded (`Handle._half`), and one that arrives for a
+handle of this module when the message is decoded (`Session.present`). A message that an interrupted call had taken is put back.
+
+Each handler of a server has a thread of its own (`HandlerThreads`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
+
+from mainstem._internal.handler_threads import HandlerThreads
+from mainstem._internal.loop_thread import LoopThread
+from mainstem.aqueduct import aio
+from mainstem.aqueduct.events import Mode
+from mainstem.aqueduct.handles import DEFAULT_MAX_MESSAGES
+from mainstem.aqueduct.limits import DEFAULT_SEND_BYTES
+from mainstem.aqueduct.middleware import RAW, Handle
+from mainstem.aqueduct.settings import Settings
+from mainstem.errors import ClosedError
+from mainstem.instruments import NULL_INSTRUMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
+
+    from mainstem.aqueduct.asyncio_connection import HeaderSource
+    from mainstem.aqueduct.codec import Headers
+    from mainstem.aqueduct.middleware import Serializer
+    from mainstem.aqueduct.quic.link import Address
+    from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
+    from mainstem.instruments import Instrument
+
+I = TypeVar("I", bound=Any)  # noqa: E741 - the inner object
+M = TypeVar("M")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_lock = threading.Lock()
+_loops: list[LoopThread] = []
+
+
+def _loop() -> LoopThread:
+    """The loop's thread, which is started by the first call and ends with the process."""
+    with _lock:
+        if not _loops:
+            _loops.append(LoopThread("mainstem-aqueduct"))
+            atexit.register(_loops[0].stop)
+        return _loops[0]
+
+
+def _forget_loop() -> None:
+    """A forked child has no such thread: it starts its own."""
+    global _lock
+    _lock = threading.Lock()
+    for thread in _loops:
+        atexit.unregister(thread.stop)
+    _loops.clear()
+
+
+os.register_at_fork(after_in_child=_forget_loop)
+
+
+def waits(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
+    """Makes a method that blocks of a coroutine of the asyncio object."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
+        inner = self._inner
+        return _loop().run(lambda: method(inner, *arguments, **options))
+
+    call.__doc__ = (method.__doc__ or "").replace(">>> await ", ">>> ")
+    return call
+
+
+def runs(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Makes a method of a plain one of the asyncio object."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
+        inner = self._inner
+        return _loop().call(lambda: method(inner, *arguments, **options))
+
+    return call
+
+
+class Facade(Generic[I]):
+    """What stands for an asyncio object."""
+
+    __slots__ = ("__weakref__", "_inner")
+
+    def __init__(self, inner: I) -> None:
+        self._inner = inner
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is of no more use, for whatever reason."""
+        return bool(self._inner.closed)
+
+    @property
+    def error(self) -> Exception | None:
+        """Why it failed; None while it is open, and after an end in order."""
+        error: Exception | None = self._inner.error
+        return error
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+
+class Sender(Facade["aio.Sender[M]"], Handle, Generic[M]):
+    """The sending half of a channel, made by `channel` or `oneshot`, or received in a message.
+
+    Like :class:`mainstem.aqueduct.aio.Sender`, but its calls block. Any thread may use it.
+
+    Example:
+        >>> sender, receiver = channel()
+        >>> with sender:
+        ...     sender.send(b"tide")
+    """
+
+    __slots__ = ()
+    is_sender: ClassVar[bool] = True
+
+    send = waits(aio.Sender[Any].send)
+    try_send = runs(aio.Sender[Any].try_send)
+    send_acknowledged = waits(aio.Sender[Any].send_acknowledged)
+    finish = runs(aio.Sender[Any].finish)
+    close = waits(aio.Sender[Any].close)
+    abort = runs(aio.Sender[Any].abort)
+    wait_closed = waits(aio.Sender[Any].wait_closed)
+    configure = runs(aio.Sender[Any].configure)
+
+    @property
+    def _half(self) -> aio.Sender[M]:
+        return self._inner
+
+    @property
+    def mode(self) -> Mode:
+        """How messages travel."""
+        return self._inner.mode
+
+    @property
+    def is_networked(self) -> bool:
+        """Whether messages go over a connection."""
+        return self._inner.is_networked
+
+    def __enter__(self) -> Sender[M]:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.abort()
+        else:
+            self.close()
+
+
+class Receiver(Facade["aio.Receiver[M]"], Handle, Generic[M]):
+    """The receiving half of a channel: iterate over it, or `receive`.
+
+    Like :class:`mainstem.aqueduct.aio.Receiver`, but its calls block. Any thread may use it.
+
+    Example:
+        >>> for message in receiver:
+        ...     print(message)
+    """
+
+    __slots__ = ()
+    is_sender: ClassVar[bool] = False
+
+    close = waits(aio.Receiver[Any].close)
+    abort = runs(aio.Receiver[Any].abort)
+
+    def receive(self, timeout: float | None = None) -> M:
+        """Receive the next message. A call that times out has taken nothing; neither has one that an exception interrupts.
+
+        Args:
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            The oldest message that was not received, as the connection's serialiser decodes it.
+
+        Raises:
+            Timeout: No message came in time.
+            ClosedError: The sender finished and all was received, or this receiver was closed.
+            Aborted: The sender aborted the channel.
+            LostInTransit: The sender was lost on its way to the peer.
+            ConnectionLost: The connection under the channel ended.
+            RemoteProtocolError: The message cannot be decoded; the next call receives the one after it.
+            LocalProtocolError: This handle was sent away.
+
+        Example:
+            >>> message = receiver.receive(timeout=5)
+        """
+        inner = self._inner
+        return _loop().run(lambda: inner.receive(timeout), undo=inner._put_back)
+
+    def try_receive(self) -> M | None:
+        """Receive the next message if one is there; for more, see `receive`.
+
+        Returns:
+            The oldest message that was not received; None if there is none now.
+
+        Example:
+            >>> while (message := receiver.try_receive()) is not None:
+            ...     print(message)
+        """
+        inner = self._inner
+
+        async def work() -> M | None:
+            return inner.try_receive()
+
+        return _loop().run(work, undo=lambda outcome: None if outcome is None else inner._put_back(outcome))
+
+    @property
+    def _half(self) -> aio.Receiver[M]:
+        return self._inner
+
+    @property
+    def is_networked(self) -> bool:
+        """Whether messages come over a connection."""
+        return self._inner.is_networked
+
+    def __iter__(self) -> Iterator[M]:
+        while True:
+            try:
+                message = self.receive()
+            except ClosedError:
+                return
+            yield message
+
+    def __enter__(self) -> Receiver[M]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.abort()
+
+
+def _present(half: aio.Sender[Any] | aio.Receiver[Any]) -> Sender[Any] | Receiver[Any]:
+    return Sender(half) if isinstance(half, aio.Sender) else Receiver(half)
+
+
+class Connection(Facade["aio.Connection"]):
+    """One connection, from either side: what `connect` returns and what a server's handler gets.
+
+    A client has `sender`, a server `receiver`: the two halves of the entrypoint channel. As a context manager it is closed at the
+    end of the block, and aborted if an exception leaves the block.
+
+    Example:
+        >>> with connect("localhost", 4433, ca="ca.pem") as connection:
+        ...     connection.sender.send(b"tide")
+    """
+
+    __slots__ = ("_entrypoint",)
+
+    def __init__(self, inner: aio.Connection) -> None:
+        super().__init__(inner)
+        inner._session.present = _present
+        self._entrypoint = _present(inner.sender if inner._is_client else inner.receiver)
+
+    headers = waits(aio.Connection.headers)
+    close = waits(aio.Connection.close)
+    abort = runs(aio.Connection.abort)
+    wait_closed = waits(aio.Connection.wait_closed)
+    wait_channels_closed = waits(aio.Connection.wait_channels_closed)
+    stats = runs(aio.Connection.stats)
+
+    @property
+    def sender(self) -> Sender[Any]:
+        """The entrypoint's sender, at a client. Raises ConfigurationError at a server."""
+        assert self._inner.sender
+        assert isinstance(self._entrypoint, Sender)
+        return self._entrypoint
+
+    @property
+    def receiver(self) -> Receiver[Any]:
+        """The entrypoint's receiver, at a server. Raises ConfigurationError at a client."""
+        assert self._inner.receiver
+        assert isinstance(self._entrypoint, Receiver)
+        return self._entrypoint
+
+    @property
+    def peer_address(self) -> Address:
+        """The peer's address: host and port, as sockets have them."""
+        return self._inner.peer_address
+
+    @property
+    def peer_certificate(self) -> dict[str, Any] | None:
+        """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it; None if it presented none."""
+        return self._inner.peer_certificate
+
+    @property
+    def peer_certificate_der(self) -> bytes | None:
+        """The peer's TLS certificate in DER, for a library that reads certificates; None if it presented none."""
+        return self._inner.peer_certificate_der
+
+    @property
+    def early_data_accepted(self) -> bool:
+        """Whether the server accepted what was sent before the handshake was complete."""
+        return self._inner.early_data_accepted
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.abort()
+        self.close()
+
+
+class Server(Facade["aio.Server"]):
+    """A listening server, made by `serve`. As a context manager it is closed at the end of the block.
+
+    Example:
+        >>> with serve(handler, "0.0.0.0", 4433, certificate=certificate, key=key) as server:
+        ...     server.wait()
+    """
+
+    __slots__ = ()
+
+    wait = waits(aio.Server.wait)
+    shutdown = waits(aio.Server.shutdown)
+    close = waits(aio.Server.close)
+    abort = runs(aio.Server.abort)
+    stats = runs(aio.Server.stats)
+
+    @property
+    def port(self) -> int:
+        """The UDP port that it listens on, at every address."""
+        return self._inner.port
+
+    @property
+    def connections(self) -> int:
+        """Connections that are open, in their handshake, or not quite closed."""
+        return self._inner.connections
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def channel(
+    *, mode: Mode = Mode.ORDERED, max_messages: int = DEFAULT_MAX_MESSAGES, max_bytes: int = DEFAULT_SEND_BYTES
+) -> tuple[Sender[Any], Receiver[Any]]:
+    """Make a channel. Mode and limits count once it is networked; within the process messages keep their order.
+
+    Args:
+        mode: How messages travel.
+        max_messages: Messages that may be queued and unacknowledged before `Sender.send` waits.
+        max_bytes: Bytes that may be queued and unacknowledged before `Sender.send` waits.
+
+    Returns:
+        The channel's sender and its receiver.
+
+    Raises:
+        ConfigurationError: The mode is not a `Mode`, or a limit is not a whole number >= 1.
+
+    Example:
+        >>> sender, receiver = channel()
+        >>> connection.sender.send({"subscribe": "tide", "updates": sender})
+        >>> for update in receiver:
+        ...     print(update)
+    """
+    sender, receiver = aio.channel(mode=mode, max_messages=max_messages, max_bytes=max_bytes)
+    return Sender(sender), Receiver(receiver)
+
+
+def oneshot(*, mode: Mode = Mode.UNORDERED) -> tuple[Sender[Any], Receiver[Any]]:
+    """Make a channel for one message: sending it finishes the channel.
+
+    Args:
+        mode: How the message travels.
+
+    Returns:
+        The channel's sender and its receiver.
+
+    Example:
+        >>> sender, receiver = oneshot()
+        >>> connection.sender.send({"text": "tide", "response": sender})
+        >>> print(receiver.receive())
+    """
+    sender, receiver = aio.oneshot(mode=mode)
+    return Sender(sender), Receiver(receiver)
+
+
+def connect(
+    host: str,
+    port: int,
+    *,
+    headers: HeaderSource = None,
+    serializers: Sequence[Serializer] = (RAW,),
+    sessions: Sessions | None = None,
+    early: bool = False,
+    timeout: float | None = 10.0,
+    settings: Settings | None = None,
+    instrument: Instrument = NULL_INSTRUMENT,
+    **overrides: Any,
+) -> Connection:
+    """Connect to a server; returns when the handshake is complete.
+
+    If the host has several addresses, the next one is tried a quarter of a second after the one before, or as soon as that fails.
+    The first handshake that completes wins, and the other attempts are closed.
+
+    Args:
+        host: The server's name or address.
+        port: Its UDP port.
+        headers: Connection headers, which the server's handler can read.
+        serializers: What messages may be encoded with, the preferred one first. With more than one, connecting waits for
+            the server's choice.
+        sessions: Where session tickets are kept.
+        early: With a ticket in ``sessions``, return at once: what is sent goes out in the first flight (0-RTT), to the address
+            at which the server was met before.
+        timeout: Seconds to wait at most; None waits for as long as QUIC does.
+        settings: The settings; None for the defaults.
+        instrument: What observes frames and state changes.
+        **overrides: Fields of `Settings` by name, instead of those in ``settings``.
+
+    Returns:
+        The connection.
+
+    Raises:
+        Timeout: The server did not respond in time.
+        ConnectionLost: The server, or TLS, refused the connection.
+        RemoteProtocolError: The peer does not speak Aqueduct, or has none of the serialisers.
+        ConfigurationError: A setting cannot be used.
+
+    Example:
+        >>> with connect("localhost", 4433, ca="certs/ca.pem") as connection:
+        ...     connection.sender.send(b"tide")
+    """
+
+    async def open_connection() -> Connection:
+        inner = await aio.connect(
+            host,
+            port,
+            headers=headers,
+            serializers=serializers,
+            sessions=sessions,
+            early=early,
+            timeout=timeout,
+            settings=settings,
+            instrument=instrument,
+            **overrides,
+        )
+        return Connection(inner)
+
+    return _loop().run(open_connection, undo=_abort)
+
+
+def serve(
+    handler: Callable[[Connection], object],
+    host: str | Sequence[str] = "127.0.0.1",
+    port: int = 0,
+    *,
+    headers: HeaderSource | Callable[[Headers], HeaderSource] = None,
+    serializers: Sequence[Serializer] = (RAW,),
+    tickets: ServerTickets | None = None,
+    hold_early: bool = False,
+    settings: Settings | None = None,
+    instrument: Instrument = NULL_INSTRUMENT,
+    **overrides: Any,
+) -> Server:
+    """Listen, and run a handler for each connection, in a thread of its own.
+
+    When the handler has returned and every channel has ended, or after ``drain_timeout``, the connection is closed. When the
+    connection or the server ends first, what the handler waits for raises; after a client that had finished the entrypoint it has
+    ``drain_timeout`` to process what it received. What a handler raises is logged, and its connection ends with an error.
+
+    Args:
+        handler: A function that is called with a `Connection`.
+        host: The address or name to listen on, or several.
+        port: The UDP port of every address; 0 for any.
+        headers: Connection headers, or a function of the client's headers that returns them, and must not block.
+        serializers: What messages may be encoded with; the client's preference decides.
+        tickets: Where session tickets are kept. With it, clients may send in their first flight; that data is processed at
+            once, because a ticket serves once and so nothing can be replayed. Without it there is no early data.
+        hold_early: Process early data only when the handshake is complete.
+        settings: The settings; None for the defaults. ``max_handlers`` bounds the threads; a connection beyond waits for one.
+        instrument: What observes frames and state changes.
+        **overrides: Fields of `Settings` by name, instead of those in ``settings``.
+
+    Returns:
+        The server, which listens.
+
+    Raises:
+        ConfigurationError: A setting cannot be used.
+        OSError: The address cannot be bound.
+
+    Example:
+        >>> def handler(connection):
+        ...     for message in connection.receiver:
+        ...         print(message)
+        >>> with serve(handler, "0.0.0.0", 4433, certificate="certs/cert.pem", key="certs/key.pem") as server:
+        ...     server.wait()
+    """
+    chosen = replace(settings or Settings(), **overrides)
+    threads = HandlerThreads(chosen.max_handlers, chosen.max_handlers_per_address)
+
+    async def open_server() -> Server:
+        inner = await aio.serve(
+            threads.adapt(handler, Connection),
+            host,
+            port,
+            headers=headers,
+            serializers=serializers,
+            tickets=tickets,
+            hold_early=hold_early,
+            settings=chosen,
+            instrument=instrument,
+        )
+        return Server(inner)
+
+    return _loop().run(open_server, undo=_abort)
+
+
+def _abort(opened: Connection | Server | BaseException) -> None:
+    """Gives up what an interrupted call had opened; in the loop's thread."""
+    if not isinstance(opened, BaseException):
+        opened._inner.abort()
