@@ -2,7 +2,8 @@
 
 A commit has a transaction: the id of the query and the number of the micro-batch. deltalake refuses a commit whose transaction
 another commit has changed since the table was read; the table is then read again, and the micro-batch is committed only where it
-is not there yet. Checkpoints of the log and compactions keep transactions.
+is not there yet. Checkpoints of the log and compactions keep transactions. So the log is read once for a micro-batch, by
+``committed``, and what it said holds until the commit.
 """
 
 from __future__ import annotations
@@ -146,6 +147,8 @@ class DeltaTable:
         self._url = f"s3://{url.partition('://')[2]}" if scheme in S3_SCHEMES else url
         self._store_url = url
         self._partition_by, self._target = list(partition_by), target_bytes
+        # As of the start of the micro-batch.
+        self._table: Any = None
 
     @property
     def name(self) -> str:
@@ -194,8 +197,9 @@ class DeltaTable:
 
         check_types(columns, "Delta")
         check_names(columns, "Delta", self.name_key)
+        table, self._table = self._table, None
         for _ in range(COMMIT_ATTEMPTS):
-            table = self._load()
+            table = table or self._load()
             try:
                 if table is None:
                     self._create(columns)
@@ -203,6 +207,7 @@ class DeltaTable:
                 before = _columns(table)
                 whole = united(before, columns)
                 if not (change := difference(before, whole)):
+                    self._table = table
                     return
                 if not evolve:
                     raise ConfigurationError(
@@ -214,7 +219,7 @@ class DeltaTable:
                 return
             except CommitFailedError:
                 # Another writer was first: what is left to do depends on what it did.
-                continue
+                table = None
             except (DeltaError, OSError) as error:
                 if table is not None or self._load() is None:
                     raise StoreError(self.name, f"cannot change the Delta table: {error}") from error
@@ -240,14 +245,14 @@ class DeltaTable:
 
     def committed(self, query_id: str) -> int:
         """As ``Table.committed``."""
-        table = self._load()
-        return -1 if table is None else _version(table, query_id)
+        self._table = self._load()
+        return -1 if self._table is None else _version(self._table, query_id)
 
     def files(self, query_id: str, batch_id: int) -> DeltaFiles:
         """As ``Table.files``."""
         import pyarrow as pa
 
-        table = self._existing()
+        table = self._table = self._table or self._existing()
         metadata = table.metadata()
         names = metadata.partition_columns
         schema = pa.schema(table.schema().to_arrow())
@@ -273,7 +278,8 @@ class DeltaTable:
         )
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS):
-            table = self._existing()
+            # What failed may depend on what another writer has done since.
+            table, self._table = self._table or self._existing(), None
             if _version(table, query_id) >= batch_id:
                 # Before, by another driver of the query, or by an attempt here whose response was lost.
                 return False

@@ -133,24 +133,34 @@ def test_a_micro_batch_that_is_repeated_is_committed_once(table: DeltaTable, tmp
     assert table.committed(QUERY) == 1
 
 
+def test_a_micro_batch_reads_the_log_once(table: DeltaTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    load = deltalake.DeltaTable
+
+    def counted(url: str, **options: Any) -> Any:
+        loaded.append(url)
+        return load(url, **options)
+
+    monkeypatch.setattr(deltalake, "DeltaTable", counted)
+    for batch_id in range(3):
+        assert table.committed(QUERY) == batch_id - 1
+        table.prepare(SIMPLE, evolve=False)
+        assert table.commit(QUERY, batch_id, files(table, batch_id, [batch([batch_id])]))
+        assert len(loaded) == batch_id + 1
+
+
 def test_an_empty_micro_batch_is_committed_too(table: DeltaTable) -> None:
     assert files(table, 0, [batch([])]) == []
     assert table.commit(QUERY, 0, [])
     assert table.committed(QUERY) == 0
 
 
-def test_of_two_drivers_of_one_query_one_commits(table: DeltaTable, tmp_path: Path, monkeypatch: Any) -> None:
-    mine, theirs = (files(table, 0, [batch([1])]) for _ in range(2))
-    load = DeltaTable._load
-
-    def raced(self: DeltaTable) -> Any:
-        read = load(self)
-        monkeypatch.setattr(DeltaTable, "_load", load)
-        # Between this driver's reading of the table and its commit.
-        assert DeltaTable(str(tmp_path / "table")).commit(QUERY, 0, theirs)
-        return read
-
-    monkeypatch.setattr(DeltaTable, "_load", raced)
+def test_of_two_drivers_of_one_query_one_commits(table: DeltaTable, tmp_path: Path) -> None:
+    other = DeltaTable(str(tmp_path / "table"))
+    assert table.committed(QUERY) == other.committed(QUERY) == -1
+    mine, theirs = files(table, 0, [batch([1])]), files(other, 0, [batch([1])])
+    # Between this driver's reading of the table and its commit.
+    assert other.commit(QUERY, 0, theirs)
     assert not table.commit(QUERY, 0, mine)
     assert numbers(tmp_path / "table") == [1]
 
