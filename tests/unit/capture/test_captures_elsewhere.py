@@ -89,8 +89,8 @@ def test_a_growing_capture_in_a_store_is_followed(remote: Path) -> None:
     def read(start: dict[str, int], end: dict[str, int]) -> int:
         return sum(batch.num_rows for part in reader.partitions(start, end) for batch in reader.read(part))
 
-    first = reader.latestOffset({}, ReadAllAvailable())
-    assert read({}, first) == 5
+    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert read(reader.initialOffset(), first) == 5
     (remote / "a.pcap").write_bytes(make.pcap([PACKET] * 9))
     second = reader.latestOffset(first, ReadAllAvailable())
     assert read(first, second) == 4

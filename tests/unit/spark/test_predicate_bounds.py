@@ -65,11 +65,11 @@ def is_read(options: dict[str, str], row: dict[str, int]) -> bool:
     parsed = parse_options({"path": "/nowhere", **options})
     ids = ((parsed.recording_ids, "recording_id"), (parsed.stream_ids, "stream_id"), (parsed.session_ids, "session_id"))
     inside = all(not wanted or row[name] in wanted for wanted, name in ids)
-    since, until = parsed.span.from_time_ns, parsed.span.to_time_ns
+    since, until = parsed.from_time_ns, parsed.to_time_ns
     inside &= (since is None or row["recorded_at"] * 1000 >= since) and (
         until is None or row["recorded_at"] * 1000 < until
     )
-    first, last = parsed.span.from_position, parsed.span.to_position
+    first, last = parsed.from_position, parsed.to_position
     return inside and (first is None or row["position"] >= first) and (last is None or row["position"] < last)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,10 +13,15 @@ from tests.support.streams import Stream, record
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
 from mainstem.spark import reason
+from mainstem.spark.option_table import table_of as options_of
+from mainstem.spark.sinks.channel import ChannelSink
+from mainstem.spark.sinks.options import ChannelOptions
 from mainstem.spark.sources import features
 from mainstem.spark.sources.capture import CaptureSource
+from mainstem.spark.sources.capture_options import CaptureOptions
 from mainstem.spark.sources.features import WithoutLimits, stream_reader
-from mainstem.spark.sources.options import NAMES, parse_options
+from mainstem.spark.sources.live import LiveOptions, LiveSource
+from mainstem.spark.sources.options import RecordingOptions, parse_options
 from mainstem.spark.sources.recording import RecordingSource, RecordingStreamReader
 from mainstem.spark.sources.sql_tables import TUNING, is_secret, read_options, user_options
 from mainstem.spark.sources.trigger_delay import TriggerDelay
@@ -71,13 +77,30 @@ def test_options_of_a_query_override_those_of_the_table_without_regard_to_case()
 
 
 def test_what_decides_on_the_rows_belongs_to_the_table() -> None:
-    for name in set(NAMES) - {"path", "paths"} | {"endpoint_override", "tail", "payload", "aeronPorts"}:
+    names = {each.name for kind in (RecordingOptions, CaptureOptions) for each in options_of(kind).values()}
+    for name in names - {"path", "paths"} | {"endpoint_override", "tail"}:
         if name.lower() in TUNING:
             read_options("mainstem.recording", {name: "1"}, table_of({"path": "/data"}))
             continue
         with pytest.raises(ConfigurationError, match=f"^{name}: only the table itself may have it"):
             read_options("mainstem.recording", {name: "1"}, table_of({"path": "/data"}))
-    assert {name.lower() for name in (*NAMES, "indexDirectory")} >= TUNING
+    assert {
+        "indexdirectory", "maxbytespertrigger", "maxrowsperpartition", "maxrowspertrigger", "maxtriggerdelay",
+        "minbytespertrigger", "minpartitions", "parallelism", "partitionbytes", "rowsperbatch", "skipreport",
+    } == TUNING  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [RecordingOptions, CaptureOptions, LiveOptions, ChannelOptions])
+def test_every_option_is_read_documented_and_known_to_the_source(kind: type) -> None:
+    table = options_of(kind)
+    others = {"read", "store_options", "reading"}
+    assert {each.name for each in fields(kind)} - table.keys() <= others, "a field without an option(...)"
+    assert len({each.name.lower() for each in table.values()}) == len(table)
+    sources = {RecordingOptions: RecordingSource, CaptureOptions: CaptureSource, LiveOptions: LiveSource}
+    source = (sources | {ChannelOptions: ChannelSink})[kind]
+    for each in table.values():
+        assert each.meaning
+        assert f"``{each.name}``" in str(source.__doc__)
 
 
 def test_a_load_is_no_table() -> None:
@@ -211,8 +234,8 @@ def test_without_limits_a_stream_goes_on_where_the_last_micro_batch_ended(path: 
 def test_a_spark_without_limits_refuses_their_options(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features, "HAS_READ_LIMITS", False)
     with pytest.raises(ConfigurationError, match=r"(?i)" + name + r": Spark .* has no limits for sources in Python"):
-        stream_reader(object(), {name: "1"})  # type: ignore[arg-type]
-    assert isinstance(stream_reader(object(), {}), WithoutLimits)  # type: ignore[arg-type]
+        stream_reader(object(), {name: "1"}, RecordingOptions)  # type: ignore[arg-type]
+    assert isinstance(stream_reader(object(), {}, RecordingOptions), WithoutLimits)  # type: ignore[arg-type]
 
 
 def test_the_reason_is_the_last_of_mainstems_sentences() -> None:

@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
 
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
+from mainstem.spark.option_table import documents
 from mainstem.spark.sinks.channels import send
 from mainstem.spark.sinks.options import ChannelOptions, check_schema, parse_options
 from mainstem.spark.sources.features import StreamWriter
@@ -100,18 +101,9 @@ class ChannelStreamWriter(StreamWriter):
         """Nothing can be taken back; the next attempt has the same keys."""
 
 
+@documents(ChannelOptions)
 class ChannelSink(DataSource):
-    """``mainstem.channel``: ``df.write.format("mainstem.channel").mode("append")``, and ``df.writeStream``.
-
-    Options, whose names Spark compares without regard to case:
-
-    - ``channel``: ``aeron:...``, ``bymux://HOST:PORT``, ``jmux://HOST:PORT`` or ``aqueduct://HOST:PORT``. Required.
-    - ``streamId``, ``directory``: of Aeron, the stream (0) and the media driver's directory on each executor's machine.
-    - ``column`` (``payload``): the messages; binary or string, never null.
-    - ``timeout`` (30): seconds that the other side may push back, or be away, before the task fails.
-    - ``epoch``: of a batch, the first part of the keys; by default the second at which it was planned.
-    - ``ca``: of Aqueduct, the file of the authority that signed the server's certificate.
-    """
+    """``mainstem.channel``: ``df.write.format("mainstem.channel").mode("append")``, and ``df.writeStream``."""
 
     @classmethod
     def name(cls) -> str:

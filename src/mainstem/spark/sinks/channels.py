@@ -45,7 +45,7 @@ class AeronChannel:
         from mainstem.aeron.client import Aeron
 
         self._options = options
-        self._aeron = Aeron.connect(options.directory or None, client_name="mainstem.channel")
+        self._aeron = Aeron.connect(options.driver_directory or None, client_name="mainstem.channel")
         try:
             self._publication = self._aeron.add_publication(options.channel, options.stream_id, timeout=options.timeout)
         except BaseException:

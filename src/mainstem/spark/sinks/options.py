@@ -1,12 +1,13 @@
-"""The options of ``mainstem.channel``, checked once."""
+"""The options of ``mainstem.channel``: one table, from which parsing and documentation are derived."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from mainstem.errors import ConfigurationError
+from mainstem.spark.option_table import option, parsed, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,20 +15,57 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 PROTOCOLS = ("aeron", "bymux", "jmux", "aqueduct")
-KNOWN = ("channel", "streamid", "directory", "column", "timeout", "epoch", "ca")
+
+
+def _number(value: str, name: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ConfigurationError(f"{name}: {value!r} is not a whole number") from None
+
+
+def _seconds(value: str, name: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    if seconds <= 0:
+        raise ConfigurationError(f"{name}: {value!r} is no number of seconds above zero")
+    return seconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelOptions:
-    """The options of ``mainstem.channel``."""
+    """The options of ``mainstem.channel``, in the order of the documentation."""
 
-    channel: str
-    stream_id: int
-    directory: str
-    column: str
-    timeout: float
-    epoch: int | None
-    ca: str
+    channel: str = option(
+        "channel",
+        text,
+        "`aeron:...`, `bymux://HOST:PORT`, `jmux://HOST:PORT` or `aqueduct://HOST:PORT`. Required",
+        default="",
+    )
+    stream_id: int = option("streamId", _number, "Aeron: the stream. Required for it", default="0", shown=" ")
+    driver_directory: str = option(
+        "directory",
+        text,
+        "Aeron: the media driver's directory on each executor's machine",
+        default="",
+        shown="the user's default directory",
+    )
+    column: str = option("column", text, "the messages: binary or string, never null", default="payload")
+    timeout: float = option(
+        "timeout",
+        _seconds,
+        "seconds that the other side may push back, or be away, before the task fails",
+        default="30",
+    )
+    epoch: int | None = option(
+        "epoch",
+        _number,
+        "batch: the first part of the keys. Give the same one to send the same batch again",
+        shown="the time",
+    )
+    ca: str = option("ca", text, "Aqueduct: the authority that signed the server's certificate", default="")
 
     @property
     def protocol(self) -> str:
@@ -43,52 +81,27 @@ class ChannelOptions:
 
 def parse_options(options: Mapping[str, str]) -> ChannelOptions:
     """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
-    texts = {key.lower(): value for key, value in options.items()}
-    if unknown := sorted(set(texts) - set(KNOWN) - {"path", "checkpointlocation"}):
-        raise ConfigurationError(f"mainstem.channel has no option {unknown[0]!r}; it has {', '.join(KNOWN)}")
-    channel = texts.get("channel") or texts.get("path") or ""
-    parsed = ChannelOptions(
-        channel=channel,
-        stream_id=_number(texts, "streamid", 0),
-        directory=texts.get("directory", ""),
-        column=texts.get("column", "payload"),
-        timeout=_seconds(texts),
-        epoch=_number(texts, "epoch", 0) if "epoch" in texts else None,
-        ca=texts.get("ca", ""),
-    )
-    if parsed.protocol not in PROTOCOLS:
+    texts = {name.lower(): value for name, value in options.items()}
+    texts.pop("checkpointlocation", None)
+    path = texts.pop("path", "")
+    made = ChannelOptions(**parsed(ChannelOptions, "mainstem.channel", texts))
+    made = made if made.channel else replace(made, channel=path)
+    if made.protocol not in PROTOCOLS:
         raise ConfigurationError(
-            f"channel: {channel!r} is none of 'aeron:...', 'bymux://HOST:PORT', 'jmux://HOST:PORT', 'aqueduct://HOST:PORT'"
+            f"channel: {made.channel!r} is none of 'aeron:...', 'bymux://HOST:PORT', 'jmux://HOST:PORT', 'aqueduct://HOST:PORT'"
         )
-    if parsed.protocol == "aeron" and "streamid" not in texts:
+    if made.protocol == "aeron" and "streamid" not in texts:
         raise ConfigurationError("mainstem.channel needs the option 'streamId' for an Aeron channel")
-    if parsed.protocol != "aeron":
+    if made.protocol != "aeron":
         try:
-            host, port = parsed.address
+            host, port = made.address
         except ValueError as error:
-            raise ConfigurationError(f"channel: {channel!r}: {error}") from None
+            raise ConfigurationError(f"channel: {made.channel!r}: {error}") from None
         if not host or not port:
             raise ConfigurationError(
-                f"channel: {channel!r} has no host and port, as in {parsed.protocol}://localhost:7000"
+                f"channel: {made.channel!r} has no host and port, as in {made.protocol}://localhost:7000"
             )
-    return parsed
-
-
-def _number(texts: Mapping[str, str], name: str, default: int) -> int:
-    try:
-        return int(texts.get(name, default))
-    except ValueError:
-        raise ConfigurationError(f"{name}: {texts[name]!r} is not a whole number") from None
-
-
-def _seconds(texts: Mapping[str, str]) -> float:
-    try:
-        value = float(texts.get("timeout", 30.0))
-    except ValueError:
-        value = -1.0
-    if value <= 0:
-        raise ConfigurationError(f"timeout: {texts['timeout']!r} is no number of seconds above zero")
-    return value
+    return made
 
 
 def check_schema(schema: StructType, column: str) -> None:

@@ -21,6 +21,7 @@ from mainstem.capture.reading import read
 from mainstem.capture.schema import columns, ddl
 from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError
+from mainstem.spark.option_table import documents
 from mainstem.spark.sources.batches import settle
 from mainstem.spark.sources.capture_offsets import CaptureOffset, Ends, parse_capture_offset
 from mainstem.spark.sources.capture_options import CaptureOptions, parse_options
@@ -247,24 +248,11 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._indexes.clear()
 
 
+@documents(CaptureOptions)
 class CaptureSource(DataSource):
     """``mainstem.capture``: ``spark.read.format("mainstem.capture").load(path)``, or ``readStream``.
 
-    Options, whose names Spark compares without regard to case:
-
-    - ``path``: a capture, a folder of captures, or a pattern; or a URL of one, as of ``mainstem.recording``. Required.
-    - ``access_key``, ``endpoint_override``, ... or ``fs.s3a.endpoint``, ...: options of the store of a URL.
-    - ``aeronPorts`` (``auto``): UDP ports that carry Aeron, with commas between them; ``auto`` recognises it, ``none`` skips it.
-    - ``bymuxPorts``, ``jmuxPorts``: TCP ports of these protocols. Default: none.
-    - ``payload`` (false): adds a column with the payload of each frame.
-    - ``partitionBytes`` (32m): what one task reads at most.
-    - ``minPartitions`` (1): at least so many tasks.
-    - ``rowsPerBatch``: rows of one Arrow batch, 256 to 1048576 (8192).
-    - ``indexDirectory``: where the index of each capture is kept; by default beside the capture; of a URL nowhere.
-    - ``maxBytesPerTrigger``: the size of a micro-batch. Default: no limit. From Spark 4.2 on.
-    - ``minBytesPerTrigger``, ``maxTriggerDelay`` (15m): as of ``mainstem.recording``.
-    - ``failOnDataLoss`` (true): in a stream, fail where a file is another one than that of the checkpoint; ``false`` logs and
-      reads it from its beginning.
+    Besides the options below it takes those of the store of a URL.
     """
 
     @classmethod
@@ -285,4 +273,4 @@ class CaptureSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         texts = read_options(self.name(), self.options, schema)
         options = parse_options(texts)
-        return stream_reader(CaptureStreamReader(options, options.wanted(schema)), texts)
+        return stream_reader(CaptureStreamReader(options, options.wanted(schema)), texts, CaptureOptions)

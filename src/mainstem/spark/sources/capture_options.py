@@ -1,4 +1,4 @@
-"""The options of ``mainstem.capture``, checked once."""
+"""The options of ``mainstem.capture``: one table, from which parsing and documentation are derived."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mainstem.capture import schema
-from mainstem.capture.planning import PART_BYTES, ROWS, FrameSelection
+from mainstem.capture.planning import ROWS, FrameSelection
 from mainstem.capture.ports import parse_aeron_ports, parse_ports
 from mainstem.errors import ConfigurationError
-from mainstem.spark.sources.option_values import MAX_TRIGGER_DELAY_NS, flag, positive, trigger_options
+from mainstem.spark.option_table import (
+    TriggerOptions,
+    check_trigger,
+    flag,
+    option,
+    parsed,
+    positive,
+    text,
+)
 from mainstem.store.options import is_store_option
 
 if TYPE_CHECKING:
@@ -17,32 +25,63 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-KNOWN = {
-    "path", "aeronports", "bymuxports", "jmuxports", "payload", "partitionbytes", "minpartitions", "rowsperbatch",
-    "indexdirectory", "maxbytespertrigger", "failondataloss", "minbytespertrigger", "maxtriggerdelay",
-}  # fmt: skip
 MAX_ROWS = 1 << 20
 MIN_ROWS = 256  # below it a batch costs more than its rows
 
 
-@dataclass(frozen=True, kw_only=True)
-class CaptureOptions:
-    """The options of ``mainstem.capture``. Names are compared without regard to case, as Spark does."""
+def _rows(value: str, name: str) -> int:
+    rows = positive(value, name)
+    if not MIN_ROWS <= rows <= MAX_ROWS:
+        raise ConfigurationError(f"{name}: {rows} is not between {MIN_ROWS} and {MAX_ROWS}")
+    return rows
 
-    path: str
+
+@dataclass(frozen=True, kw_only=True)
+class CaptureOptions(TriggerOptions):
+    """The options of ``mainstem.capture``, in the order of the documentation."""
+
+    path: str = option(
+        "path", text, "a capture, a directory of captures, or a pattern; or a URL of one. Required", default=""
+    )
     store_options: dict[str, str] = field(default_factory=dict, repr=False)
-    aeron_ports: tuple[int, ...] | None = None
-    bymux_ports: tuple[int, ...] = ()
-    jmux_ports: tuple[int, ...] = ()
-    payload: bool = False
-    partition_bytes: int = PART_BYTES
-    min_partitions: int = 1
-    rows_per_batch: int = ROWS
-    index_directory: str | None = None
-    max_bytes: int | None = None
-    min_bytes: int | None = None
-    max_trigger_delay_ns: int = MAX_TRIGGER_DELAY_NS
-    fail_on_data_loss: bool = True
+    aeron_ports: tuple[int, ...] | None = option(
+        "aeronPorts",
+        lambda value, _: parse_aeron_ports(value),
+        "UDP ports that carry Aeron, as in `40123,40124`; `none`; or `auto`: every port, where a datagram is Aeron's to the last "
+        "byte",
+        default="auto",
+    )
+    bymux_ports: tuple[int, ...] = option(
+        "bymuxPorts",
+        parse_ports,
+        "TCP ports of servers: the protocol has no mark that distinguishes it from other bytes, so its ports must be named",
+        default="",
+        shown="none",
+    )
+    jmux_ports: tuple[int, ...] = option("jmuxPorts", parse_ports, "the same of Jmux", default="", shown="none")
+    payload: bool = option("payload", flag, "whether there is a column `payload`", default="false")
+    partition_bytes: int = option(
+        "partitionBytes", positive, "how much of a file a task reads", default="32m", tuning=True
+    )
+    min_partitions: int = option(
+        "minPartitions", positive, "partitions of all files together, at least", default="1", tuning=True
+    )
+    rows_per_batch: int = option(
+        "rowsPerBatch", _rows, "rows of an Arrow batch, 256 to 1048576", default=str(ROWS), tuning=True
+    )
+    index_directory: str | None = option(
+        "indexDirectory",
+        text,
+        "where frame indexes are kept; those of a URL only if it is set",
+        shown="beside the file",
+        tuning=True,
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        flag,
+        "streaming: fail if a file is another one than that of the checkpoint; `false` logs and reads it from its beginning",
+        default="true",
+    )
 
     def wanted(self, fields: StructType) -> FrameSelection:
         """What is read for a schema. Raises ConfigurationError for a column that there is not, or of another type."""
@@ -70,29 +109,10 @@ class CaptureOptions:
 
 def parse_options(options: Mapping[str, str]) -> CaptureOptions:
     """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
-    store_options = {key: value for key, value in options.items() if is_store_option(key)}
-    texts = {key.lower(): value for key, value in options.items() if key not in store_options}
-    if unknown := sorted(set(texts) - KNOWN):
-        raise ConfigurationError(f"mainstem.capture has no option {unknown[0]!r}; it has {', '.join(sorted(KNOWN))}")
-    if not texts.get("path"):
+    store_options = {name: value for name, value in options.items() if is_store_option(name)}
+    texts = {name: value for name, value in options.items() if name not in store_options}
+    made = CaptureOptions(store_options=store_options, **parsed(CaptureOptions, "mainstem.capture", texts))
+    if not made.path:
         raise ConfigurationError("mainstem.capture needs the option 'path': a capture, a folder of them, or a pattern")
-    rows = positive(texts, "rowsPerBatch", ROWS)
-    if not MIN_ROWS <= rows <= MAX_ROWS:
-        raise ConfigurationError(f"rowsPerBatch: {rows} is not between {MIN_ROWS} and {MAX_ROWS}")
-    min_bytes, max_trigger_delay_ns = trigger_options(texts)
-    return CaptureOptions(
-        path=texts["path"],
-        store_options=store_options,
-        aeron_ports=parse_aeron_ports(texts.get("aeronports", "auto")),
-        bymux_ports=parse_ports(texts.get("bymuxports", ""), "bymuxPorts"),
-        jmux_ports=parse_ports(texts.get("jmuxports", ""), "jmuxPorts"),
-        payload=flag(texts, "payload", False),
-        partition_bytes=positive(texts, "partitionBytes", PART_BYTES),
-        min_partitions=positive(texts, "minPartitions", 1),
-        rows_per_batch=rows,
-        index_directory=texts.get("indexdirectory"),
-        max_bytes=positive(texts, "maxBytesPerTrigger", None),
-        min_bytes=min_bytes,
-        max_trigger_delay_ns=max_trigger_delay_ns,
-        fail_on_data_loss=flag(texts, "failOnDataLoss", True),
-    )
+    check_trigger(texts, made)
+    return made

@@ -17,6 +17,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
 
 from mainstem.errors import ConfigurationError
+from mainstem.spark.option_table import table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +32,6 @@ CHECKPOINT_FILE_MANAGER = "org.apache.spark.sql.execution.streaming." + (
     if VERSION >= (4, 1)
     else "FileSystemBasedCheckpointFileManager"
 )
-LIMITS = ("maxBytesPerTrigger", "maxRowsPerTrigger", "minBytesPerTrigger", "maxTriggerDelay")
 
 # The base of stream writers: with Arrow batches where Spark has it.
 StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
@@ -128,14 +128,15 @@ class WithoutLimits(DataSourceStreamReader):
         self._inner.stop()
 
 
-def stream_reader(inner: Limited, options: Mapping[str, str]) -> Any:
-    """The reader for this Spark. Raises ConfigurationError where an option needs a later one."""
+def stream_reader(inner: Limited, options: Mapping[str, str], kind: type) -> Any:
+    """The reader for this Spark. Raises ConfigurationError where an option of ``kind`` needs a later one."""
     if HAS_READ_LIMITS:
         return inner
     lowered = {key.lower() for key in options}
-    for name in LIMITS:
-        if name.lower() in lowered:
+    for each in table_of(kind).values():
+        if each.is_limit and each.name.lower() in lowered:
             raise ConfigurationError(
-                f"{name}: Spark {pyspark.__version__} has no limits for sources in Python; leave the option out, or use Spark 4.2"
+                f"{each.name}: Spark {pyspark.__version__} has no limits for sources in Python;"
+                " leave the option out, or use Spark 4.2"
             )
     return WithoutLimits(inner)

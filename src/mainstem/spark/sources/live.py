@@ -10,16 +10,17 @@ from __future__ import annotations
 import logging
 import tempfile
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
 from mainstem.errors import ConfigurationError
+from mainstem.spark.option_table import documents, integers, option, parsed, table_of, text
 from mainstem.spark.sources.features import SupportsTriggerAvailableNow, stream_reader
 from mainstem.spark.sources.offsets import Offset, parse_offset
-from mainstem.spark.sources.options import parse_options
+from mainstem.spark.sources.options import RecordingOptions, parse_options
 from mainstem.spark.sources.recording import RecordingStreamReader
 from mainstem.spark.sources.schema import Names, ddl, names_of
 
@@ -32,36 +33,63 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from mainstem.spark.sources.background_recorder import BackgroundRecorder
-    from mainstem.spark.sources.options import RecordingOptions
 
 log = logging.getLogger(__name__)
 
 RUN = "run"
 NOTHING_READ = Offset().as_json()
-OWN = ("channel", "streamid", "directory", "recordto", "scratch")
 
 
+def _channel(value: str, name: str) -> str:
+    if not value.startswith("aeron:"):
+        raise ConfigurationError(f"{name}: {value!r} is no Aeron channel, as in aeron:udp?endpoint=:20121")
+    return value
+
+
+def _streams(value: str, name: str) -> tuple[int, ...]:
+    if streams := integers(value, name):
+        return streams
+    raise ConfigurationError(f"{name}: {value!r} is not a list of whole numbers, as in 1001")
+
+
+@dataclass(frozen=True, kw_only=True)
 class LiveOptions:
-    """``channel``, ``streamId`` (one or several), ``directory`` (the driver's, of Aeron), ``recordTo`` or ``scratch``."""
+    """The options of ``mainstem.live`` beside those of ``mainstem.recording``, in the order of the documentation."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        texts = {key.lower(): value for key, value in options.items()}
-        self.channel = texts.get("channel") or texts.get("path") or ""
-        if not self.channel.startswith("aeron:"):
-            raise ConfigurationError(f"channel: {self.channel!r} is no Aeron channel, as in aeron:udp?endpoint=:20121")
-        try:
-            self.stream_ids = tuple(int(part) for part in texts.get("streamid", "").split(",") if part.strip())
-        except ValueError:
-            self.stream_ids = ()
-        if not self.stream_ids:
-            raise ConfigurationError(
-                f"streamId: {texts.get('streamid', '')!r} is not a list of whole numbers, as in 1001"
-            )
-        self.directory = texts.get("directory", "")
-        self.record_to = texts.get("recordto", "")
-        self.scratch = texts.get("scratch") or tempfile.gettempdir()
-        rest = {key: value for key, value in texts.items() if key not in (*OWN, "path")}
-        self.reading: RecordingOptions = parse_options({**rest, "path": self.record_to or self.scratch})
+    channel: str = option("channel", _channel, "an Aeron channel. Required")
+    stream_ids: tuple[int, ...] = option("streamId", _streams, "stream ids with commas between them. Required")
+    driver_directory: str = option(
+        "directory", text, "the media driver's directory", default="", shown="the user's default directory"
+    )
+    record_to: str = option(
+        "recordTo",
+        text,
+        "**exactly once**: the recording stays in this directory, and a restarted query goes on from its checkpoint. The media "
+        "driver holds the stream for the client liveness timeout (10 s by default) while no query runs. For longer, let `mainstem "
+        "record` record into that directory: the query then only reads",
+        default="",
+    )
+    scratch: str = option(
+        "scratch",
+        text,
+        "without `recordTo`: where the stream is kept while the query runs. **At most once**: what was not committed when the "
+        "query ended is gone, and a warning is logged. Segments are deleted as they are committed",
+        default="",
+        shown="the machine's temporary directory",
+    )
+    reading: RecordingOptions
+
+
+def parse_live_options(options: Mapping[str, str]) -> LiveOptions:
+    """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
+    texts = {name.lower(): value for name, value in options.items()}
+    path = texts.pop("path", "")
+    names = {each.name.lower() for each in table_of(LiveOptions).values()}
+    own = {"channel": path, "streamid": ""} | {name: texts.pop(name) for name in names & texts.keys()}
+    values = parsed(LiveOptions, "mainstem.live", own)
+    values["scratch"] = values.get("scratch") or tempfile.gettempdir()
+    reading = parse_options({**texts, "path": values.get("record_to") or values["scratch"]})
+    return LiveOptions(**values, reading=reading)
 
 
 class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -89,9 +117,9 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             else:
                 where = run_directory(Path(options.scratch), self._run)
             self._recorder = BackgroundRecorder(
-                where, options.channel, options.stream_ids, options.directory, temporary=not options.record_to
+                where, options.channel, options.stream_ids, options.driver_directory, temporary=not options.record_to
             )
-            reading = replace(options.reading, paths=(str(where),), stream_ids=frozenset(options.stream_ids))
+            reading = replace(options.reading, path=(str(where),), stream_ids=frozenset(options.stream_ids))
             self._inner = RecordingStreamReader(reading, self._names)
         assert self._recorder is not None
         self._recorder.check()
@@ -150,17 +178,11 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._recorder.close()
 
 
+@documents(LiveOptions)
 class LiveSource(DataSource):
     """``mainstem.live``: ``spark.readStream.format("mainstem.live").options(channel=..., streamId=...)``.
 
-    Options, besides those of ``mainstem.recording`` (but for ``path``):
-
-    - ``channel``: an Aeron channel. Required.
-    - ``streamId``: one stream id, or several with commas between them. Required.
-    - ``directory``: of the media driver. Default: the user's default directory.
-    - ``recordTo``: the directory that the stream is recorded into: exactly once.
-    - ``scratch``: without ``recordTo``, where the stream is kept while the query runs: at most once. Default: the machine's
-      temporary directory.
+    Besides the options below it takes those of ``mainstem.recording`` but for ``path``.
     """
 
     # As that of ``RecordingSource``.
@@ -171,15 +193,15 @@ class LiveSource(DataSource):
         return "mainstem.live"
 
     def schema(self) -> str:
-        reading = LiveOptions(self.options).reading
+        reading = parse_live_options(self.options).reading
         return ddl(reading.rows, reading.timestamp_from, archives=reading.archive_columns)
 
     def reader(self, schema: StructType) -> Any:  # noqa: ARG002
         raise ConfigurationError("a live channel has no end: use readStream, or read a recording of it")
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        options = LiveOptions(self.options)
+        options = parse_live_options(self.options)
         parallelism = options.reading.parallelism or self.parallelism
-        options.reading = replace(options.reading, parallelism=parallelism)
+        options = replace(options, reading=replace(options.reading, parallelism=parallelism))
         reader = LiveStreamReader(options, names_of(schema, options.reading.rows, options.reading.timestamp_from))
-        return stream_reader(reader, self.options)
+        return stream_reader(reader, self.options, RecordingOptions)

@@ -1,16 +1,27 @@
-"""The options of ``mainstem.recording``, checked once."""
+"""The options of ``mainstem.recording``: one table, from which parsing and documentation are derived."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from mainstem.errors import ConfigurationError
 from mainstem.recording.open_archives import ReadOptions
 from mainstem.recording.rows.scan_range import ScanRange
+from mainstem.spark.option_table import (
+    TriggerOptions,
+    check_trigger,
+    choice,
+    flag,
+    integers,
+    option,
+    parsed,
+    positive,
+    text,
+)
 from mainstem.spark.sources.archives import is_pattern
-from mainstem.spark.sources.option_values import MAX_TRIGGER_DELAY_NS, flag, positive, trigger_options
 from mainstem.store.options import is_store_option
 from mainstem.units import parse_time
 
@@ -19,183 +30,68 @@ if TYPE_CHECKING:
 
     from mainstem.recording import RecordingDescriptor, RecordingReader
 
-# Less than a second of reading. Four tasks of a quarter of it take a sixth longer than one.
-PARTITION_BYTES = 512 << 20
 # Less than that for each core is shared by the cores, in pieces of no less than this.
 SHARED_BYTES = 16 << 20
 # Opening a recording takes as long as reading so much: a task of ten thousand tiny ones is a long one.
 RECORDING_BYTES = 1 << 20
-# A batch costs Spark half a millisecond, whatever is in it.
-ROWS_PER_BATCH = 20_000
-
-NAMES = (
-    "archiveColumns", "endingPositions", "failOnDataLoss", "fromPosition", "fromTime", "maxBytesPerTrigger",
-    "maxRowsPerPartition", "maxRowsPerTrigger", "maxTriggerDelay", "minBytesPerTrigger", "minPartitions", "parallelism",
-    "partitionBytes", "path", "paths", "recordingId", "rows", "rowsPerBatch", "sessionId", "skipReport", "startingPositions",
-    "streamId", "timestampFrom", "toPosition", "toTime", "unknownTimes", "verify",
-)  # fmt: skip
 Where = str | int
-ROWS = ("messages", "frames", "problems")
 TIMESTAMPS = ("recorded_at", "reserved_value_ns", "reserved_value_us", "reserved_value_ms")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecordingOptions:
-    """The options of ``mainstem.recording``. Names are compared without regard to case, as Spark does."""
-
-    paths: tuple[str, ...]
-    read: ReadOptions = field(default_factory=ReadOptions)
-    archive_columns: bool = False
-    parallelism: int | None = None
-    recording_ids: frozenset[int] = frozenset()
-    stream_ids: frozenset[int] = frozenset()
-    session_ids: frozenset[int] = frozenset()
-    rows: str = "messages"
-    timestamp_from: str = ""
-    skips_unknown_times: bool = False
-    span: ScanRange = field(default_factory=ScanRange)
-    starting: Where | dict[str, Where] = "earliest"
-    ending: Where | dict[str, Where] = "latest"
-    max_bytes: int | None = None
-    max_rows: int | None = None
-    min_bytes: int | None = None
-    max_trigger_delay_ns: int = MAX_TRIGGER_DELAY_NS
-    max_rows_per_partition: int | None = None
-    min_partitions: int = 1
-    partition_bytes: int = PARTITION_BYTES
-    rows_per_batch: int = ROWS_PER_BATCH
-    fail_on_data_loss: bool = True
-    skip_report: str = ""
-    verify: bool = False
-
-    def takes(self, descriptor: RecordingDescriptor) -> bool:
-        """Whether a recording is one of those asked for."""
-        pairs = (
-            (self.recording_ids, descriptor.recording_id),
-            (self.stream_ids, descriptor.stream_id),
-            (self.session_ids, descriptor.session_id),
-        )
-        return all(not ids or value in ids for ids, value in pairs)
+def _path(value: str, name: str) -> tuple[str, ...]:
+    # A directory may have such a name, or match such a pattern.
+    return _list(value, name) if value.lstrip().startswith('["') else (value,) if value else ()
 
 
-def parse_options(options: Mapping[str, str]) -> RecordingOptions:
-    """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
-    texts = {key.lower(): value for key, value in options.items()}
-    store_options = {key: value for key, value in options.items() if is_store_option(key)}
-    texts = {key: value for key, value in texts.items() if not is_store_option(key)}
-    if unknown := sorted(set(texts) - {name.lower() for name in NAMES}):
-        raise ConfigurationError(f"mainstem.recording has no option {unknown[0]!r}; it has {', '.join(sorted(NAMES))}")
-    paths = _paths(texts)
-    if not paths:
-        raise ConfigurationError(
-            "mainstem.recording needs the option 'path': the directory or URL of the recordings; a table gets it by OPTIONS or"
-            " LOCATION, and must not name columns of its own"
-        )
-    has_many = len(paths) > 1 or any(is_pattern(path) for path in paths)
-    rows = texts.get("rows", "messages")
-    if rows not in ROWS:
-        raise ConfigurationError(f"rows: {rows!r} is none of {', '.join(map(repr, ROWS))}")
-    timestamp_from = texts.get("timestampfrom", "")
-    if timestamp_from and timestamp_from not in TIMESTAMPS:
-        raise ConfigurationError(f"timestampFrom: {timestamp_from!r} is none of {', '.join(map(repr, TIMESTAMPS))}")
-    unknown_times = texts.get("unknowntimes", "fail")
-    if unknown_times not in ("fail", "skip"):
-        raise ConfigurationError(f"unknownTimes: {unknown_times!r} is neither 'fail' nor 'skip'")
-    max_rows_per_partition = positive(texts, "maxRowsPerPartition", None)
-    if max_rows_per_partition is not None and rows != "messages":
-        raise ConfigurationError(
-            f"maxRowsPerPartition: it counts messages, and the rows are {rows}; use partitionBytes"
-        )
-    min_bytes, max_trigger_delay_ns = trigger_options(texts)
-    return RecordingOptions(
-        paths=paths,
-        read=ReadOptions.parse(store_options),
-        archive_columns=flag(texts, "archiveColumns", has_many) and rows != "problems",
-        parallelism=positive(texts, "parallelism", None),
-        recording_ids=_ids(texts, "recordingId"),
-        stream_ids=_ids(texts, "streamId"),
-        session_ids=_ids(texts, "sessionId"),
-        rows=rows,
-        timestamp_from=timestamp_from,
-        skips_unknown_times=unknown_times == "skip",
-        span=ScanRange(
-            from_time_ns=_time(texts, "fromTime"),
-            to_time_ns=_time(texts, "toTime"),
-            from_position=_position(texts, "fromPosition"),
-            to_position=_position(texts, "toPosition"),
-        ),
-        starting=_where(texts.get("startingpositions", "earliest"), "startingPositions"),
-        ending=_where(texts.get("endingpositions", "latest"), "endingPositions"),
-        max_bytes=positive(texts, "maxBytesPerTrigger", None),
-        max_rows=positive(texts, "maxRowsPerTrigger", None),
-        min_bytes=min_bytes,
-        max_trigger_delay_ns=max_trigger_delay_ns,
-        max_rows_per_partition=max_rows_per_partition,
-        min_partitions=positive(texts, "minPartitions", 1),
-        partition_bytes=positive(texts, "partitionBytes", PARTITION_BYTES),
-        rows_per_batch=positive(texts, "rowsPerBatch", ROWS_PER_BATCH),
-        fail_on_data_loss=flag(texts, "failOnDataLoss", True) and rows != "problems",
-        verify=flag(texts, "verify", False),
-        skip_report=texts.get("skipreport", ""),
-    )
-
-
-def _paths(texts: Mapping[str, str]) -> tuple[str, ...]:
-    """``path``, or ``paths`` as ``load`` has several: a JSON list."""
-    if "paths" not in texts:
-        path = texts.get("path", "")
-        # A directory may have such a name, or match such a pattern.
-        return (path,) if path and not path.lstrip().startswith('["') else _list(path)
-    return _list(texts["paths"])
-
-
-def _list(text: str) -> tuple[str, ...]:
-    if not text:
-        return ()
+def _list(value: str, name: str) -> tuple[str, ...]:
+    """A JSON list of paths, as ``load`` passes several."""
     try:
-        paths = json.loads(text)
+        paths = json.loads(value)
     except ValueError:
         paths = None
     if not isinstance(paths, list) or not all(isinstance(path, str) and path for path in paths):
-        raise ConfigurationError(f"paths: {text!r} is no JSON list of paths")
+        raise ConfigurationError(f"{name}: {value!r} is no JSON list of paths")
     return tuple(paths)
 
 
-def _time(texts: Mapping[str, str], name: str) -> int | None:
-    text = texts.get(name.lower())
-    return None if text is None else time_ns_of(text, name, "no time as in 2026-01-31T12:00:00")
+_BOUNDS = (
+    "none of 'earliest', 'latest', a position, a time as in 2026-01-31T12:00:00, "
+    'or JSON as in {"0": 4096, "1": "latest"}'
+)
 
 
-def _position(texts: Mapping[str, str], name: str) -> int | None:
-    text = texts.get(name.lower())
-    if text is None:
-        return None
+def time_ns_of(value: str, name: str, expected: str = _BOUNDS) -> int:
+    """Epoch nanoseconds of an ISO 8601 time, UTC unless it has an offset."""
+    return round(parse_time(value, name=name, expected=expected).timestamp() * 1_000_000) * 1000
+
+
+def _time(value: str, name: str) -> int:
+    return time_ns_of(value, name, "no time as in 2026-01-31T12:00:00")
+
+
+def _position(value: str, name: str) -> int:
     try:
-        value = int(text)
+        position = int(value)
     except ValueError:
-        value = -1
-    if value < 0:
-        raise ConfigurationError(f"{name}: {text!r} is no position: a whole number, not below 0")
-    return value
+        position = -1
+    if position < 0:
+        raise ConfigurationError(f"{name}: {value!r} is no position: a whole number, not below 0")
+    return position
 
 
-def _ids(texts: Mapping[str, str], name: str) -> frozenset[int]:
-    text = texts.get(name.lower(), "")
-    try:
-        return frozenset(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise ConfigurationError(f"{name}: {text!r} is not a list of whole numbers, as in 1,2") from None
+def _ids(value: str, name: str) -> frozenset[int]:
+    return frozenset(integers(value, name))
 
 
-def _where(text: str, name: str) -> Where | dict[str, Where]:
-    if text.lstrip().startswith("{"):
+def _where(value: str, name: str) -> Where | dict[str, Where]:
+    if value.lstrip().startswith("{"):
         try:
-            return {_recording(key): _bound(value, name) for key, value in json.loads(text).items()}
+            return {_recording(key): _bound(each, name) for key, each in json.loads(value).items()}
         except (ValueError, AttributeError) as error:
             raise ConfigurationError(
-                f"{name}: {text!r} is not a JSON object of recording ids and positions: {error}"
+                f"{name}: {value!r} is not a JSON object of recording ids and positions: {error}"
             ) from None
-    return _bound(text, name)
+    return _bound(value, name)
 
 
 def _recording(key: str) -> str:
@@ -209,28 +105,202 @@ def _bound(value: object, name: str) -> Where:
         if value < 0 or value % 32:
             raise ConfigurationError(f"{name}: {value} is no frame boundary (a multiple of 32, not below 0)")
         return value
-    text = str(value)
-    if text in ("earliest", "latest"):
-        return text
+    bound = str(value)
+    if bound in ("earliest", "latest"):
+        return bound
     try:
-        return _bound(int(text), name)
-    except ConfigurationError:
-        raise
+        number = int(bound)
     except ValueError:
-        pass
-    time_ns_of(text, name)
-    return text
+        time_ns_of(bound, name)
+        return bound
+    return _bound(number, name)
 
 
-_BOUNDS = (
-    "none of 'earliest', 'latest', a position, a time as in 2026-01-31T12:00:00, "
-    'or JSON as in {"0": 4096, "1": "latest"}'
-)
+@dataclass(frozen=True, kw_only=True)
+class RecordingOptions(TriggerOptions):
+    """The options of ``mainstem.recording``, in the order of the documentation."""
+
+    path: tuple[str, ...] = option(
+        "path",
+        _path,
+        "the location of the recordings as driver and executors see it: a directory, or a URL ([which](recordings.md)). Wildcards "
+        "match directories, also new ones while a query runs. Required, or `paths`",
+        default="",
+    )
+    path_list: tuple[str, ...] = option(
+        "paths", _list, "several locations, as a JSON list; `load([a, b])` sets it", default="[]", shown=" "
+    )
+    read: ReadOptions = field(default_factory=ReadOptions)
+    archive_columns: bool = option(
+        "archiveColumns",
+        flag,
+        "add the columns `archive` and `host`; by default they are there if `path` is a list or a pattern",
+        default="false",
+        shown=" ",
+    )
+    parallelism: int | None = option(
+        "parallelism",
+        positive,
+        "how many tasks Spark runs at once. `create_session`, `register` and `mainstem.spark.recordings` know it. Where Spark "
+        "finds the source by itself, it is what Spark was launched with: `spark.default.parallelism`, `local[N]`, or executors "
+        "times cores, by the command line of the JVM and its `spark-defaults.conf`; with dynamic allocation, which has no number, "
+        "200, as for a shuffle. A source learns nothing else of Spark: for a second session in one JVM, with other "
+        "settings, set it",
+        shown="the session's",
+        tuning=True,
+    )
+    recording_ids: frozenset[int] = option(
+        "recordingId", _ids, "only these recordings: numbers with commas between them", default="", shown="all"
+    )
+    stream_ids: frozenset[int] = option("streamId", _ids, "only these streams", default="", shown="all")
+    session_ids: frozenset[int] = option("sessionId", _ids, "only these sessions", default="", shown="all")
+    rows: str = option(
+        "rows",
+        choice("messages", "frames", "problems"),
+        "`frames`: a row for each frame, `problems`: a row for each fault",
+        default="messages",
+    )
+    from_time_ns: int | None = option(
+        "fromTime",
+        _time,
+        "only rows whose `recorded_at` is at or after it; ISO 8601, UTC unless it has an offset. Refused for a recording without "
+        "an index, but for `unknownTimes=skip`",
+    )
+    to_time_ns: int | None = option("toTime", _time, "only rows whose `recorded_at` is before it")
+    unknown_times: str = option(
+        "unknownTimes",
+        choice("fail", "skip"),
+        "with these two, `skip` leaves out recordings that keep no times, such as those of Aeron Archive",
+        default="fail",
+    )
+    timestamp_from: str = option(
+        "timestampFrom",
+        choice("", *TIMESTAMPS),
+        "adds a column `timestamp`, the event time for watermarks: `recorded_at`, or `reserved_value_ns`, `reserved_value_us`, "
+        "`reserved_value_ms` if publishers put their time since 1970 into the reserved value; null where that is 0 or no time",
+        default="",
+        shown="none",
+    )
+    from_position: int | None = option(
+        "fromPosition",
+        _position,
+        "only messages whose `position` is at or after it, in every recording; any number. Of frames: also the other frames of the "
+        "first message",
+    )
+    to_position: int | None = option(
+        "toPosition", _position, "only messages whose `position` is before it. Of frames: as `fromPosition`"
+    )
+    starting: Where | dict[str, Where] = option(  # noqa: RUF009
+        "startingPositions",
+        _where,
+        "`earliest`, `latest`, a position, a time, or JSON with one of them for each recording: "
+        '`{"0": 4096, "1": "latest"}`, or of one archive `{"/data/north/0": 4096}`. A new query starts there; a checkpoint '
+        "overrides it",
+        default="earliest",
+    )
+    ending: Where | dict[str, Where] = option(  # noqa: RUF009
+        "endingPositions",
+        _where,
+        "the same, for the end. A stream with a position or a time ends its reading there",
+        default="latest",
+    )
+    max_rows: int | None = option(
+        "maxRowsPerTrigger",
+        positive,
+        "how many rows a micro-batch reads at most, shared among the recordings by what each has waiting, as `maxBytesPerTrigger`. "
+        "From Spark 4.2 on",
+        limit=True,
+    )
+    max_rows_per_partition: int | None = option(
+        "maxRowsPerPartition",
+        positive,
+        "the most messages that one task reads, in batch and in streaming; with `rows=messages` only, and not behind a fault of a "
+        "damaged recording. More than 100,000 tasks are refused",
+        tuning=True,
+    )
+    min_partitions: int = option("minPartitions", positive, "at least this many tasks", default="1", tuning=True)
+    # Less than a second of reading. Four tasks of a quarter of it take a sixth longer than one.
+    partition_bytes: int = option(
+        "partitionBytes",
+        positive,
+        "what a task reads at most; as many tasks for each of Spark's cores (`parallelism`) as for the others. If there is less "
+        "for each, they share it in pieces of at least 16 MiB. Many small recordings share a task, each counted as 1 MiB at "
+        "least",
+        default="512m",
+        tuning=True,
+    )
+    # A batch costs Spark half a millisecond, whatever is in it.
+    rows_per_batch: int = option(
+        "rowsPerBatch",
+        positive,
+        "rows of one Arrow batch, which also ends at 8 MiB of payloads",
+        default="20000",
+        tuning=True,
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        flag,
+        "fail where positions were purged, a recording is gone or a frame is damaged; `false` reads on and logs",
+        default="true",
+    )
+    skip_report: str = option(
+        "skipReport",
+        text,
+        "a directory that all workers see: what `failOnDataLoss=false` passes over is noted there, and "
+        "`mainstem.spark.skipped(directory)` returns the ranges and bytes of each recording of each archive, for batches as for "
+        "streams",
+        default="",
+        tuning=True,
+    )
+    verify: bool = option(
+        "verify", flag, "compare the checksums of the index before reading, see below", default="false"
+    )
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The locations."""
+        return self.path_list or self.path
+
+    @cached_property
+    def scan_range(self) -> ScanRange:
+        """The times and positions of the rows."""
+        return ScanRange(
+            from_time_ns=self.from_time_ns,
+            to_time_ns=self.to_time_ns,
+            from_position=self.from_position,
+            to_position=self.to_position,
+        )
+
+    def takes(self, descriptor: RecordingDescriptor) -> bool:
+        """Whether a recording is one of those asked for."""
+        pairs = (
+            (self.recording_ids, descriptor.recording_id),
+            (self.stream_ids, descriptor.stream_id),
+            (self.session_ids, descriptor.session_id),
+        )
+        return all(not ids or value in ids for ids, value in pairs)
 
 
-def time_ns_of(text: str, name: str, expected: str = _BOUNDS) -> int:
-    """Epoch nanoseconds of an ISO 8601 time, UTC unless it has an offset."""
-    return round(parse_time(text, name=name, expected=expected).timestamp() * 1_000_000) * 1000
+def parse_options(options: Mapping[str, str]) -> RecordingOptions:
+    """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
+    store = {name: value for name, value in options.items() if is_store_option(name)}
+    texts = {name: value for name, value in options.items() if name not in store}
+    values = parsed(RecordingOptions, "mainstem.recording", texts)
+    made = RecordingOptions(read=ReadOptions.parse(store), **values)
+    if not made.paths:
+        raise ConfigurationError(
+            "mainstem.recording needs the option 'path': the directory or URL of the recordings; a table gets it by OPTIONS or"
+            " LOCATION, and must not name columns of its own"
+        )
+    check_trigger(texts, made)
+    if made.max_rows_per_partition is not None and made.rows != "messages":
+        raise ConfigurationError(
+            f"maxRowsPerPartition: it counts messages, and the rows are {made.rows}; use partitionBytes"
+        )
+    if made.rows == "problems":
+        return replace(made, archive_columns=False, fail_on_data_loss=False)
+    has_many = len(made.paths) > 1 or any(is_pattern(path) for path in made.paths)
+    return replace(made, archive_columns=values.get("archive_columns", has_many))
 
 
 def require_times(reader: RecordingReader, name: str) -> None:

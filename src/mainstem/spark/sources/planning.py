@@ -376,18 +376,18 @@ class Planner:
         """``[start, end)`` without what the options on times and positions leave out; empty when nothing is left."""
         if end <= start:
             return start, start
-        span, rows = self._options.span, self._options.rows
-        if span.is_unbounded:
+        wanted, rows = self._options.scan_range, self._options.rows
+        if wanted.is_unbounded:
             return start, end
         reader = self.reader(key)
-        if span.has_times:
-            if self._options.skips_unknown_times and not reader.has_times:
+        if wanted.has_times:
+            if self._options.unknown_times == "skip" and not reader.has_times:
                 return start, start
-            require_times(reader, "toTime" if span.from_time_ns is None else "fromTime")
-            start, end = span.of_times(reader, start, end)
+            require_times(reader, "toTime" if wanted.from_time_ns is None else "fromTime")
+            start, end = wanted.of_times(reader, start, end)
         if rows == "problems":
             return start, end
-        return span.of_positions(reader, start, end, frames=rows == "frames")
+        return wanted.of_positions(reader, start, end, frames=rows == "frames")
 
     # -- micro-batches -----------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 
+from mainstem.spark.option_table import documents
 from mainstem.spark.sources.batches import RecordingGroup, RecordingRange, rows_of
 from mainstem.spark.sources.features import (
     ReadAllAvailable,
@@ -136,37 +137,12 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._planner.close()
 
 
+@documents(RecordingOptions)
 class RecordingSource(DataSource):
-    """``mainstem.recording``: ``spark.read.format("mainstem.recording").load(directory)``, or ``readStream``.
+    """``mainstem.recording``: ``spark.read.format("mainstem.recording").load(location)``, or ``readStream``.
 
-    Options, whose names Spark compares without regard to case:
-
-    - ``path``: the directory of the recordings, as driver and executors see it, or a URL: ``file``, ``s3``, ``gs``, ``abfs``,
-      ``hdfs``, ``http``, ``https``, or a scheme of fsspec. Wildcards (``*``, ``?``, ``[...]``) match directories, new ones too
-      while a query runs. ``load([a, b])``, or ``paths`` with a JSON list, reads several. Required.
-    - ``access_key``, ``endpoint_override``, ... or ``fs.s3a.endpoint``, ...: options of the store, by pyarrow's names or Hadoop's.
-    - ``tail``, ``tail.token_file``, ...: the location where the archive grows, and options of its store.
-    - ``archiveColumns``: adds the columns ``archive`` and ``host``. Default: true if several locations are read.
-    - ``parallelism``: how many tasks Spark runs at once. Default: that of the session.
-    - ``recordingId``, ``streamId``, ``sessionId``: only these; whole numbers with commas between them. Default: all.
-    - ``rows``: ``messages`` (default), ``frames``, or ``problems`` (a row for each fault).
-    - ``fromTime``, ``toTime``: only what was recorded in ``[fromTime, toTime)``; ISO 8601, UTC unless it has an offset.
-    - ``unknownTimes`` (``fail``): with these, ``skip`` leaves out recordings that keep no times, as those of Aeron Archive.
-    - ``timestampFrom``: adds a column ``timestamp``, the event time: ``recorded_at``, or ``reserved_value_ns``, ``_us`` or
-      ``_ms``, where publishers put their time since 1970 into the reserved value. Null where there is none.
-    - ``fromPosition``, ``toPosition``: only messages whose position is in ``[fromPosition, toPosition)``, in bytes.
-    - ``startingPositions`` (``earliest``), ``endingPositions`` (``latest``): ``earliest``, ``latest``, a position, a time, or
-      JSON with one of them for each recording id. A checkpoint overrides ``startingPositions``.
-    - ``maxBytesPerTrigger``, ``maxRowsPerTrigger``: the size of a micro-batch. Default: no limit. From Spark 4.2 on.
-    - ``minBytesPerTrigger``: no micro-batch before so many bytes are new, or ``maxTriggerDelay`` (15m) has passed since the
-      last one. Ignored by the first micro-batch of a run and by ``Trigger.AvailableNow``. From Spark 4.2 on.
-    - ``minPartitions`` (1): at least so many tasks.
-    - ``maxRowsPerPartition``: the most messages that one task reads. Default: no limit.
-    - ``partitionBytes`` (512m): what one task reads at most.
-    - ``rowsPerBatch`` (20000): rows of one Arrow batch.
-    - ``failOnDataLoss`` (true): fail where positions are gone or damaged; ``false`` logs and reads on.
-    - ``skipReport``: a directory for what ``failOnDataLoss=false`` passes over, which ``mainstem.spark.skipped`` sums.
-    - ``verify`` (false): compare the checksums of the index before reading.
+    Besides the options below it takes those of the store (``endpoint_override``, ``fs.s3a.endpoint``, ...), ``tail``, the location
+    where the archive grows, and ``tail.*``, options of its store.
     """
 
     # Of the session that it is registered with; a source runs in a process that cannot ask.
@@ -194,4 +170,4 @@ class RecordingSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = self._options(schema)
         reader = RecordingStreamReader(options, names_of(schema, options.rows, options.timestamp_from))
-        return stream_reader(reader, read_options(self.name(), self.options, schema))
+        return stream_reader(reader, read_options(self.name(), self.options, schema), RecordingOptions)

@@ -28,6 +28,9 @@ from pyspark.sql.types import (
 )
 
 from mainstem.errors import ConfigurationError
+from mainstem.spark.option_table import tuning_names
+from mainstem.spark.sources.capture_options import CaptureOptions
+from mainstem.spark.sources.options import RecordingOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,11 +41,7 @@ PROVIDER = "provider"
 LOCATION = "location"
 PREFIX = "option."
 SECRETS = ("secret", "password", "access_key", "account_key", "session_token", "access_token", "sas_")
-# What is the same rows with any value.
-TUNING = frozenset({
-    "indexdirectory", "maxbytespertrigger", "maxrowsperpartition", "maxrowspertrigger", "maxtriggerdelay", "minbytespertrigger",
-    "minpartitions", "parallelism", "partitionbytes", "rowsperbatch", "skipreport",
-})  # fmt: skip
+TUNING = tuning_names(RecordingOptions, CaptureOptions)
 TYPES: dict[str, type[DataType]] = {
     "smallint": ShortType,
     "int": IntegerType,

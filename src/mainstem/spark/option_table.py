@@ -1,0 +1,191 @@
+"""Options of Spark sources. A dataclass is the table: names, parsing, defaults, SQL rules and documentation come from its fields.
+
+To add an option, add a field with ``option(...)``. Spark compares names without regard to case.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mainstem.errors import ConfigurationError
+from mainstem.units import parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+C = TypeVar("C", bound=type)
+
+_DELAY = re.compile(r"(\d+)\s*(ms|s|m|min|h)")
+_DELAY_UNITS_NS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option.
+
+    ``is_tuning`` says that the rows are the same with any value, so a query over a SQL table may set it. ``is_limit`` says that it
+    limits micro-batches, which needs Spark 4.2.
+    """
+
+    name: str
+    parse: Callable[[str, str], Any]
+    meaning: str
+    default: str
+    is_tuning: bool
+    is_limit: bool
+
+
+def option(
+    name: str,
+    parse: Callable[[str, str], Any],
+    meaning: str,
+    *,
+    default: str | None = None,
+    shown: str = "",
+    tuning: bool = False,
+    limit: bool = False,
+) -> Any:
+    """A field that is the option ``name``.
+
+    ``parse`` takes a text and the name, for errors. ``default`` is a text too, or None for the value None; ``shown`` is what the
+    documentation says instead.
+    """
+    value = None if default is None else parse(default, name)
+    entry = Option(name, parse, meaning, shown or (f"`{default}`" if default else ""), tuning or limit, limit)
+    return field(default=value, metadata={"option": entry})
+
+
+def table_of(kind: type) -> dict[str, Option]:
+    """The options of a class, by the names of its fields."""
+    # Those of the class itself before those that it inherits.
+    own = sorted(fields(kind), key=lambda each: each.name not in kind.__annotations__)
+    return {each.name: each.metadata["option"] for each in own if "option" in each.metadata}
+
+
+def parsed(kind: type, source: str, texts: Mapping[str, str]) -> dict[str, Any]:
+    """The values of the fields whose options are given. Raises ConfigurationError that names the option and what it takes."""
+    table = {entry.name.lower(): (name, entry) for name, entry in table_of(kind).items()}
+    values = {}
+    for given, text in sorted(texts.items()):
+        if given.lower() not in table:
+            names = ", ".join(sorted(entry.name for _, entry in table.values()))
+            raise ConfigurationError(f"{source} has no option {given.lower()!r}; it has {names}")
+        name, entry = table[given.lower()]
+        values[name] = entry.parse(text, entry.name)
+    return values
+
+
+def tuning_names(*kinds: type) -> frozenset[str]:
+    """The names, in lower case, of the options that leave the rows the same."""
+    return frozenset(entry.name.lower() for kind in kinds for entry in table_of(kind).values() if entry.is_tuning)
+
+
+def markdown(kind: type) -> str:
+    """The options as a table for the documentation."""
+    rows = (f"| `{each.name}` | {each.default} | {each.meaning} |\n" for each in table_of(kind).values())
+    return "| option | default | meaning |\n| --- | --- | --- |\n" + "".join(rows)
+
+
+def documents(kind: type) -> Callable[[C], C]:
+    """A decorator that appends the options to the docstring of their source or sink."""
+
+    def document(source: C) -> C:
+        lines = (
+            f"- ``{each.name}``{f' ({each.default})' if each.default else ''}: {each.meaning}"
+            for each in table_of(kind).values()
+        )
+        source.__doc__ = "\n".join((str(source.__doc__), "", "Options:", "", *lines))
+        return source
+
+    return document
+
+
+# -- values ----------------------------------------------------------------------------------------------------------
+
+
+def text(value: str, name: str) -> str:  # noqa: ARG001 - every parser has both
+    """Any text."""
+    return value
+
+
+def positive(value: str, name: str) -> int:
+    """A size or a count above zero."""
+    number = parse_size(value, name=name)
+    if number <= 0:
+        raise ConfigurationError(f"{name}: {value!r} is not above zero")
+    return number
+
+
+def flag(value: str, name: str) -> bool:
+    """True or false."""
+    if value.lower() not in ("true", "false"):
+        raise ConfigurationError(f"{name}: {value!r} is neither true nor false")
+    return value.lower() == "true"
+
+
+def choice(*values: str) -> Callable[[str, str], str]:
+    """One of some texts."""
+
+    def parse(value: str, name: str) -> str:
+        if value not in values:
+            raise ConfigurationError(f"{name}: {value!r} is none of {', '.join(map(repr, values))}")
+        return value
+
+    return parse
+
+
+def delay_ns(value: str, name: str) -> int:
+    """A duration, in nanoseconds."""
+    match = _DELAY.fullmatch(value.strip().lower())
+    if match is None:
+        raise ConfigurationError(f"{name}: {value!r} is no time as in 500ms, 30s, 15m or 1h")
+    return int(match[1]) * _DELAY_UNITS_NS[match[2]]
+
+
+def integers(value: str, name: str) -> tuple[int, ...]:
+    """Whole numbers with commas between them."""
+    try:
+        return tuple(int(part) for part in value.split(",") if part.strip())
+    except ValueError:
+        raise ConfigurationError(f"{name}: {value!r} is not a list of whole numbers, as in 1,2") from None
+
+
+# -- limits of micro-batches, which several sources have -------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriggerOptions:
+    """The limits in bytes of a micro-batch."""
+
+    max_bytes: int | None = option(
+        "maxBytesPerTrigger", positive, "how much a micro-batch reads at most. From Spark 4.2 on", limit=True
+    )
+    min_bytes: int | None = option(
+        "minBytesPerTrigger",
+        positive,
+        "no micro-batch before so many bytes are new, or `maxTriggerDelay` has passed since the last one. The first micro-batch of "
+        "a run and `Trigger.AvailableNow` do not wait. From Spark 4.2 on",
+        limit=True,
+    )
+    max_trigger_delay_ns: int = option(
+        "maxTriggerDelay",
+        delay_ns,
+        "how long `minBytesPerTrigger` may hold a micro-batch back, as in `500ms`, `30s`, `15m`, `1h`",
+        default="15m",
+        limit=True,
+    )
+
+
+def check_trigger(texts: Mapping[str, str], options: TriggerOptions) -> None:
+    """Raises ConfigurationError if the limits contradict one another."""
+    lowered = {name.lower(): value for name, value in texts.items()}
+    if options.min_bytes is None:
+        if "maxtriggerdelay" in lowered:
+            raise ConfigurationError("maxTriggerDelay: it is the delay of minBytesPerTrigger, which is not given")
+    elif options.max_bytes is not None and options.min_bytes > options.max_bytes:
+        raise ConfigurationError(
+            f"minBytesPerTrigger: {lowered['minbytespertrigger']!r} is above maxBytesPerTrigger,"
+            f" {lowered['maxbytespertrigger']!r}"
+        )
