@@ -6,7 +6,7 @@ A table of a fold is a selection from what the fold makes: ``sources`` lists whe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mainstem.analysis.folds.aqueduct import AqueductFold
@@ -38,7 +38,7 @@ class Table:
         meaning: What a row is, for the documentation.
         columns: Name, Spark type and meaning of each column, in order.
         identity: The names of the columns that together identify a row.
-        is_stateful: Whether rows come again in streaming.
+        fold: What makes the rows of a stateful table from frames; None for other tables.
 
     Example:
         >>> TABLES["gaps"].identity
@@ -49,7 +49,12 @@ class Table:
     meaning: str
     columns: tuple[Column, ...]
     identity: tuple[str, ...]
-    is_stateful: bool = False
+    fold: Fold | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether rows come again in streaming."""
+        return self.fold is not None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -73,7 +78,7 @@ def _of_fold(fold: Fold, name: str, meaning: str) -> Table:
     kind = fold.kind(name)
     keys = tuple(column for column, _ in fold.keys)
     identity = (*(key.name for key in keys), *kind.identity)
-    return Table(name, meaning, (*keys, TIME, *kind.columns, REVISION), identity, True)
+    return Table(name, meaning, (*keys, TIME, *kind.columns, REVISION), identity, fold)
 
 
 def sources(table: Table, fold: Fold) -> list[tuple[Column, str]]:

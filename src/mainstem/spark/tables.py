@@ -15,31 +15,13 @@ from mainstem.errors import needs_extras
 with needs_extras():
     from mainstem.analysis.folds.fold import REVISION
     from mainstem.analysis.tables import (
-        AQUEDUCT_CHANNELS,
-        AQUEDUCT_FOLD,
-        CHANNEL_FOLD,
         CHANNEL_OF_AERON,
-        CHANNELS,
-        CREDITS,
-        FLOW_CONTROL,
-        GAPS,
         MESSAGES,
-        MUX_FOLD,
-        MUX_STREAMS,
-        NAKS,
-        PATH_FOLD,
         PROBLEMS,
-        RATIONS,
         RECORDED_FRAME_FOLD,
         RECORDED_SESSIONS,
-        RECORDING_FOLD,
-        REQUESTS,
-        RETRANSMITS,
-        ROUND_TRIP_FOLD,
-        RTT,
         SELECTIONS,
         SESSIONS,
-        STATUS_MESSAGES,
         TABLES,
         TIME,
         Table,
@@ -96,7 +78,9 @@ def _selected(rows: DataFrame, table: Table) -> DataFrame:
     return rows.where(selection.where).selectExpr(*selection.expressions(table))
 
 
-def _fold(fold: Fold, rows: DataFrame, table: Table) -> DataFrame:
+def _folded(rows: DataFrame, table: Table, fold: Fold | None = None) -> DataFrame:
+    fold = fold or table.fold
+    assert fold is not None, f"{table.name} is no table of a fold"
     # Pyarrow is imported where a table is made, not where the names of the tables are.
     from mainstem.spark.fold_frames import apply
 
@@ -146,188 +130,53 @@ def sessions(rows: DataFrame) -> DataFrame:
         >>> sessions(capture).select("session_id", "channel", "lost_bytes").show()
     """
     if "recording_id" in rows.columns:
-        return _fold(RECORDED_FRAME_FOLD if "type" in rows.columns else RECORDING_FOLD, rows, RECORDED_SESSIONS)
-    return _fold(PATH_FOLD, rows, SESSIONS)
+        return _folded(rows, RECORDED_SESSIONS, RECORDED_FRAME_FOLD if "type" in rows.columns else None)
+    return _folded(rows, SESSIONS)
 
 
-def gaps(frames: DataFrame) -> DataFrame:
-    """What was lost on Aeron streams, where, and whether it was repaired.
+def _function(name: str) -> Callable[[DataFrame], DataFrame]:
+    """The function that makes a table of frames."""
+    table = TABLES[name]
 
-    Args:
-        frames: Rows of ``mainstem.capture``, batch or streaming.
+    def function(frames: DataFrame) -> DataFrame:
+        return _selected(frames, table) if name in SELECTIONS else _folded(frames, table)
 
-    Returns:
-        A row for each lost range, with the columns of ``TABLES["gaps"]``.
-
-    Example:
-        >>> gaps(capture).orderBy("repair_ns", ascending=False).show()
-    """
-    return _fold(PATH_FOLD, frames, GAPS)
-
-
-def naks(frames: DataFrame) -> DataFrame:
-    """The NAKs of Aeron streams.
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""Of rows of ``mainstem.capture``, batch or streaming: {table.meaning}.
 
     Args:
-        frames: Rows of ``mainstem.capture``, batch or streaming.
+        frames: The rows.
 
     Returns:
-        A row for each NAK, with the columns of ``TABLES["naks"]``.
-
-    Example:
-        >>> naks(capture).groupBy("receiver").sum("length").show()
+        A DataFrame with the columns of ``TABLES[{name!r}]``.
     """
-    return _selected(frames, NAKS)
+    return function
 
 
-def retransmits(frames: DataFrame) -> DataFrame:
-    """The data of Aeron streams that passed again or late, and why.
-
-    Args:
-        frames: Rows of ``mainstem.capture``, batch or streaming.
-
-    Returns:
-        A row for each such frame, with the columns of ``TABLES["retransmits"]``.
-
-    Example:
-        >>> retransmits(capture).groupBy("reason").count().show()
-    """
-    return _fold(PATH_FOLD, frames, RETRANSMITS)
-
-
-def status_messages(frames: DataFrame) -> DataFrame:
-    """The status messages of Aeron streams.
-
-    Args:
-        frames: Rows of ``mainstem.capture``, batch or streaming.
-
-    Returns:
-        A row for each status message, with the columns of ``TABLES["status_messages"]``.
-
-    Example:
-        >>> status_messages(capture).agg({"receiver_window": "min"}).show()
-    """
-    return _selected(frames, STATUS_MESSAGES)
-
-
-def rtt(frames: DataFrame) -> DataFrame:
-    """The round trips of RTTM, of NAKs and their repair, and of pings.
-
-    Args:
-        frames: Rows of ``mainstem.capture``, batch or streaming.
-
-    Returns:
-        A row for each round trip, with the columns of ``TABLES["rtt"]``.
-
-    Example:
-        >>> rtt(capture).where("method = 'RTTM'").agg({"rtt_ns": "max"}).show()
-    """
-    return _fold(ROUND_TRIP_FOLD, frames, RTT)
-
-
-def flow_control(frames: DataFrame) -> DataFrame:
-    """The silences of publishers of Aeron streams, and the cause of each.
-
-    Args:
-        frames: Rows of ``mainstem.capture``, batch or streaming.
-
-    Returns:
-        A row for each silence, with the columns of ``TABLES["flow_control"]``.
-
-    Example:
-        >>> flow_control(capture).where("cause = 'receiver'").show()
-    """
-    return _fold(PATH_FOLD, frames, FLOW_CONTROL)
-
-
-def channels(frames: DataFrame) -> DataFrame:
-    """Every channel of every protocol.
-
-    Args:
-        frames: Rows of ``mainstem.capture``, batch or streaming.
-
-    Returns:
-        A row for each channel, with the columns of ``TABLES["channels"]``.
-
-    Example:
-        >>> channels(capture).orderBy("wire_bytes", ascending=False).show()
-    """
-    return _fold(CHANNEL_FOLD, frames, CHANNELS)
-
-
-def credits(frames: DataFrame) -> DataFrame:  # noqa: A001 - the protocol's own word
-    """The credit that bymux peers gave one another.
-
-    Args:
-        frames: Rows of ``mainstem.capture`` with ``bymuxPorts``, batch or streaming.
-
-    Returns:
-        A row for each Credit frame, with the columns of ``TABLES["credits"]``.
-
-    Example:
-        >>> credits(capture).where("exhausted_ns > 0").show()
-    """
-    return _fold(MUX_FOLD, frames, CREDITS)
-
-
-def rations(frames: DataFrame) -> DataFrame:
-    """The rations that Jmux peers gave one another.
-
-    Args:
-        frames: Rows of ``mainstem.capture`` with ``jmuxPorts``, batch or streaming.
-
-    Returns:
-        A row for each ration, with the columns of ``TABLES["rations"]``.
-
-    Example:
-        >>> rations(capture).where("exhausted_ns > 0").show()
-    """
-    return _fold(MUX_FOLD, frames, RATIONS)
-
-
-def mux_streams(frames: DataFrame) -> DataFrame:
-    """The streams of bymux and the sessions of Jmux connections.
-
-    Args:
-        frames: Rows of ``mainstem.capture`` with ``bymuxPorts`` or ``jmuxPorts``, batch or streaming.
-
-    Returns:
-        A row for each stream or session, with the columns of ``TABLES["mux_streams"]``.
-
-    Example:
-        >>> mux_streams(capture).groupBy("protocol", "status").count().show()
-    """
-    return _fold(MUX_FOLD, frames, MUX_STREAMS)
-
-
-def requests(frames: DataFrame) -> DataFrame:
-    """The requests of Jmux connections, how long each took and how it ended.
-
-    Args:
-        frames: Rows of ``mainstem.capture`` with ``jmuxPorts``, batch or streaming.
-
-    Returns:
-        A row for each request, with the columns of ``TABLES["requests"]``.
-
-    Example:
-        >>> requests(capture).orderBy("latency_ns", ascending=False).show()
-    """
-    return _fold(MUX_FOLD, frames, REQUESTS)
-
-
-def aqueduct_channels(frames: DataFrame) -> DataFrame:
-    """The channels of Aqueduct connections.
-
-    Args:
-        frames: Rows of ``mainstem.capture`` of traces of Aqueduct, batch or streaming.
-
-    Returns:
-        A row for each channel, with the columns of ``TABLES["aqueduct_channels"]``.
-
-    Example:
-        >>> aqueduct_channels(traces).where("status = 'lost'").show()
-    """
-    return _fold(AQUEDUCT_FOLD, frames, AQUEDUCT_CHANNELS)
+gaps = _function("gaps")
+"""Ranges of Aeron streams that were lost, and whether they were repaired: ``gaps(capture).orderBy("repair_ns").show()``."""
+naks = _function("naks")
+"""The NAKs of Aeron streams: ``naks(capture).groupBy("receiver").sum("length").show()``."""
+retransmits = _function("retransmits")
+"""Data of Aeron streams that passed again or late, and why."""
+status_messages = _function("status_messages")
+"""The status messages of Aeron streams."""
+rtt = _function("rtt")
+"""Round trips of RTTM, of NAKs and their repair, and of pings."""
+flow_control = _function("flow_control")
+"""Silences of publishers of Aeron streams, and the cause of each."""
+channels = _function("channels")
+"""Every channel of every protocol."""
+credits = _function("credits")  # noqa: A001 - the protocol's own word
+"""The credit that bymux peers gave one another; needs ``bymuxPorts``."""
+rations = _function("rations")
+"""The rations that Jmux peers gave one another; needs ``jmuxPorts``."""
+mux_streams = _function("mux_streams")
+"""The streams of bymux and the sessions of Jmux connections; needs ``bymuxPorts`` or ``jmuxPorts``."""
+requests = _function("requests")
+"""The requests of Jmux connections, how long each took and how it ended; needs ``jmuxPorts``."""
+aqueduct_channels = _function("aqueduct_channels")
+"""The channels of Aqueduct connections, from their traces."""
 
 
 def problems(rows: DataFrame) -> DataFrame:
