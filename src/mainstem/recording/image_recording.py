@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem._core.layout import WALK_TORN
 from mainstem._core.log.columns import FrameWalk
 from mainstem.clock import NS_PER_MS
 from mainstem.recording.start_limits import RETRY_NS
@@ -15,9 +14,6 @@ if TYPE_CHECKING:
     from mainstem.clock import Clock
     from mainstem.recording.protocols import RecordableImage
     from mainstem.recording.writer import RecordingWriter
-
-# A run is written and released at once: enough to make a system call worth its price, and the index fine enough.
-MAX_RUN_LENGTH = 256 << 10
 
 
 class ImageRecording:
@@ -42,25 +38,22 @@ class ImageRecording:
 
     def do_work(self) -> int:
         """Writes a run of the frames that are available, and releases it; returns its bytes."""
-        image, walk = self.image, self._walk
-        position = image.position
+        image, log, position = self.image, self.image.log, self.image.position
         offset, term_end = image.readable()
-        log = image.log
-        walk.run(log, offset, min(offset + MAX_RUN_LENGTH, term_end))
-        if walk.offset == offset and walk.stopped == WALK_TORN:
-            # Padding is the one frame that can be longer than a run.
-            walk.run(log, offset, term_end)
-        length = walk.offset - offset
-        writer = self.writer or (self._begun() if length else None)
+        writer = self.writer
         if writer is None:
-            return 0
-        skip = min(max(writer.position - position, 0), length)
-        if skip < length:
-            run = log.view(offset + skip, length - skip)
-            try:
-                writer.write(run, self._clock.epoch_ms() * NS_PER_MS)
-            finally:
-                run.release()
+            # It begins with the first frame.
+            self._walk.run(log, offset, term_end, 1)
+            writer = self._begun() if self._walk.offset > offset else None
+            if writer is None:
+                return 0
+        length = 0
+        if writer.position > position:
+            # Recorded already, before the recorder was started again.
+            self._walk.run(log, offset, min(offset + writer.position - position, term_end))
+            length = self._walk.offset - offset
+        if writer.position == position + length:
+            length += writer.take(log, offset + length, term_end, self._clock.epoch_ms() * NS_PER_MS)
         assert writer.position >= position + length, "frames are released that are not recorded"
         if length:
             image.release(position + length)

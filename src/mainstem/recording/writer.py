@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, TYPE_DATA, WALK_AT_LIMIT
+from mainstem._core.layout import DATA_HEADER_LENGTH, WALK_AT_LIMIT, WALK_FULL
 from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
 from mainstem.recording.life import NO_LIFE, StreamLife
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem.recording.catalog import RecordingDescriptor
+
+# A run is written and released at once: enough to make a system call worth its price, and the index fine enough.
+MIN_RUN_LENGTH, MAX_RUN_LENGTH = 4 << 10, 256 << 10
 
 
 class RecordingWriter:
@@ -61,7 +65,8 @@ class RecordingWriter:
             self._positions.sync()
         self._segments = SegmentWriter(directory, descriptor, position, later=later, durable=durable, disk=disk)
         self._walk = FrameWalk()
-        self._run = bytearray()
+        # Of very many recordings most are slow: it grows with what comes at once.
+        self._run = bytearray(MIN_RUN_LENGTH)
         last = self._positions.last
         since = last.position if last is not None else descriptor.start_position
         self._checksum = checksum(directory, descriptor, since, position)
@@ -72,25 +77,46 @@ class RecordingWriter:
         return self._segments.position
 
     def write(self, frames: memoryview, time_ns: int) -> None:
-        """Appends a run of whole frames, which lies within one term, recorded at epoch ``time_ns``.
+        """Append a run of whole frames, which lies within one term, recorded at epoch ``time_ns``.
 
         Raises RecordingError when the run holds anything but whole frames, OSError when the disk does not take it; the
         recorded position has then not moved over what failed.
         """
+        at = 0
+        while at < frames.nbytes:
+            at += self._take(frames, at, frames.nbytes, time_ns, is_whole=True)
+
+    def take(self, log: AtomicBuffer, offset: int, limit: int, time_ns: int) -> int:
+        """Append the whole frames that are at ``offset`` of a log by now, some 256 KiB at most; returns their bytes.
+
+        Raises OSError as ``write``.
+        """
+        return self._take(log, offset, limit, time_ns, is_whole=False)
+
+    def _take(self, log: memoryview | AtomicBuffer, offset: int, limit: int, time_ns: int, *, is_whole: bool) -> int:
+        # Publishers may write the log meanwhile: frames are checked as they are copied, and the copy is written.
         walk, start = self._walk, self.position
-        frames = self._private(frames)
-        if walk.run(frames, 0, frames.nbytes) != WALK_AT_LIMIT:
+        walk.copy(log, offset, limit, self._run)
+        while walk.stopped == WALK_FULL and not walk.others and len(self._run) < MAX_RUN_LENGTH:
+            self._run = bytearray(4 * len(self._run))
+            walk.copy(log, offset, limit, self._run)
+        length = walk.offset - offset
+        if is_whole and (walk.stopped not in (WALK_AT_LIMIT, WALK_FULL) or not length):
             raise RecordingError(
-                f"recording {self.descriptor.recording_id}: the run at {start} is not whole frames after {walk.offset} bytes"
+                f"recording {self.descriptor.recording_id}: the run at {start} is not whole frames after {length} bytes"
             )
+        if not length:
+            return 0
         if self._whole:
             self._index(time_ns)
         checksum = self._checksum
         try:
-            if walk.others:
-                self._write_with_padding(frames)
-            else:
-                self._append(frames)
+            with memoryview(self._run) as run:
+                at = walk.last - offset if walk.others else length
+                if at:
+                    self._append(run[:at])
+                if walk.others:
+                    self._append_padding(run[at : at + DATA_HEADER_LENGTH], length - at)
             if self._durable:
                 # The frames and their index entry are on the device before the position is, whenever the kernel writes it.
                 self._segments.sync()
@@ -100,18 +126,11 @@ class RecordingWriter:
             self._segments.position, self._checksum = start, checksum
             raise
         self.messages += walk.messages
-        self._whole = walk.boundary == frames.nbytes
+        self._whole = walk.boundary == walk.offset
         self._positions.publish(self.position, time_ns)
         if self._durable:
             self._positions.sync()
-
-    def _private(self, frames: memoryview) -> memoryview:
-        """A copy of the run: publishers may write the log that it lies in, and what is checked is what must be written."""
-        if len(self._run) < frames.nbytes:
-            self._run = bytearray(frames.nbytes)
-        run = memoryview(self._run)[: frames.nbytes]
-        run[:] = frames
-        return run
+        return length
 
     def _index(self, time_ns: int) -> None:
         last = self._positions.last
@@ -124,20 +143,6 @@ class RecordingWriter:
             since = last.time_ns if last else 0
             self._positions.append(IndexEntry(self.position, max(time_ns, since), self.messages, self._checksum))
             self._checksum = 0
-
-    def _write_with_padding(self, frames: memoryview) -> None:
-        start = at = 0
-        while at < frames.nbytes:
-            length = int.from_bytes(frames[at : at + 4], "little", signed=True)
-            aligned = (length + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
-            if int.from_bytes(frames[at + 6 : at + 8], "little") != TYPE_DATA:
-                if at > start:
-                    self._append(frames[start:at])
-                self._append_padding(frames[at : at + DATA_HEADER_LENGTH], aligned)
-                start = at + aligned
-            at += aligned
-        if at > start:
-            self._append(frames[start:at])
 
     def _append(self, frames: memoryview) -> None:
         self._segments.write(frames)

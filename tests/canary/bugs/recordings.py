@@ -26,9 +26,8 @@ BUGS = (
         name="a position is published before its frames are written",
         harm="a reader sees zeros where a message should be",
         file="recording/writer.py",
-        old="        checksum = self._checksum\n        try:\n            if walk.others:\n",
-        new="        checksum = self._checksum\n"
-        "        self._positions.publish(start + frames.nbytes, time_ns)\n        try:\n            if walk.others:\n",
+        old="            with memoryview(self._run) as run:\n",
+        new="            self._positions.publish(start + length, time_ns)\n            with memoryview(self._run) as run:\n",
         finder=Simulator(scenarios=("recorders",)),
     ),
     Bug(

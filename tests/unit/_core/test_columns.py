@@ -241,6 +241,28 @@ def test_a_walk_stops_after_as_many_messages_as_were_asked_for(columns: Any) -> 
     assert (walk.offset, walk.messages) == (4 * 128, 4)
 
 
+def test_a_copy_has_the_frames_that_were_walked_up_to_the_first_padding(columns: Any) -> None:
+    data = run_of([Frame(b"a" * 40), Frame(b"b", flags=0x80), Frame(b"z" * 200, kind=0), Frame(b"c")])
+    walk, target = columns.FrameWalk(), bytearray(b"\xff" * 1024)
+    assert walk.copy(data, 0, len(data), target) == layout.WALK_FULL
+    padding = 96 + 64
+    assert (walk.offset, walk.last, walk.frames, walk.messages, walk.others) == (padding + 256, padding, 2, 1, 1)
+    assert target[: padding + 32] == data[: padding + 32]
+    assert set(target[padding + 32 :]) == {0xFF}
+    assert walk.copy(data, walk.offset, len(data), target) == layout.WALK_AT_LIMIT
+    assert (target[:64], walk.others) == (data[-64:], 0)
+
+
+@pytest.mark.parametrize("room", range(0, 260, 32))
+def test_a_copy_stops_before_a_frame_without_room(columns: Any, room: int) -> None:
+    data = run_of([Frame(b"a" * 40), Frame(b"b" * 40)]) + bytes(64)
+    walk, target = columns.FrameWalk(), bytearray(room)
+    reason = walk.copy(data, 0, len(data), target)
+    assert walk.offset == min(room // 96, 2) * 96
+    assert reason == (layout.WALK_FULL if room < 192 else layout.WALK_AT_END)
+    assert target[: walk.offset] == data[: walk.offset]
+
+
 def test_offsets_point_at_payloads_without_a_copy(columns: Any) -> None:
     frames = [Frame(bytes([i]) * i) for i in range(20)]
     memory = bytearray(run_of(frames))
@@ -283,7 +305,10 @@ def test_random_memory_never_reads_outside_and_always_ends(data: bytes) -> None:
         batch, fragments, walk = module.Columns(), module.Fragments(), module.FrameWalk()
         passed = batch.add_messages(data, 0, len(data), 0, fragments)
         walk.run(data, 0, len(data))
-        results.append((passed, batch.stopped, walk.offset, walk.boundary, batch.take()))
+        copied, target = module.FrameWalk(), bytearray(192)
+        copied.copy(data, 0, len(data), target)
+        results.append((passed, batch.stopped, walk.offset, walk.boundary, batch.take(), copied.offset, bytes(target)))
+        assert copied.offset <= walk.offset
     assert results[0] == results[1]
 
 

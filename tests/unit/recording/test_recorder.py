@@ -155,6 +155,9 @@ def test_a_run_that_is_not_whole_frames_is_refused_and_moves_nothing(tmp_path: P
         for bad in (run[:-32], run + bytes(32), b"\x10" + run[1:]):
             with pytest.raises(RecordingError, match="not whole frames"):
                 writer.write(memoryview(bad), 0)
+        huge = b"".join([struct.pack("<iBBH", 1 << 20, 0, 0xC0, 1), bytes((1 << 20) - 8)])
+        with pytest.raises(RecordingError, match="not whole frames"):
+            writer.write(memoryview(huge), 0)
         assert writer.position == 0
 
 

@@ -197,6 +197,71 @@ class FrameWalk:
         self.messages += messages
         self.stopped = stopped
 
+    def copy(
+        self, source: Buffer | AtomicBuffer, offset: cython.longlong, limit: cython.longlong, target: bytearray
+    ) -> int:
+        """Like ``run``, but copies what it walks to the start of ``target``, as much as that has room for.
+
+        Others may write the source meanwhile: what was walked is what is in the copy. It ends with a frame that is not data, of
+        which only the header is copied (``others`` is 1 then), or before one for which there is no room (``WALK_FULL``).
+        """
+        region: Region = Region(source)
+        region.check(offset, limit)
+        room: Region = Region(target)
+        self.offset = self.boundary = self.last = offset
+        self.frames = self.messages = self.others = 0
+        base, to = region.base, room.base
+        with cython.nogil:
+            self.copy_frames(base, offset, limit, to, room.capacity)
+        return self.stopped
+
+    def copy_frames(
+        self,
+        base: cython.p_uchar,
+        offset: cython.longlong,
+        limit: cython.longlong,
+        to: cython.p_uchar,
+        room: cython.longlong,
+    ) -> cython.void:
+        o: cython.longlong = offset
+        length: cython.longlong = 0
+        step: cython.longlong = 0
+        size: cython.longlong = 0
+        kind: cython.int = 0
+        while True:
+            if limit - o < DATA_HEADER_LENGTH:
+                self.stopped = WALK_AT_LIMIT if o == limit else WALK_TORN
+                break
+            length = ld32(base, o)
+            if length < DATA_HEADER_LENGTH:
+                self.stopped = WALK_AT_END if length <= 0 else WALK_CORRUPT
+                break
+            step = (length + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
+            if step > limit - o:
+                self.stopped = WALK_TORN
+                break
+            kind = get16(base, o + FRAME_TYPE_OFFSET)
+            size = step if kind == TYPE_DATA else DATA_HEADER_LENGTH
+            if o - offset + size > room:
+                self.stopped = WALK_FULL
+                break
+            copy_bytes(to, o - offset, base, o, size)
+            put32(to, o - offset, length)
+            put16(to, o - offset + FRAME_TYPE_OFFSET, kind)
+            self.last = o
+            o += step
+            if kind != TYPE_DATA:
+                if self.boundary == self.last:
+                    self.boundary = o
+                self.others = 1
+                self.stopped = WALK_AT_LIMIT if o == limit else WALK_FULL
+                break
+            self.frames += 1
+            if get8(to, self.last - offset + FRAME_FLAGS_OFFSET) & FLAG_END:
+                self.messages += 1
+                self.boundary = o
+        self.offset = o
+
 
 @cython.cclass
 class Fragments:
