@@ -144,7 +144,9 @@ WatchOption = Annotated[
         "--watch/--no-watch", "-w", help="Go on until Ctrl-C: in place in a terminal, else one after the other."
     ),
 ]
-IntervalOption = Annotated[float, duration("--interval", "-i", minimum=0.05, help="Time from one sample to the next.")]
+IntervalOption = Annotated[
+    float, duration("--interval", "-i", minimum=0.05, help="Time from one sample, or message, to the next.")
+]
 TimeoutOption = Annotated[float, duration("--timeout", "-t", help="Fail after waiting this long (0 = wait forever).")]
 CountOption = Annotated[
     int, typer.Option("--count", "-n", metavar="N", min=0, help="Stop after N messages (0 = no limit).")
@@ -328,10 +330,10 @@ def token_file(variable: str) -> Any:
     )
 
 
-def max_connections(what: str = "") -> Any:
-    """Declares ``--max-connections``, or that of each ``what``."""
-    name = f"--max-connections{what and '-per-' + what}"
-    return typer.Option(name, metavar="N", min=1, help=f"The most connections at a time{what and ', of each ' + what}.")
+def max_connections(per: str = "") -> Any:
+    """Declares ``--max-connections``, or with ``per`` that of each address or the like."""
+    name, of_each = (f"--max-connections-per-{per}", f" of each {per}") if per else ("--max-connections", "")
+    return typer.Option(name, metavar="N", min=1, help=f"The most connections at a time{of_each}.")
 
 
 # -- command lines of other commands ---------------------------------------------------------------------------------
@@ -375,7 +377,7 @@ def help_rows(command: Any) -> Iterator[HelpRow]:
             continue
         meaning = getattr(each, "help", "") or ""
         if each.param_type_name == "argument":
-            names = [(each.metavar or str(each.name).upper()).strip("[]") + ("..." if each.nargs == -1 else "")]
+            names = [(each.metavar or str(each.name).upper()).strip("[].") + ("..." if each.nargs == -1 else "")]
         else:
             value = "" if getattr(each, "is_flag", False) else f" {each.metavar or _long(each)[2:].upper()}"
             names = [

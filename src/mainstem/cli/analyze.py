@@ -25,7 +25,8 @@ HEAD_LENGTH = 24  # of a capture: what its format is recognised by
 
 def run(
     inputs: Annotated[
-        list[str], typer.Argument(help="Captures, directories of captures, patterns, or directories of recordings.")
+        list[str],
+        typer.Argument(metavar="INPUT", help="Captures, directories of them, patterns, or directories of recordings."),
     ],
     out: OutDirectoryOption = Path("out/analyze"),
     aeron_ports: Annotated[

@@ -94,7 +94,7 @@ def run(
     With --codec a line is a JSON object, which is encoded.
 
     With --size messages are generated instead, and begin with their index (int64, little-endian) where they are long enough.
-    A slow subscriber is waited for. Rates go to standard error.
+    It waits for slow subscribers. Rates go to standard error.
 
     Example: echo high water | mainstem pub 'aeron:udp?endpoint=localhost:20121' 1001
 

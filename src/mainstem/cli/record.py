@@ -21,6 +21,7 @@ from mainstem.aeron.tools.channel_checks import check_subscription
 from mainstem.cli import ship
 from mainstem.cli._drivers import connect
 from mainstem.cli._options import (
+    STREAM_HELP,
     DirectoryOption,
     ExitAtEndOption,
     FlushIntervalOption,
@@ -29,10 +30,10 @@ from mainstem.cli._options import (
     OutDirectoryOption,
     StatsOption,
     StoreOption,
-    StreamsOption,
     TlsCertOption,
     TlsKeyOption,
     size,
+    stream_ids,
     words_of,
 )
 from mainstem.cli._output import amount
@@ -65,7 +66,10 @@ def run(
         str, typer.Argument(help="The channel to listen on, as in 'aeron:udp?endpoint=:20121' or jmux://0.0.0.0:7000.")
     ],
     out: OutDirectoryOption,
-    stream: StreamsOption = None,
+    stream: Annotated[
+        list[int] | None,
+        stream_ids("--stream", "-s", help=STREAM_HELP, show_default="0, but required for an Aeron channel"),
+    ] = None,
     directory: DirectoryOption = "",
     segment_length: Annotated[
         int, size("--segment-length", help="The length of a segment file.")

@@ -59,7 +59,7 @@ def serve(
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
     window: WindowOption = 256 << 10,
-    max_streams: Annotated[int, max_connections("tunnel")] = MAX_STREAMS,
+    max_streams: Annotated[int, max_connections()] = MAX_STREAMS,
     stall_timeout: StallOption = STALL_TIMEOUT_S,
     metrics_listen: MetricsListenOption = "",
     insecure: InsecureOption = False,
