@@ -63,7 +63,7 @@ def publisher(directory: str, channel: str) -> None:
     with client(directory) as aeron, aeron.add_exclusive_publication(channel, STREAM) as publication:
         chain = Chain(os.urandom(8))
         message = chain.next()
-        while not publication.is_closed:
+        while not publication.closed:
             if publication.offer(message) > 0:
                 message = chain.next()
             time.sleep(PAUSE_S)

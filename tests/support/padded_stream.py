@@ -62,7 +62,7 @@ def carry_padded_stream(sender: Aeron, receiver: Aeron, port: int) -> None:
         parts = len(frames) + 2
 
         def all_arrived() -> bool:
-            assert not image.is_closed, "the image was given up"
+            assert not image.closed, "the image was given up"
             subscription.poll(lambda f: received.append(bytes(f)), 100)
             return len(received) == parts
 

@@ -131,7 +131,7 @@ class Traffic:
                 self.offered += accepted
                 if accepted:
                     continue
-                if publication.is_closed:
+                if publication.closed:
                     raise OfferError(f"the publication closed while rows were offered (status {status})")
                 time.sleep(IDLE_SECONDS)
             self.payload_bytes += sum(buffer.size for buffer in array.buffers()[2:] if buffer is not None)

@@ -312,7 +312,7 @@ class ClientCore:
             raise Aborted(f"{self.peer} aborted the duologue")
         if image.is_end_of_stream:
             raise ClosedError(f"{self.peer} ended the duologue")
-        if image.is_closed or not (publication.closed or publication.is_connected):
+        if image.closed or not (publication.closed or publication.is_connected):
             raise ConnectionLost(f"nothing was heard from {self.peer} for too long")
 
     def _take_in(self) -> None:

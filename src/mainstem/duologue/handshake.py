@@ -103,7 +103,7 @@ class Handshakes:
         if self._clients.get(client.image.session_id) is client:
             del self._clients[client.image.session_id]
         self._stats.introductions_refused += 1
-        if not client.image.is_closed:
+        if not client.image.closed:
             # Under a flood the driver may be behind with its commands; then the stream ends by itself, later.
             with suppress(MainstemError):
                 client.image.async_reject(reason)

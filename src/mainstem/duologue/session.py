@@ -263,7 +263,7 @@ class Session:
         publication, subscription = self._publication, self._subscription
         assert publication is not None
         assert subscription is not None
-        if self.state is State.WAITING and self._image and not self._image.is_closed and publication.is_connected:
+        if self.state is State.WAITING and self._image and not self._image.closed and publication.is_connected:
             self.lifetime.move(State.JOINED, now_ns)
             on_open(self)
             work += 1
@@ -314,7 +314,7 @@ class Session:
             self.error = Aborted(f"{self.owner} aborted the duologue")
         elif image.is_end_of_stream:
             return True
-        elif image.is_closed or not publication.is_connected:
+        elif image.closed or not publication.is_connected:
             self.error = ConnectionLost(f"nothing was heard from {self.owner} for too long")
         else:
             return False
@@ -374,7 +374,7 @@ class Session:
     @property
     def _client_goes_on(self) -> bool:
         image = self._image
-        return image is not None and not (image.is_closed or image.end_of_stream_position < layout.NEVER_NS)
+        return image is not None and not (image.closed or image.end_of_stream_position < layout.NEVER_NS)
 
     def __repr__(self) -> str:
         return f"<Session {self.session_id} of {self.owner} on {self.ports}, {self.state.name.lower()}>"

@@ -72,7 +72,7 @@ class PositionHold:
         live: set[int] = set()
         for subscription in self._subscriptions:
             for image in subscription.images:
-                if image.is_closed:
+                if image.closed:
                     continue
                 live.add(id(image))
                 reader = self._readers.get(id(image)) or self._opened(image, now_ns)

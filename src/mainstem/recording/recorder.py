@@ -373,7 +373,7 @@ class Recorder:
         live: set[int] = set()
         for subscription in self._subscriptions:
             for image in subscription.images:
-                if image.is_closed:
+                if image.closed:
                     continue
                 live.add(id(image))
                 recording = self._images.get(id(image)) or self._joined(subscription, image)

@@ -30,7 +30,7 @@ PAIRS: dict[str, tuple[Any, Any]] = {
 } | {"PersistentSubscription": (PersistentSubscription, recording_aio.PersistentSubscription)}
 CLASSES = {name: pair for name, pair in PAIRS.items() if isinstance(pair[0], type)}
 # Internals of an engine, and durations in nanoseconds, have no place on what users hold.
-INTERNAL = ("detach", "raise_failure", "set_images", "sync", "take_messages")
+INTERNAL = ("detach", "is_closed", "raise_failure", "set_images", "sync", "take_messages")
 
 
 def public(kind: type) -> set[str]:

@@ -95,7 +95,7 @@ class FakeImage:
     def __init__(self, publisher: Publisher, join_position: int) -> None:
         self.publisher, self.join_position, self.position = publisher, join_position, join_position
         self.session_id, self.initial_term_id = publisher.session_id, publisher.initial_term_id
-        self.is_closed, self.arrived = False, join_position
+        self.closed, self.arrived = False, join_position
         known = publisher.life if publisher.life != NO_LIFE else (DRIVER, id(publisher))
         self.driver_start_ms, self.correlation_id = known
         self._fragments = Fragments()
@@ -192,7 +192,7 @@ def test_every_message_comes_once_and_in_order(seed: int, tmp_path: Path, monkey
                         # A subscriber joins near the end, at any frame; the recorder may be before or after it.
                         live.join(publisher, chance.choice([*starts[-30:], len(publisher.frames)]))
                     case 3 if images and chance.random() < 0.3:
-                        images[0].is_closed = True
+                        images[0].closed = True
                         live.images.remove(images[0])  # type: ignore[union-attr]
                     case 4 | 5:
                         for image in images:
@@ -402,7 +402,7 @@ def test_a_publisher_that_begins_again_is_received_whole(
         found += everything(subscription)
         assert found == first.payloads
         first.ended = ends
-        client.live.images.pop().is_closed = True
+        client.live.images.pop().closed = True
         first.stop()
         second = second_life(recorder)
         steps = [lambda: second.record(len(second.frames)), lambda: client.live.join(second, 0)]

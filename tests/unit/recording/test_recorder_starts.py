@@ -31,7 +31,7 @@ class Image:
         self.log = AtomicBuffer(bytearray(TERM))
         self._stream = Stream(session_id=session_id, initial_term_id=3)
         self.position, self.source_identity = position, source
-        self.is_closed = self.is_end_of_stream = False
+        self.closed = self.is_end_of_stream = False
         self.offer(count)
 
     def offer(self, count: int) -> None:
@@ -167,7 +167,7 @@ def test_streams_beyond_the_limit_of_their_source_wait_and_are_recorded_whole(
         assert [image.position for image in flood[2:]] == [0, 0, 0, 0]
         assert caplog.text.count("waits to be recorded") == 1
         assert "its source has begun 2 recordings in an hour" in caplog.text
-        flood[5].is_closed = True
+        flood[5].closed = True
         clock.advance_ns(HOUR_S // 2 * SECOND_NS)
         recorder.do_work()
         clock.advance_ns(HOUR_S // 2 * SECOND_NS)
@@ -212,7 +212,7 @@ def test_recordings_that_are_written_are_limited_by_open_files(
         recorder.do_work()
         assert recorder.unrecorded == 1
         assert "ulimit -n" in caplog.text
-        images[0].is_closed = True
+        images[0].closed = True
         clock.advance_ns(SECOND_NS)
         recorder.do_work()
         clock.advance_ns(SECOND_NS)

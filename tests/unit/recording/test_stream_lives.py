@@ -39,7 +39,7 @@ class Image:
         self.log = AtomicBuffer(bytearray(frames.ljust(TERM, b"\0")))
         self.correlation_id, self.driver_start_ms = number, driver
         self.position, self.source_identity = join, source
-        self.is_closed = self.is_end_of_stream = False
+        self.closed = self.is_end_of_stream = False
 
     def readable(self) -> tuple[int, int]:
         return self.position, TERM
@@ -63,7 +63,7 @@ def run(directory: Path, image: Image, *, ends: bool = False, channel: str = NET
         recorder.do_work()
         assert image.position == image.end
         if ends:
-            image.is_closed = image.is_end_of_stream = True
+            image.closed = image.is_end_of_stream = True
             recorder.do_work()
 
 
@@ -95,7 +95,7 @@ def test_two_lives_under_one_recorder_are_two_recordings(tmp_path: Path) -> None
             image = Image(payloads(count), number=number)
             subscription.images = [image]
             recorder.do_work()
-            image.is_closed = image.is_end_of_stream = True
+            image.closed = image.is_end_of_stream = True
             recorder.do_work()
     assert found(tmp_path) == [payloads(50), payloads(50), payloads(100)]
 

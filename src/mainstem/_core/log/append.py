@@ -222,7 +222,7 @@ class Appender:
     initial_term_id: readonly[cython.int]
     session_id: readonly[cython.int]
     stream_id: readonly[cython.int]
-    is_closed: readonly[cython.bint]
+    is_closed: cython.bint
     bits: cython.int
     mtu: readonly[cython.longlong]
     # What the last next_offset() and take() returned besides their result: a C function returns one value.

@@ -20,7 +20,7 @@ Invariants:
 - A poll ends at the end of a term. Padding is passed and never counted.
 - One thread polls an image. ``busy`` refuses a second one, and a handler that polls its own image: both would move the
   position twice. The flag is set and read with the GIL; on free-threaded builds it finds mistakes and is no lock.
-- ``_detach`` may come while a handler runs (an image goes when its publisher does): ``is_closed`` is checked after each
+- ``_detach`` may come while a handler runs (an image goes when its publisher does): ``closed`` is checked after each
   handler, and the last position is stored for questions afterwards. It waits for a thread inside ``_wait_for_data``, which
   uses the memory without the GIL.
 
@@ -71,7 +71,7 @@ class ImageReader:
     mtu: readonly[cython.int]
     correlation_id: readonly[cython.longlong]
     join_position: readonly[cython.longlong]
-    is_closed: readonly[cython.bint]
+    closed: readonly[cython.bint]
     final_position: cython.longlong
     ended: cython.bint
     withdrawn: cython.bint
@@ -108,7 +108,7 @@ class ImageReader:
         self.join_position = get64(self.position_base, self.position_offset)
         if self.join_position < 0 or self.join_position % FRAME_ALIGNMENT:
             raise ValueError(f"no stream can be read from position {self.join_position}")
-        self.is_closed = False
+        self.closed = False
         self.busy = False
         self.waiters = 0
         # One flyweight for the image's life: a poll allocates nothing.
@@ -120,13 +120,13 @@ class ImageReader:
 
     def _detach(self) -> None:
         """Releases the memory; afterwards properties return what was true at this moment."""
-        if self.is_closed:
+        if self.closed:
             return
         # Read while the memory is still there: afterwards the properties return these.
         self.ended = self.is_end_of_stream
         self.withdrawn = self.is_publication_revoked
         self.final_position = get64(self.position_base, self.position_offset)
-        self.is_closed = True
+        self.closed = True
         if cython.compiled:
             # A thread in ``_wait_for_data`` reads the memory without the GIL. It returns within 10 ms; only then may the memory go.
             while self.waiters > 0:
@@ -144,35 +144,35 @@ class ImageReader:
     @property
     def position(self) -> int:
         """How far this subscriber has read."""
-        if self.is_closed:
+        if self.closed:
             return self.final_position
         return get64(self.position_base, self.position_offset)
 
     @property
     def end_of_stream_position(self) -> int:
         """Where the stream ends; 2**63 - 1 while that is not known."""
-        if self.is_closed:
+        if self.closed:
             return self.final_position
         return ld64(self.base, self.meta + LOG_END_OF_STREAM_POSITION_OFFSET)
 
     @property
     def is_end_of_stream(self) -> bool:
         """Whether the publisher ended the stream and everything was read."""
-        if self.is_closed:
+        if self.closed:
             return self.ended
         return self.position >= self.end_of_stream_position
 
     @property
     def is_publication_revoked(self) -> bool:
         """Whether the publisher withdrew the stream without draining it."""
-        if self.is_closed:
+        if self.closed:
             return bool(self.withdrawn)
         return get8(self.base, self.meta + LOG_IS_PUBLICATION_REVOKED_OFFSET) == 1
 
     @property
     def active_transport_count(self) -> int:
         """How many connections feed this image (more than one for a multi-destination subscription)."""
-        return 0 if self.is_closed else ld32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET)
+        return 0 if self.closed else ld32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET)
 
     @cython.final
     @cython.exceptval(check=False)
@@ -188,7 +188,7 @@ class ImageReader:
     @cython.final
     @cython.exceptval(check=False)
     def has_data(self) -> cython.bint:
-        if self.is_closed:
+        if self.closed:
             return False
         # A frame is there once its length is positive. Padding counts: a poll passes it, which gives the publisher room.
         return ld32(self.base, self.place(get64(self.position_base, self.position_offset))) > 0
@@ -199,7 +199,7 @@ class ImageReader:
     @cython.exceptval(-1)
     def enter(self) -> cython.bint:
         """False when there is nothing to read from any more."""
-        if self.is_closed:
+        if self.closed:
             return False
         if self.busy:
             raise RuntimeError("the image is being polled already: by this handler, or by another thread")
@@ -225,7 +225,7 @@ class ImageReader:
         # A fragment that the handler stored somewhere raises from now on, instead of reading a later message.
         self.fragment.base = cython.NULL if cython.compiled else None
         # One store for the poll, not one for each frame: it takes the counter's cache line from the driver.
-        if passed > 0 and not self.is_closed:
+        if passed > 0 and not self.closed:
             st64(self.position_base, self.position_offset, get64(self.position_base, self.position_offset) + passed)
 
     @cython.exceptval(-1)
@@ -280,7 +280,7 @@ class ImageReader:
                     else:
                         handler(fragment)
                 # The handler may have closed the subscription: then the memory is gone, and so is the next header.
-                if self.is_closed:
+                if self.closed:
                     break
             if spoilt > 0:
                 raise self._corrupt_frame(position + p - start, spoilt)
@@ -340,7 +340,7 @@ class ImageReader:
                 fragment.length = length - DATA_HEADER_LENGTH
                 count += 1
                 action = assemble_controlled(assembler, fragment) if assembler is not None else handler(fragment)
-                if self.is_closed:
+                if self.closed:
                     break
                 if action is None or action == ACTION_CONTINUE:
                     continue
@@ -548,7 +548,7 @@ class ImageReader:
 
     def release(self, position: cython.longlong) -> None:
         """Moves the position forward to what ``scan`` returned. ValueError for any place that cannot be."""
-        if self.is_closed:
+        if self.closed:
             return
         # The publisher gets all bytes before the position: one that falls, or skips more than a term, would give it bytes that
         # are still to be read, and one between two frames would be read as a length.
@@ -562,7 +562,7 @@ class ImageReader:
 
         Raises as the polls do when the next frame's length is not possible.
         """
-        if self.is_closed:
+        if self.closed:
             return 0, 0
         self.check_position()
         position: cython.longlong = get64(self.position_base, self.position_offset)
@@ -712,14 +712,14 @@ class SubscriptionReader:
             for image in images:
                 if image.has_data():
                     return True
-                if image.is_closed:
+                if image.closed:
                     has_closed = True
                 elif count < 64:
                     watched[count] = image.base + image.place(get64(image.position_base, image.position_offset))
                     count += 1
             if has_closed:
                 # One that closes waits until no one waits for it any more: threads that come back at once would hold it for ever.
-                images = tuple([image for image in images if not image.is_closed])
+                images = tuple([image for image in images if not image.closed])
             # No code of Python's runs until the GIL is let go, so none of these can close in between.
             for image in images:
                 image.waiters += 1

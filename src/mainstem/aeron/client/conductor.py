@@ -590,7 +590,7 @@ class ClientConductor:
 
     def release_image(self, image: ImageBase) -> None:
         """Closes an image; its memory stays a while, for a poll in another thread that is reading it."""
-        if image.is_closed:
+        if image.closed:
             return
         log = image.log
         image._detach()

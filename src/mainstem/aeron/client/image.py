@@ -79,7 +79,7 @@ class ImageBase(ImageReader):
 
     def _gather_columns(self, columns: Columns, limit: int) -> None:
         """Adds whole messages to columns and moves the position past them."""
-        if self.is_closed:
+        if self.closed:
             return
         position = self.position
         offset, end = self.readable()
@@ -110,5 +110,5 @@ class ImageBase(ImageReader):
         )
 
     def __repr__(self) -> str:
-        state = ", closed" if self.is_closed else ""
+        state = ", closed" if self.closed else ""
         return f"<Image of session {self.session_id} from {self.source_identity} at {self.position}{state}>"

@@ -64,7 +64,7 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
     @property
     def is_connected(self) -> bool:
         """Whether there is an image to read from."""
-        return any(not image.is_closed for image in self.images)
+        return any(not image.closed for image in self.images)
 
     @property
     def is_end_of_stream(self) -> bool:

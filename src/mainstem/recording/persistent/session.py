@@ -48,7 +48,7 @@ class LivePart:
     @property
     def is_over(self) -> bool:
         """Whether no more will come of it."""
-        return not self.batches and self.image.is_closed
+        return not self.batches and self.image.closed
 
 
 class SessionStream:
@@ -122,7 +122,7 @@ class SessionStream:
         """Moves what the images have into memory, up to the limit."""
         pending = sum(batch.octets for part in self._live for batch in part.batches)
         for part in self._live:
-            while pending < PENDING_BYTES and not part.image.is_closed:
+            while pending < PENDING_BYTES and not part.image.closed:
                 part.image._gather_columns(self._columns, MESSAGES_AT_ONCE)
                 rows = self._columns.rows
                 if not rows:

@@ -251,7 +251,7 @@ class PersistentStream:
         for image in self.live.images:
             session = self._session_with(image)
             if session is None:
-                if image.is_closed or image.is_end_of_stream:
+                if image.closed or image.is_end_of_stream:
                     continue
                 session = self._session_for(image)
                 session.add_image(image)

@@ -366,10 +366,10 @@ def test_image_handlers_are_called_before_the_first_and_after_the_last_poll(worl
     events: list[Any] = []
 
     def available(image: Any) -> None:
-        events.append(("available", image.session_id, len(image.subscription.images), image.is_closed))
+        events.append(("available", image.session_id, len(image.subscription.images), image.closed))
 
     def unavailable(image: Any) -> None:
-        events.append(("unavailable", image.session_id, len(image.subscription.images), image.is_closed))
+        events.append(("unavailable", image.session_id, len(image.subscription.images), image.closed))
 
     subscription = world.aeron.add_subscription(
         CHANNEL, 1, on_available_image=available, on_unavailable_image=unavailable
@@ -463,7 +463,7 @@ def test_closing_tells_the_driver_once_and_ends_everything(world: World):
     ]
     assert publication.offer(b"x") == OfferStatus.CLOSED
     assert subscription.poll(print) == 0
-    assert image.is_closed
+    assert image.closed
     assert publication.channel_status is ChannelStatus.CLOSING
     assert repr(subscription) == "<Subscription aeron:ipc stream 1, closed>"
 
