@@ -101,7 +101,7 @@ async def ask(options: Options) -> None:
 
 
 async def _stream(connection: aqueduct.aio.Connection, options: Options) -> None:
-    sender, receiver = channel(mode=MODES[options.what], bound=16_384, max_bytes=4 << 20)
+    sender, receiver = channel(mode=MODES[options.what], max_messages=16_384, max_bytes=4 << 20)
     await connection.sender.send(Message(b"count", [receiver]))
     message = bytes(options.size)
     sent = 0

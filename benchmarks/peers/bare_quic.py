@@ -37,7 +37,7 @@ class Endpoint:
         self._room: asyncio.Future[None] | None = None
         self._pieces: dict[int, list[bytes]] = {}
 
-    def accept(self, data: bytes, address: Any) -> None:
+    def accept(self, data: bytes) -> None:
         """A server's first datagram."""
 
     # What the link hands over: bytes of one stream that came together are one call.
@@ -68,7 +68,7 @@ class Endpoint:
             return
         address = found[0][1]
         if self.link is None:
-            self.accept(found[0][0], address)
+            self.accept(found[0][0])
         self.link.receive([data for data, _ in found], address, self.loop.time())
         self._deliver()
         self.wake()
@@ -141,8 +141,8 @@ class Serving(Endpoint):
         self._parts: dict[int, tuple[list[bytes], int]] = {}
         self.count = 0
 
-    def accept(self, data: bytes, address: Any) -> None:
-        self.link = self._context.accept(self._context.parse(data), address, self.loop.time())
+    def accept(self, data: bytes) -> None:
+        self.link = self._context.accept(self._context.parse(data))
 
     def receive_stream(self, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
         if not stream_id & 2 and data[:1] == b"e":

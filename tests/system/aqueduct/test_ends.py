@@ -676,4 +676,4 @@ async def test_a_handler_that_still_runs_takes_a_place(certificates: Certificate
         assert most == 2
         release.set()
         await until(lambda: running == 0)
-        (await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)).abort()
+        await (await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)).close()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.lossy_relay import LossyRelay
-from tests.support.patience import soon
+from tests.support.patience import STALL_S, soon
 
 from mainstem import aqueduct
+from mainstem.aqueduct import Settings
 from mainstem.aqueduct.connection import AqueductConnection
 from mainstem.errors import ConnectionLost
 
@@ -163,4 +164,30 @@ async def test_a_client_learns_why_it_was_dropped_when_other_timers_are_due_at_o
         with pytest.raises(ConnectionLost, match=r"no connection headers came within 0\.5 s"):
             await asyncio.wait_for(connection.wait_closed(), 5)
         connection.abort()
+        await connection.close()
+
+
+@BACKENDS
+async def test_a_quiet_connection_stays_open_and_a_dead_peer_is_noticed(
+    certificates: CertificateFiles, backend: str
+) -> None:
+    default = Settings()
+    assert 2 * default.keep_alive < default.idle_timeout <= 30
+
+    async def handler(connection: Connection) -> None:
+        await connection.wait_closed()
+
+    async with (
+        aqueduct.aio.serve(
+            handler, certificate=certificates.certificate, key=certificates.key, backend=backend, keep_alive=0
+        ) as server,
+        LossyRelay(server.port) as relay,
+    ):
+        times: Any = {"idle_timeout": 0.6, "keep_alive": 0.2}
+        connection = await aqueduct.aio.connect("localhost", relay.port, ca=certificates.ca, backend=backend, **times)
+        await asyncio.sleep(1.0)
+        assert not connection.closed
+        relay.loss = 1.0
+        with pytest.raises(ConnectionLost):
+            await connection.wait_closed(timeout=STALL_S)
         await connection.close()
