@@ -106,6 +106,7 @@ DOORS: dict[str, set[str]] = {
     "mux/listening.py": {"socket"},
     "mux/sockets.py": {"asyncio", "socket"},
     "recording/tiered_archive.py": {"threading"},
+    "store/call.py": {"threading"},
     "store/http.py": {"ssl", "threading"},
     "store/retry.py": {"random", "time"},
     "bymux/tunnel_token.py": {"asyncio"},

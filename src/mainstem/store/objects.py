@@ -19,6 +19,7 @@ from mainstem.errors import ConfigurationError, StoreError, needs_extras
 from mainstem.store import credentials
 from mainstem.store import retry as policy
 from mainstem.store.base import RemoteFiles, StoredFile
+from mainstem.store.call import interruptible
 from mainstem.store.options import azure_options, gcs_options, s3_options
 from mainstem.store.retry import Retry, TransientError, mapped_errors, sentence
 
@@ -71,7 +72,7 @@ class ObjectStore(RemoteFiles):
 
         def attempt() -> T:
             try:
-                return action()
+                return interruptible(action)
             except GenericError as error:
                 if _TRANSIENT.search(text := sentence(error)):
                     raise TransientError(text) from error
@@ -113,7 +114,7 @@ class ObjectStore(RemoteFiles):
 
         key = self._key(name)
         with mapped_errors(self.url, f"cannot read {name}"):
-            return int(obstore.head(self._client, key)["size"])
+            return int(interruptible(lambda: obstore.head(self._client, key))["size"])
 
     def read(self, name: str, start: int, end: int) -> bytes:
         import obstore
@@ -124,7 +125,7 @@ class ObjectStore(RemoteFiles):
             return b""
         with mapped_errors(self.url, f"cannot read {name}"):
             try:
-                return bytes(obstore.get_range(self._client, key, start=start, end=end))
+                return bytes(interruptible(lambda: obstore.get_range(self._client, key, start=start, end=end)))
             except GenericError:
                 # A range behind the end has no type of its own either.
                 if start >= obstore.head(self._client_once, key)["size"]:
@@ -176,7 +177,7 @@ class ObjectStore(RemoteFiles):
             data.stat()
         with mapped_errors(self.url, what):
             try:
-                obstore.put(self._client, key, data)
+                interruptible(lambda: obstore.put(self._client, key, data))
             except FileNotFoundError as error:
                 raise self._no_bucket(what) from error
 

@@ -37,21 +37,10 @@ def is_url(text: str) -> bool:
 
 
 def open_store(url: str | Path, options: Mapping[str, str] | None = None) -> Store:
-    """The store at a URL or below a local path.
+    """The store at a URL or below a local path. Nothing need exist there yet.
 
-    Args:
-        url: A directory, or a URL: ``file``, ``s3``, ``gs``, ``abfs``, ``hdfs``, ``http`` or ``https``, or a scheme of fsspec.
-        options: Options of the store as texts, by pyarrow's names or Hadoop's (``fs.s3a.endpoint``); unknown ones are refused.
-
-    Returns:
-        The store. Nothing need exist there yet.
-
-    Raises:
-        ConfigurationError: There is no such scheme; names what to install.
-        MissingExtraError: The package for the scheme is not installed.
-
-    Example:
-        ``open_store("s3://bucket/tides", {"endpoint_override": "127.0.0.1:9000", "scheme": "http"})``
+    ``options`` are texts, by pyarrow's names or Hadoop's (``fs.s3a.endpoint``). Raises ConfigurationError for unknown schemes and
+    options, and MissingExtraError where the package for the scheme is not installed.
     """
     text, options = str(url), dict(options or {})
     scheme = scheme_of(text)

@@ -19,44 +19,18 @@ def _flag(text: str) -> bool:
 
 _Kinds = dict[str, "Callable[[str], Any]"]
 
-S3: _Kinds = {
-    "access_key": str,
-    "secret_key": str,
-    "session_token": str,
-    "anonymous": _flag,
-    "region": str,
-    "request_timeout": float,
-    "connect_timeout": float,
-    "scheme": str,
-    "endpoint_override": str,
-    "role_arn": str,
-    "session_name": str,
-    "external_id": str,
-    "load_frequency": int,
-    "proxy_options": str,
-    "force_virtual_addressing": _flag,
-    "tls_ca_file_path": str,
-}
-GCS: _Kinds = {
-    "anonymous": _flag,
-    "access_token": str,
-    "target_service_account": str,
-    "scheme": str,
-    "endpoint_override": str,
-    "project_id": str,
-}
-AZURE: _Kinds = {
-    "account_name": str,
-    "account_key": str,
-    "blob_storage_authority": str,
-    "blob_storage_scheme": str,
-    "dfs_storage_authority": str,
-    "dfs_storage_scheme": str,
-    "client_id": str,
-    "client_secret": str,
-    "sas_token": str,
-    "tenant_id": str,
-}
+
+def _texts(names: str) -> _Kinds:
+    return dict.fromkeys(names.split(), str)
+
+
+_ENDPOINT = _texts("scheme endpoint_override")
+S3 = _ENDPOINT | _texts("access_key secret_key session_token region role_arn session_name external_id")
+S3 |= _texts("proxy_options tls_ca_file_path") | {"anonymous": _flag, "force_virtual_addressing": _flag}
+S3 |= {"request_timeout": float, "connect_timeout": float, "load_frequency": int}
+GCS = _ENDPOINT | _texts("access_token target_service_account project_id") | {"anonymous": _flag}
+AZURE = _texts("account_name account_key sas_token client_id client_secret tenant_id blob_storage_authority")
+AZURE |= _texts("blob_storage_scheme dfs_storage_authority dfs_storage_scheme")
 HDFS: _Kinds = {"user": str, "kerb_ticket": str, "replication": int, "buffer_size": int}
 # Of `mainstem serve`, and of any server behind http(s)://.
 HTTP: _Kinds = {"token": str, "token_file": str, "ca": str, "timeout": float, "insecure": _flag}
@@ -112,7 +86,7 @@ def _unknown(url: str, name: str, known: Iterable[str]) -> ConfigurationError:
 
 
 def s3_options(url: str, bucket: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """Arguments for ``pyarrow.fs.S3FileSystem``."""
+    """Values of the options of an S3 bucket, by pyarrow's names."""
     values: dict[str, str] = {}
     known = [f"fs.s3a.{key}" for key in (*_S3A, "endpoint", "path.style.access", "connection.ssl.enabled")]
     # Hadoop's options for one bucket override those for all.
@@ -149,7 +123,7 @@ def s3_options(url: str, bucket: str, options: Mapping[str, str]) -> dict[str, A
 
 
 def gcs_options(url: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """Arguments for ``pyarrow.fs.GcsFileSystem``."""
+    """Values of the options of a bucket of Google Cloud Storage, by pyarrow's names."""
     values: dict[str, str] = {}
     for name, text in _plain_first(options):
         if name == "fs.gs.project.id":
@@ -165,7 +139,7 @@ def gcs_options(url: str, options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def azure_options(url: str, account: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """Arguments for ``pyarrow.fs.AzureFileSystem``; ``account`` is the one that the URL names, or empty."""
+    """Values of the options of an Azure container; ``account`` is the one that the URL names, or empty."""
     values = {"account_name": account} if account else {}
     for name, text in _plain_first(options):
         if not name.startswith("fs.azure."):

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import signal
+import socket
+import threading
+import time
 import urllib.request
 from typing import TYPE_CHECKING
 
@@ -15,6 +19,7 @@ from mainstem.errors import ConfigurationError, StoreError
 from mainstem.store import open_store
 from mainstem.store.credentials import of_gcs, of_s3
 from mainstem.store.http import HttpStore
+from mainstem.store.objects import REQUEST_TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,6 +109,26 @@ def test_a_forked_process_does_not_hang(s3: str) -> None:
             os._exit(0 if "spawn or forkserver" in str(error) else 1)
         os._exit(2)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+@pytest.mark.parametrize("action", ["size", "read", "list", "put"])
+def test_a_signal_ends_the_wait_for_a_server(action: str) -> None:
+    pytest.importorskip("obstore")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        store = open_store("s3://tides/rec", s3_options(f"127.0.0.1:{silent.getsockname()[1]}"))
+        actions = {
+            "size": lambda: store.size("a"),
+            "read": lambda: store.read("a", 0, 1),
+            "list": lambda: list(store.list()),
+            "put": lambda: store.put("a", b"1"),
+        }
+        timer = threading.Timer(0.2, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+        timer.start()
+        started = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            actions[action]()
+        assert time.monotonic() - started < REQUEST_TIMEOUT_S / 2
+        timer.join()
 
 
 def test_a_bucket_is_a_part_of_the_path_or_of_the_host() -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem.clock import NS_PER_SECOND
 from mainstem.errors import MainstemError, StoreError
+from mainstem.store.call import Call
 from mainstem.store.retry import Retry
 
 if TYPE_CHECKING:
@@ -46,36 +47,6 @@ LOG_INTERVAL_NS = 60 * NS_PER_SECOND
 
 class ShippingEnded(MainstemError):
     """Shipping ended while the store did not respond; what was not committed is shipped the next time."""
-
-
-class Call:
-    """A function on a thread of its own."""
-
-    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
-        self._function, self._arguments = function, arguments
-        self._result: Any = None
-        self._error: BaseException | None = None
-        self._done = threading.Event()
-        # A daemon: a request that never returns does not keep the process from ending.
-        threading.Thread(target=self._run, name="mainstem-ship", daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            self._result = self._function(*self._arguments)
-        except BaseException as error:  # raised where the result is asked for
-            self._error = error
-        finally:
-            self._done.set()
-
-    def wait(self, seconds: float) -> bool:
-        """Waits; whether the function has returned."""
-        return self._done.wait(seconds)
-
-    def result(self) -> Any:
-        """What the function returned; raises what it raised."""
-        if self._error is not None:
-            raise self._error
-        return self._result
 
 
 class RetryingStore:

@@ -64,9 +64,9 @@ from mainstem.recording.shipping.manifest import (
 )
 from mainstem.recording.shipping.page_tree import FANOUT, Pages, appended, between
 from mainstem.recording.shipping.pieces import UNKNOWN, Piece
-from mainstem.recording.shipping.retrying_store import Call
 from mainstem.recording.shipping.status import RecordingLag, ShippingCounts, ShippingStatus
 from mainstem.recording.shipping.verified_put import put_verified
+from mainstem.store.call import Call
 from mainstem.store.disk import DISK
 
 if TYPE_CHECKING:
