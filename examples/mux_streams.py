@@ -13,7 +13,7 @@ from mainstem import bymux
 BULK = 200_000_000
 
 
-async def serve(stream: bymux.BymuxStream) -> None:
+async def serve(stream: bymux.aio.Stream) -> None:
     """Echoes a short stream, reads a long one to its end."""
     if await stream.readexactly(1) == b"e":
         stream.write(await stream.read())
@@ -22,7 +22,7 @@ async def serve(stream: bymux.BymuxStream) -> None:
         pass
 
 
-async def send_bulk(connection: bymux.Connection) -> None:
+async def send_bulk(connection: bymux.aio.Connection) -> None:
     async with await connection.open_stream() as stream:
         stream.write(b"s")
         for _ in range(BULK // 65536):
@@ -32,8 +32,8 @@ async def send_bulk(connection: bymux.Connection) -> None:
 
 async def main() -> None:
     async with (
-        await bymux.serve(serve, "127.0.0.1", 0) as listener,
-        await bymux.connect("127.0.0.1", listener.port) as connection,
+        bymux.aio.serve(serve, "127.0.0.1", 0) as listener,
+        bymux.aio.connect("127.0.0.1", listener.port) as connection,
     ):
         bulk = asyncio.ensure_future(send_bulk(connection))
         trips = 0

@@ -26,7 +26,7 @@ def frame(kind: bytes, data: bytes) -> bytes:
     return kind + len(data).to_bytes(LENGTH, "big") + data
 
 
-async def serve(stream: bymux.BymuxStream) -> None:
+async def serve(stream: bymux.aio.Stream) -> None:
     """Runs one command; when the client goes away, the command is killed."""
     length = int.from_bytes(await stream.readexactly(LENGTH), "big")
     if length > MAX_REQUEST:
@@ -65,13 +65,13 @@ class Result:
     errors: bytes
 
 
-async def run(connection: bymux.Connection, command: list[str], data: bytes = b"") -> Result:
+async def run(connection: bymux.aio.Connection, command: list[str], data: bytes = b"") -> Result:
     """Runs a command on the other side, and returns its whole output."""
     request = json.dumps(command).encode()
     parts = {b"o": b"", b"e": b"", b"x": b""}
     async with await connection.open_stream() as stream:
         stream.write(len(request).to_bytes(LENGTH, "big") + request + data)
-        await stream.close()
+        stream.finish()
         while not parts[b"x"]:
             head = await stream.readexactly(1 + LENGTH)
             parts[head[:1]] += await stream.readexactly(int.from_bytes(head[1:], "big"))
@@ -81,7 +81,7 @@ async def run(connection: bymux.Connection, command: list[str], data: bytes = b"
 async def main() -> None:
     with tempfile.TemporaryDirectory() as directory:  # of this user alone
         path = str(Path(directory) / "shell")
-        async with await bymux.serve(serve, path=path), await bymux.connect(path=path) as connection:
+        async with bymux.aio.serve(serve, path=path), bymux.aio.connect(path=path) as connection:
             slow = asyncio.ensure_future(run(connection, ["sh", "-c", "sleep 2; echo slow"]))
             quick = await run(connection, ["tr", "a-z", "A-Z"], b"high tide\n")
             print(quick.output.decode().strip(), "- the slow one is still running:", not slow.done())

@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem import bymux, jmux
+from mainstem.bymux.codec import decode_header
+from mainstem.bymux.engine import BymuxEngine
+from mainstem.bymux.state import HalfState
 from mainstem.errors import RemoteProtocolError
 from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.codec import decode_message
@@ -23,7 +26,7 @@ BYMUX = bymux.Settings(
     stream_window=WINDOW,
     peer_streams=3,
     packet_limit=10,
-    initial_streams=(bymux.InitialStream(0, own_credit=5, peer_credit=5), bymux.InitialStream(1)),
+    initial_streams=(bymux.InitialStream(0, local_credit=5, peer_credit=5), bymux.InitialStream(1)),
 )
 JMUX = jmux.Settings(initial_ration=RATION, fragment_limit=16)
 HEADER = "4a6d757801000100"
@@ -49,8 +52,8 @@ SEEDS = [
 Seen = list[tuple[str, int, bytes]]
 
 
-def bymux_connection() -> bymux.BymuxEngine:
-    connection = bymux.BymuxEngine(bymux.Role.REACTIVE, BYMUX)
+def bymux_connection() -> BymuxEngine:
+    connection = BymuxEngine(bymux.Role.REACTIVE, BYMUX)
     connection.write(connection.streams[0], b"some bytes that wait for credit")
     return connection
 
@@ -75,10 +78,10 @@ CONNECTIONS: tuple[tuple[Callable[[], Any], int], ...] = (
 
 def check_bounds(connection: Any) -> None:
     """No stream holds more than its window, and none that has ended is left."""
-    if isinstance(connection, bymux.BymuxEngine):
+    if isinstance(connection, BymuxEngine):
         for stream in connection.streams.values():
             assert stream.unconsumed + max(0, stream.receive_credit) <= WINDOW
-            assert not (stream.own is bymux.Half.DONE and stream.peer is bymux.Half.DONE)
+            assert not (stream.own is HalfState.DONE and stream.peer is HalfState.DONE)
     else:
         assert all(session.unconsumed <= RATION for session in connection.sessions.values())
 
@@ -117,7 +120,7 @@ def target(data: bytes) -> None:
     """One input."""
     choice = data[0] % 3 if data else 0
     data = data[1:]
-    for decode, report in ((bymux.decode_header, "undefined"), (decode_message, "bad message header")):
+    for decode, report in ((decode_header, "undefined"), (decode_message, "bad message header")):
         try:
             decode(data)
         except ValueError as error:

@@ -14,7 +14,7 @@ PUBLIC = {
     "mainstem.settings": ("settings-classes", "settings that remember where they come from"),
     "mainstem.errors": ("errors", "every error that Mainstem raises"),
     "mainstem.bymux": ("bymux", "many streams over one byte stream"),
-    "mainstem.bymux.blocking": ("bymux-blocking", "bymux without asyncio"),
+    "mainstem.bymux.aio": ("bymux-aio", "bymux for asyncio"),
     "mainstem.jmux": ("jmux", "requests and responses over one byte stream"),
     "mainstem.jmux.aio": ("jmux-aio", "Jmux for asyncio"),
     "mainstem.aqueduct": ("aqueduct", "message channels through message channels, over QUIC"),

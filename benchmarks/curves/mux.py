@@ -33,18 +33,18 @@ async def round_trips(streams: list[Any], exchange: Callable[[Any], Awaitable[ob
 
 
 async def bymux_streams(count: int) -> dict[str, float]:
-    async def echo(stream: bymux.BymuxStream) -> None:
+    async def echo(stream: bymux.aio.Stream) -> None:
         while data := await stream.read():
             stream.write(data)
 
-    async def exchange(stream: bymux.BymuxStream) -> None:
+    async def exchange(stream: bymux.aio.Stream) -> None:
         stream.write(MESSAGE)
         await stream.readexactly(len(MESSAGE))
 
     settings = bymux.Settings(peer_streams=MOST)
-    async with await bymux.serve(echo, "127.0.0.1", 0, settings=settings) as listener:
+    async with bymux.aio.serve(echo, "127.0.0.1", 0, settings=settings) as listener:
         host, port = listener.address[:2]
-        async with await bymux.connect(host, port, settings=settings) as connection:
+        async with bymux.aio.connect(host, port, settings=settings) as connection:
             gc.collect()
             before = memory_mb()
             streams = [await connection.open_stream() for _ in range(count)]

@@ -10,7 +10,7 @@ from mux_common import CHECK_EVERY, CHUNK, SMALL, Options, main, percentiles, re
 from mainstem import bymux, jmux
 
 
-async def count_bytes(stream: bymux.BymuxStream) -> None:
+async def count_bytes(stream: bymux.aio.Stream) -> None:
     count = 0
     while data := await stream.read():
         count += len(data)
@@ -18,7 +18,7 @@ async def count_bytes(stream: bymux.BymuxStream) -> None:
     await stream.close()
 
 
-async def count_messages(stream: bymux.BymuxStream) -> None:
+async def count_messages(stream: bymux.aio.Stream) -> None:
     count = 0
     try:
         while True:
@@ -28,7 +28,7 @@ async def count_messages(stream: bymux.BymuxStream) -> None:
         await stream.close()
 
 
-async def by_first_byte(stream: bymux.BymuxStream) -> None:
+async def by_first_byte(stream: bymux.aio.Stream) -> None:
     """Echoes messages of 64 bytes, or swallows bulk, or does nothing."""
     kind = await stream.readexactly(1)
     if kind == b"e":
@@ -56,7 +56,7 @@ async def server(options: Options) -> None:
             await until_stopped()
         return
     handler = {"bulk": count_bytes, "small": count_messages, "flushed": count_messages}.get(options.mode, by_first_byte)
-    async with await bymux.serve(handler, "127.0.0.1", options.port, settings=bymux.Settings(peer_streams=2000)):
+    async with bymux.aio.serve(handler, "127.0.0.1", options.port, settings=bymux.Settings(peer_streams=2000)):
         await until_stopped()
 
 
@@ -65,7 +65,7 @@ async def client(options: Options) -> None:
         async with jmux.aio.connect("127.0.0.1", options.port) as jmux_client:
             await requests(options, jmux_client.request)
         return
-    connection = await bymux.connect("127.0.0.1", options.port)
+    connection = await bymux.aio.connect("127.0.0.1", options.port)
     if options.mode in ("mixed", "idle"):
         await (mixed if options.mode == "mixed" else idle)(connection, options)
         connection.abort()
@@ -84,7 +84,7 @@ async def client(options: Options) -> None:
             for _ in range(CHECK_EVERY):
                 stream.write(SMALL)
                 await wait()
-        await stream.close()
+        stream.finish()
         return int.from_bytes(await stream.readexactly(8), "big")
 
     total = sum(await asyncio.gather(*(one() for _ in range(options.streams))))
@@ -92,7 +92,7 @@ async def client(options: Options) -> None:
     connection.abort()
 
 
-async def round_trips(connection: bymux.Connection, seconds: float) -> dict[str, float]:
+async def round_trips(connection: bymux.aio.Connection, seconds: float) -> dict[str, float]:
     stream = await connection.open_stream()
     stream.write(b"e")
     times = []
@@ -104,7 +104,7 @@ async def round_trips(connection: bymux.Connection, seconds: float) -> dict[str,
     return percentiles(times[len(times) // 10 :]) | {"rate": len(times) / seconds}
 
 
-async def mixed(connection: bymux.Connection, options: Options) -> None:
+async def mixed(connection: bymux.aio.Connection, options: Options) -> None:
     bulk = await connection.open_stream()
     bulk.write(b"b")
     moved = 0
@@ -124,7 +124,7 @@ async def mixed(connection: bymux.Connection, options: Options) -> None:
     report(**found, bulk=moved / 1e6 / options.seconds)
 
 
-async def idle(connection: bymux.Connection, options: Options) -> None:
+async def idle(connection: bymux.aio.Connection, options: Options) -> None:
     for _ in range(options.streams):
         (await connection.open_stream()).write(b"i")
     await connection.ping()

@@ -95,7 +95,7 @@ async def mux_server(protocol: str, port: str, log: str) -> None:
                 write_record(file, tag, data[4:end])
                 data = data[end:]
 
-    listen = bymux.serve if protocol == "bymux" else jmux.serve
+    listen: Any = bymux.aio.serve if protocol == "bymux" else jmux.serve
     async with await listen(serve, "127.0.0.1", int(port)):
         await asyncio.Event().wait()
 
@@ -106,7 +106,7 @@ async def mux_client(protocol: str, port: str) -> None:
 
     chain = Chain(os.urandom(8))
     if protocol == "bymux":
-        async with await bymux.connect("127.0.0.1", int(port)) as connection, await connection.open_stream() as stream:
+        async with bymux.aio.connect("127.0.0.1", int(port)) as connection, await connection.open_stream() as stream:
             await send(stream, chain)
     async with jmux.connect("127.0.0.1", int(port)) as connection, await connection.open_session() as session:
         await send(session, chain)

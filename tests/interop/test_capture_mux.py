@@ -57,21 +57,20 @@ async def test_bymux_streams_come_out_of_a_capture(tmp_path: Path) -> None:
     rng = random.Random(3)
     datas = [rng.randbytes(size) for size in (1, 100, 5_000, 200_000)]
 
-    async def echo(stream: bymux.BymuxStream) -> None:
+    async def echo(stream: bymux.aio.Stream) -> None:
         async for data in stream:
             stream.write(data)
             await stream.drain()
         await stream.close()
 
-    async def call(connection: bymux.Connection, data: bytes) -> None:
+    async def call(connection: bymux.aio.Connection, data: bytes) -> None:
         async with await connection.open_stream() as stream:
             stream.write(data)
-            closing = asyncio.ensure_future(stream.close())
+            stream.finish()
             assert await stream.read(-1) == data
-            await closing
 
     with Dumpcap(path, f"tcp port {port}"):
-        async with await bymux.serve(echo, HOST, port), await bymux.connect(HOST, port) as connection:
+        async with bymux.aio.serve(echo, HOST, port), bymux.aio.connect(HOST, port) as connection:
             await asyncio.gather(*(call(connection, data) for data in datas))
     rows = rows_of(path, bymux_ports=(port,))
     check(rows, "bymux", path)

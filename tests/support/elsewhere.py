@@ -113,8 +113,8 @@ def multiplexer() -> None:
 
     async def main() -> bytes:
         async with (
-            await bymux.serve(echo, "127.0.0.1", 0) as listener,
-            await bymux.connect("127.0.0.1", listener.port) as connection,
+            bymux.aio.serve(echo, "127.0.0.1", 0) as listener,
+            bymux.aio.connect("127.0.0.1", listener.port) as connection,
             await connection.open_stream() as stream,
         ):
             stream.write(b"tide")

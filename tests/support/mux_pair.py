@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem import bymux
 from mainstem.jmux.aio_client import Client
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from mainstem.jmux import aio as jmux
     from mainstem.mux.transports import Transport, TransportHandler
+
+
+T = TypeVar("T")
 
 
 class MemoryTransport:
@@ -69,17 +72,17 @@ def join(a: TransportHandler, b: TransportHandler, *, cut: int = 1 << 20) -> tup
 
 
 def bymux_pair(
-    handler: Callable[[bymux.BymuxStream], Awaitable[object]] | None = None,
+    handler: Callable[[bymux.aio.Stream], Awaitable[object]] | None = None,
     *,
     settings: bymux.Settings | None = None,
     cut: int = 1 << 20,
-) -> tuple[bymux.Connection, bymux.Connection]:
+) -> tuple[bymux.aio.Connection, bymux.aio.Connection]:
     """A proactive end, and a reactive one with ``handler``."""
     ends = (
-        bymux.Connection(bymux.Role.PROACTIVE, settings),
-        bymux.Connection(bymux.Role.REACTIVE, settings, handler=handler),
+        bymux.aio.Connection(bymux.Role.PROACTIVE, settings),
+        bymux.aio.Connection(bymux.Role.REACTIVE, settings, handler=handler),
     )
-    join(*ends, cut=cut)
+    join(ends[0]._runner, ends[1]._runner, cut=cut)
     return ends
 
 
@@ -122,3 +125,8 @@ def jmux_pair(
     own = replace(settings or Settings(), max_connections=max_connections)
     client = Client(endpoint, settings=own, timeout=10.0)  # type: ignore[arg-type]
     return client, endpoint
+
+
+async def awaited(opening: Awaitable[T]) -> T:
+    """What an opening opens, as a coroutine."""
+    return await opening

@@ -20,7 +20,6 @@ from mainstem._internal import blocking_eyeballs, eyeballs, listening
 from mainstem._internal.unix_listening import UnixListener
 from mainstem.aqueduct import dialing, make_certificates
 from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
-from mainstem.bymux import blocking as bymux_blocking
 from mainstem.bymux.tunnel import Address, open_connection
 from mainstem.errors import ConfigurationError, ConnectionLost, Timeout
 from mainstem.jmux import aio as jmux
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.system
 
 FIRST, SECOND = "127.0.0.2", "127.0.0.1"
-PROTOCOLS = pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
+PROTOCOLS = pytest.mark.parametrize("protocol", [bymux.aio, jmux], ids=["bymux", "jmux"])
 BACKENDS = pytest.mark.parametrize("backend", ["qh3", "aioquic"])
 
 
@@ -80,7 +79,6 @@ def mute_tcp(port: int) -> Iterator[None]:
 async def serving(protocol: Any, **options: Any) -> AsyncIterator[int]:
     async def echo(stream: Any) -> None:
         stream.write(await stream.read(-1))
-        await (stream.close() if protocol is bymux else asyncio.sleep(0))
 
     async with await protocol.serve(echo, SECOND, 0, **options) as listener:
         yield listener.port
@@ -115,9 +113,9 @@ async def test_an_address_that_never_begins_tls_keeps_no_client_out(
                 assert client.stats().connections == 1
 
 
-@pytest.mark.parametrize("api", [bymux_blocking, jmux_blocking], ids=["bymux", "jmux"])
+@pytest.mark.parametrize("api", [bymux, jmux_blocking], ids=["bymux", "jmux"])
 async def test_blocking_clients_pass_a_silent_address_by(api: Any, two_addresses: None) -> None:
-    protocol = bymux if api is bymux_blocking else jmux
+    protocol = bymux.aio if api is bymux else jmux
     async with serving(protocol) as port:
         with silent_tcp(port):
 

@@ -15,7 +15,7 @@ import pytest
 from tests.support.patience import STALL_S, soon, until
 
 from mainstem import bymux
-from mainstem.bymux import blocking
+from mainstem.bymux.engine import BymuxEngine
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, Timeout
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.system
 
 
-async def echo(stream: bymux.BymuxStream) -> None:
+async def echo(stream: bymux.aio.Stream) -> None:
     async for data in stream:
         stream.write(data)
         await stream.drain()
     await stream.close()
 
 
-async def exchange(connection: bymux.Connection, data: bytes) -> bytes:
+async def exchange(connection: bymux.aio.Connection, data: bytes) -> bytes:
     """Sends ``data`` on a new stream and returns the whole answer."""
     async with await connection.open_stream() as stream:
 
@@ -40,7 +40,7 @@ async def exchange(connection: bymux.Connection, data: bytes) -> bytes:
             for at in range(0, len(data), 10_000):
                 stream.write(data[at : at + 10_000])
                 await stream.drain()
-            await stream.close()
+            stream.finish()
 
         sending = asyncio.ensure_future(send())
         answer = await stream.read(-1)
@@ -49,15 +49,15 @@ async def exchange(connection: bymux.Connection, data: bytes) -> bytes:
 
 
 @pytest.fixture
-async def connection() -> AsyncIterator[bymux.Connection]:
+async def connection() -> AsyncIterator[bymux.aio.Connection]:
     async with (
-        await bymux.serve(echo, "127.0.0.1", 0) as listener,
-        await bymux.connect("127.0.0.1", listener.port) as connection,
+        bymux.aio.serve(echo, "127.0.0.1", 0) as listener,
+        bymux.aio.connect("127.0.0.1", listener.port) as connection,
     ):
         yield connection
 
 
-async def test_carries_many_streams_at_once(connection: bymux.Connection) -> None:
+async def test_carries_many_streams_at_once(connection: bymux.aio.Connection) -> None:
     rng = random.Random(1)
     datas = [rng.randbytes(size) for size in (0, 1, 63, 70_000, 1_000_000, *(rng.randrange(5000) for _ in range(100)))]
     answers = await asyncio.gather(*(exchange(connection, data) for data in datas))
@@ -65,13 +65,13 @@ async def test_carries_many_streams_at_once(connection: bymux.Connection) -> Non
 
 
 async def test_hundreds_of_handlers_that_start_in_one_step_answer_at_once() -> None:
-    async def greet(stream: bymux.BymuxStream) -> None:
+    async def greet(stream: bymux.aio.Stream) -> None:
         stream.write(b"tide")
         await stream.close()
 
     async with (
-        await bymux.serve(greet, "127.0.0.1", 0) as listener,
-        await bymux.connect("127.0.0.1", listener.port) as connection,
+        bymux.aio.serve(greet, "127.0.0.1", 0) as listener,
+        bymux.aio.connect("127.0.0.1", listener.port) as connection,
     ):
         streams = [await connection.open_stream() for _ in range(400)]
         for stream in streams:
@@ -79,16 +79,16 @@ async def test_hundreds_of_handlers_that_start_in_one_step_answer_at_once() -> N
         assert await asyncio.gather(*(stream.read(-1) for stream in streams)) == [b"tide"] * 400
 
 
-async def test_pings_the_connection_and_a_stream(connection: bymux.Connection) -> None:
+async def test_pings_the_connection_and_a_stream(connection: bymux.aio.Connection) -> None:
     assert 0 < await connection.ping() < 10
     async with await connection.open_stream() as stream:
         assert 0 < await stream.ping() < 10
 
 
-async def test_readexactly_says_what_came_before_the_end(connection: bymux.Connection) -> None:
+async def test_readexactly_says_what_came_before_the_end(connection: bymux.aio.Connection) -> None:
     async with await connection.open_stream() as stream:
         stream.write(b"abcdef")
-        await stream.close()
+        stream.finish()
         assert await stream.readexactly(4) == b"abcd"
         with pytest.raises(asyncio.IncompleteReadError) as caught:
             await stream.readexactly(4)
@@ -100,7 +100,7 @@ async def test_a_write_larger_than_credit_waits_in_drain() -> None:
     release = asyncio.Event()
     received = 0
 
-    async def slow(stream: bymux.BymuxStream) -> None:
+    async def slow(stream: bymux.aio.Stream) -> None:
         nonlocal received
         await release.wait()
         async for data in stream:
@@ -108,8 +108,8 @@ async def test_a_write_larger_than_credit_waits_in_drain() -> None:
 
     window = 50_000
     async with (
-        await bymux.serve(slow, "127.0.0.1", 0, settings=bymux.Settings(stream_window=window)) as listener,
-        await bymux.connect("127.0.0.1", listener.port) as connection,
+        bymux.aio.serve(slow, "127.0.0.1", 0, settings=bymux.Settings(stream_window=window)) as listener,
+        bymux.aio.connect("127.0.0.1", listener.port) as connection,
         await connection.open_stream() as stream,
     ):
         stream.write(bytes(1_000_000))
@@ -124,14 +124,14 @@ async def test_a_write_larger_than_credit_waits_in_drain() -> None:
 
 
 async def test_a_peer_that_stops_reading_breaks_the_write_and_says_how_much_was_lost() -> None:
-    async def refuse(stream: bymux.BymuxStream) -> None:
+    async def refuse(stream: bymux.aio.Stream) -> None:
         await stream.readexactly(10)
         stream.stop_read()
         await asyncio.Event().wait()
 
     async with (
-        await bymux.serve(refuse, "127.0.0.1", 0, settings=bymux.Settings(stream_window=1000)) as listener,
-        await bymux.connect("127.0.0.1", listener.port) as connection,
+        bymux.aio.serve(refuse, "127.0.0.1", 0, settings=bymux.Settings(stream_window=1000)) as listener,
+        bymux.aio.connect("127.0.0.1", listener.port) as connection,
     ):
         stream = await connection.open_stream()
         stream.write(bytes(500_000))
@@ -144,36 +144,36 @@ async def test_a_peer_that_stops_reading_breaks_the_write_and_says_how_much_was_
 
 async def test_open_stream_waits_for_the_peers_leave() -> None:
     async with (
-        await bymux.serve(echo, "127.0.0.1", 0, settings=bymux.Settings(peer_streams=2)) as listener,
-        await bymux.connect("127.0.0.1", listener.port) as connection,
+        bymux.aio.serve(echo, "127.0.0.1", 0, settings=bymux.Settings(peer_streams=2)) as listener,
+        bymux.aio.connect("127.0.0.1", listener.port) as connection,
     ):
         answers = await asyncio.gather(*(exchange(connection, bytes([i]) * 1000) for i in range(40)))
         assert answers == [bytes([i]) * 1000 for i in range(40)]
 
 
 async def test_either_end_may_create_streams() -> None:
-    async def greet(connection: bymux.Connection) -> None:
+    async def greet(connection: bymux.aio.Connection) -> None:
         assert await exchange(connection, b"from the server") == b"from the server"
         done.set()
 
     done = asyncio.Event()
     async with (
-        await bymux.serve(echo, "127.0.0.1", 0, on_connection=greet) as listener,
-        await bymux.connect("127.0.0.1", listener.port, handler=echo),
+        bymux.aio.serve(echo, "127.0.0.1", 0, on_connection=greet) as listener,
+        await bymux.aio.connect("127.0.0.1", listener.port, handler=echo),
     ):
         await soon(done.wait())
 
 
 async def test_streams_without_a_handler_wait_to_be_accepted() -> None:
-    async def greet(connection: bymux.Connection) -> None:
+    async def greet(connection: bymux.aio.Connection) -> None:
         for index in range(3):
             async with await connection.open_stream() as stream:
                 stream.write(b"%d" % index)
         await connection.close()
 
     async with (
-        await bymux.serve(echo, "127.0.0.1", 0, on_connection=greet) as listener,
-        await bymux.connect("127.0.0.1", listener.port) as connection,
+        bymux.aio.serve(echo, "127.0.0.1", 0, on_connection=greet) as listener,
+        bymux.aio.connect("127.0.0.1", listener.port) as connection,
     ):
         seen = []
         async for stream in connection.streams():
@@ -184,7 +184,7 @@ async def test_streams_without_a_handler_wait_to_be_accepted() -> None:
 
 async def test_over_a_unix_socket(tmp_path: Path) -> None:
     path = str(tmp_path / "s")
-    async with await bymux.serve(echo, path=path), await bymux.connect(path=path) as connection:
+    async with bymux.aio.serve(echo, path=path), bymux.aio.connect(path=path) as connection:
         assert await exchange(connection, b"unix" * 1000) == b"unix" * 1000
 
 
@@ -206,8 +206,8 @@ async def test_over_tls(tmp_path: Path) -> None:
     server.load_cert_chain(cert, key)
     client = ssl.create_default_context(cafile=str(cert))
     async with (
-        await bymux.serve(echo, "127.0.0.1", 0, ssl=server) as listener,
-        await bymux.connect("127.0.0.1", listener.port, ssl=client, server_hostname="localhost") as connection,
+        bymux.aio.serve(echo, "127.0.0.1", 0, ssl=server) as listener,
+        bymux.aio.connect("127.0.0.1", listener.port, ssl=client, server_hostname="localhost") as connection,
     ):
         assert await exchange(connection, bytes(700_000)) == bytes(700_000)
 
@@ -215,8 +215,8 @@ async def test_over_tls(tmp_path: Path) -> None:
 async def test_over_any_reader_and_writer() -> None:
     ends = socket.socketpair()
     pairs = [await asyncio.open_connection(sock=end) for end in ends]
-    a = await bymux.attach(*pairs[0], role=bymux.Role.PROACTIVE)
-    b = await bymux.attach(*pairs[1], role=bymux.Role.REACTIVE, handler=echo)
+    a = await bymux.aio.attach(*pairs[0], role=bymux.Role.PROACTIVE)
+    b = await bymux.aio.attach(*pairs[1], role=bymux.Role.REACTIVE, handler=echo)
     assert await exchange(a, bytes(900_000)) == bytes(900_000)
     await asyncio.gather(a.close(), b.close())
 
@@ -247,22 +247,22 @@ class MemoryStream:
 
 async def test_over_a_pair_of_publications() -> None:
     there, back = MemoryStream(), MemoryStream()
-    a = await bymux.over_publications(there, back, role=bymux.Role.PROACTIVE)
-    b = await bymux.over_publications(back, there, role=bymux.Role.REACTIVE, handler=echo)
+    a = await bymux.aio.over_publications(there, back, role=bymux.Role.PROACTIVE)
+    b = await bymux.aio.over_publications(back, there, role=bymux.Role.REACTIVE, handler=echo)
     data = random.Random(2).randbytes(300_000)
     assert await exchange(a, data) == data
     await asyncio.gather(a.close(), b.close())
 
 
 async def test_a_lost_connection_is_an_error_on_every_stream_that_had_not_ended() -> None:
-    async with await bymux.serve(echo, "127.0.0.1", 0) as listener:
-        connection = await bymux.connect("127.0.0.1", listener.port)
+    async with bymux.aio.serve(echo, "127.0.0.1", 0) as listener:
+        connection = await bymux.aio.connect("127.0.0.1", listener.port)
         complete = await exchange(connection, b"done")
         stream = await connection.open_stream()
         stream.write(b"x")
         assert await stream.read() == b"x"
         for engine in list(listener._connections):
-            engine.abort()
+            engine.end(abort=True)
         with pytest.raises(ConnectionLost):
             await soon(stream.read())
         with pytest.raises(MainstemError):
@@ -279,11 +279,11 @@ async def test_a_peer_that_breaks_the_protocol_is_named() -> None:
 
     async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        connection = await bymux.connect("127.0.0.1", port)
-        await soon(connection.wait_ended())
-        assert isinstance(connection.failure, RemoteProtocolError)
-        assert connection.failure.rule == "undefined-packet-type"
-        assert str(port) in connection.failure.peer
+        connection = await bymux.aio.connect("127.0.0.1", port)
+        await soon(connection.wait())
+        assert isinstance(connection.error, RemoteProtocolError)
+        assert connection.error.rule == "undefined-packet-type"
+        assert str(port) in connection.error.peer
 
 
 async def test_a_dead_peer_is_an_error_in_time() -> None:
@@ -294,15 +294,15 @@ async def test_a_dead_peer_is_an_error_in_time() -> None:
 
     settings = bymux.Settings(ping_interval=0.05, ping_timeout=0.1)
     async with await asyncio.start_server(silence, "127.0.0.1", 0) as server:
-        connection = await bymux.connect("127.0.0.1", server.sockets[0].getsockname()[1], settings=settings)
-        await soon(connection.wait_ended())
-        assert isinstance(connection.failure, Timeout)
+        connection = await bymux.aio.connect("127.0.0.1", server.sockets[0].getsockname()[1], settings=settings)
+        await soon(connection.wait())
+        assert isinstance(connection.error, Timeout)
 
 
 async def test_a_peer_that_sends_one_byte_at_a_time_is_understood() -> None:
-    sans_io = bymux.BymuxEngine(bymux.Role.PROACTIVE)
+    sans_io = BymuxEngine(bymux.Role.PROACTIVE)
 
-    async with await bymux.serve(echo, "127.0.0.1", 0) as listener:
+    async with bymux.aio.serve(echo, "127.0.0.1", 0) as listener:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         stream = None
         received = b""
@@ -324,8 +324,8 @@ async def test_a_peer_that_sends_one_byte_at_a_time_is_understood() -> None:
 async def test_a_peer_that_never_grants_credit_holds_up_only_its_own_stream() -> None:
     settings = bymux.Settings(stream_window=0)
     async with (
-        await bymux.serve(echo, "127.0.0.1", 0, settings=settings) as listener,
-        await bymux.connect("127.0.0.1", listener.port) as connection,
+        bymux.aio.serve(echo, "127.0.0.1", 0, settings=settings) as listener,
+        bymux.aio.connect("127.0.0.1", listener.port) as connection,
     ):
         stream = await connection.open_stream()
         stream.write(bytes(1000))
@@ -347,7 +347,7 @@ async def test_a_peer_that_grants_infinite_credit_and_never_reads_costs_bounded_
     done, over = asyncio.Event(), asyncio.Event()
     server = await asyncio.start_server(hoard, "127.0.0.1", 0)
     settings = bymux.Settings(stream_window=0, peer_streams=0)
-    connection = await bymux.connect("127.0.0.1", server.sockets[0].getsockname()[1], settings=settings)
+    connection = await bymux.aio.connect("127.0.0.1", server.sockets[0].getsockname()[1], settings=settings)
     stream = await connection.open_stream()
     chunk = bytes(64 * 1024)
     tracemalloc.start()
@@ -365,7 +365,7 @@ async def test_a_peer_that_grants_infinite_credit_and_never_reads_costs_bounded_
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     connection.abort()
-    await connection.wait_ended()
+    await connection.wait()
     done.set()
     server.close()
     await soon(over.wait())
@@ -377,7 +377,7 @@ async def test_neither_a_ping_nor_a_byte_waits_behind_bulk() -> None:
     """The bound: a packet of each other stream, and what transport and kernel hold (at most 64 KiB and 128 KiB)."""
     released = asyncio.Event()
 
-    async def sink(stream: bymux.BymuxStream) -> None:
+    async def sink(stream: bymux.aio.Stream) -> None:
         first = await stream.readexactly(1)
         if first == b"s":
             await echo(stream)
@@ -386,8 +386,8 @@ async def test_neither_a_ping_nor_a_byte_waits_behind_bulk() -> None:
             pass
 
     async with (
-        await bymux.serve(sink, "127.0.0.1", 0) as listener,
-        await bymux.connect("127.0.0.1", listener.port) as connection,
+        bymux.aio.serve(sink, "127.0.0.1", 0) as listener,
+        bymux.aio.connect("127.0.0.1", listener.port) as connection,
     ):
         bulk = await connection.open_stream()
         small = await connection.open_stream()
@@ -414,28 +414,3 @@ async def test_neither_a_ping_nor_a_byte_waits_behind_bulk() -> None:
         await saturating
         await small.close()
         assert sorted(times)[len(times) // 2] < 0.1
-
-
-def test_the_blocking_api() -> None:
-    from mainstem._internal.loop_thread import LoopThread
-
-    thread = LoopThread()
-    listener = thread.run(bymux.serve(echo, "127.0.0.1", 0))
-    try:
-        with blocking.connect("127.0.0.1", listener.port) as connection:
-            assert connection.ping() < 10
-            with connection.open_stream() as stream:
-                stream.write(b"x" * 100_000)
-                assert stream.readexactly(100_000) == b"x" * 100_000
-                with pytest.raises(Timeout):
-                    stream.read(timeout=0.05)
-                stream.close()
-                assert b"".join(stream) == b""
-        connection.close()
-        with pytest.raises(ClosedError):
-            connection.open_stream()
-        with pytest.raises(ConnectionLost):
-            blocking.connect("127.0.0.1", 1)
-    finally:
-        thread.run(listener.close())
-        thread.stop()

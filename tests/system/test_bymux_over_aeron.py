@@ -15,7 +15,7 @@ from mainstem import bymux
 pytestmark = pytest.mark.system
 
 
-async def echo(stream: bymux.BymuxStream) -> None:
+async def echo(stream: bymux.aio.Stream) -> None:
     async for data in stream:
         stream.write(data)
         await stream.drain()
@@ -35,8 +35,8 @@ async def test_streams_go_through_publications(medium: str) -> None:
         aeron.add_subscription(channels[1], 1002) as at_client,
     ):
         limit = there.max_payload_length
-        client = await bymux.over_publications(there, at_client, role=bymux.Role.PROACTIVE, message_limit=limit)
-        server = await bymux.over_publications(
+        client = await bymux.aio.over_publications(there, at_client, role=bymux.Role.PROACTIVE, message_limit=limit)
+        server = await bymux.aio.over_publications(
             back, at_server, role=bymux.Role.REACTIVE, handler=echo, message_limit=limit
         )
         async with await client.open_stream() as stream:
@@ -45,7 +45,7 @@ async def test_streams_go_through_publications(medium: str) -> None:
                 for at in range(0, len(data), 30_000):
                     stream.write(data[at : at + 30_000])
                     await stream.drain()
-                await stream.close()
+                stream.finish()
 
             sending = asyncio.ensure_future(send())
             assert await soon(stream.read(-1)) == data

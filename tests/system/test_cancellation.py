@@ -60,15 +60,15 @@ BYMUX = {
     "connect": CANCELLED,
     "over_publications": NEVER_WAITS,
     "serve": CANCELLED,
-    "BymuxStream.__aenter__": NEVER_WAITS,
-    "BymuxStream.__aexit__": CANCELLED,
-    "BymuxStream.__anext__": CANCELLED,
-    "BymuxStream.close": CANCELLED,
-    "BymuxStream.drain": CANCELLED,
-    "BymuxStream.flush": CANCELLED,
-    "BymuxStream.ping": CANCELLED,
-    "BymuxStream.read": CANCELLED,
-    "BymuxStream.readexactly": CANCELLED,
+    "Stream.__aenter__": NEVER_WAITS,
+    "Stream.__aexit__": CANCELLED,
+    "Stream.__anext__": CANCELLED,
+    "Stream.close": CANCELLED,
+    "Stream.drain": CANCELLED,
+    "Stream.flush": CANCELLED,
+    "Stream.ping": CANCELLED,
+    "Stream.read": CANCELLED,
+    "Stream.readexactly": CANCELLED,
     "Connection.__aenter__": NEVER_WAITS,
     "Connection.__aexit__": CANCELLED,
     "Connection.accept_stream": CANCELLED,
@@ -76,11 +76,12 @@ BYMUX = {
     "Connection.open_stream": CANCELLED,
     "Connection.ping": CANCELLED,
     "Connection.streams": CANCELLED,
-    "Connection.wait_ended": CANCELLED,
-    "Listener.__aenter__": NEVER_WAITS,
-    "Listener.__aexit__": CANCELLED,
-    "Listener.close": CANCELLED,
-    "Listener.start": "serve",
+    "Connection.wait": CANCELLED,
+    "Server.__aenter__": NEVER_WAITS,
+    "Server.__aexit__": CANCELLED,
+    "Server.close": CANCELLED,
+    "Server.shutdown": CANCELLED,
+    "Server.wait": CANCELLED,
 }
 JMUX = {
     "connect": CANCELLED,
@@ -141,7 +142,7 @@ AQUEDUCT = {
     "Server.wait": CANCELLED,
 }
 TABLES = {"bymux": BYMUX, "jmux": JMUX, "aqueduct": AQUEDUCT}
-PACKAGES = {"bymux": "mainstem.bymux", "jmux": "mainstem.jmux.aio", "aqueduct": "mainstem.aqueduct.aio"}
+PACKAGES = {"bymux": "mainstem.bymux.aio", "jmux": "mainstem.jmux.aio", "aqueduct": "mainstem.aqueduct.aio"}
 TABLES["aeron"], PACKAGES["aeron"] = aeron_cancellation.table(CANCELLED, NEVER_WAITS), "mainstem.aio"
 
 
@@ -233,28 +234,28 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
     greetings = rng.randrange(3)
     sunk: dict[bytes, bytes] = {}
     echoed: Counter[bytes] = Counter()
-    ends: list[bymux.Connection] = []
+    ends: list[bymux.aio.Connection] = []
 
-    async def serve_stream(stream: bymux.BymuxStream) -> None:
-        head = await cancel("BymuxStream.readexactly", lambda: stream.readexactly(5))
-        data = await read(cancel, "BymuxStream", stream)
+    async def serve_stream(stream: bymux.aio.Stream) -> None:
+        head = await cancel("Stream.readexactly", lambda: stream.readexactly(5))
+        data = await read(cancel, "Stream", stream)
         if head[:1] == SINK:
             sunk[head] = data
             return
         echoed[head] += 1
-        await write(cancel, "BymuxStream", stream, data)
-        await cancel("BymuxStream.close", stream.close)
+        await write(cancel, "Stream", stream, data)
+        await cancel("Stream.close", stream.close)
 
-    async def greet(connection: bymux.Connection) -> None:
+    async def greet(connection: bymux.aio.Connection) -> None:
         ends.append(connection)
         for number in range(greetings):
             await asyncio.sleep(rng.choice((0, 0.002)))
             stream = await cancel("Connection.open_stream", connection.open_stream)
-            await write(cancel, "BymuxStream", stream, numbered(300 * (number + 1)))
-            await cancel("BymuxStream.close", stream.close)
+            await write(cancel, "Stream", stream, numbered(300 * (number + 1)))
+            await cancel("Stream.close", stream.close)
             stream.stop_read()
 
-    async def accept(connection: bymux.Connection) -> None:
+    async def accept(connection: bymux.aio.Connection) -> None:
         sizes = []
         for _ in range(greetings):
             if rng.random() < 0.5:
@@ -262,46 +263,47 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
             else:
                 stream = await cancel("Connection.streams", lambda: anext(connection.streams()))
             assert stream is not None
-            data = await read(cancel, "BymuxStream", stream)
+            data = await read(cancel, "Stream", stream)
             assert data == numbered(len(data))
             sizes.append(len(data))
-            await cancel("BymuxStream.__aexit__", lambda stream=stream: stream.__aexit__(None, None, None))  # type: ignore[misc]
+            await cancel("Stream.__aexit__", lambda stream=stream: stream.__aexit__(None, None, None))  # type: ignore[misc]
         assert sorted(sizes) == [300 * (number + 1) for number in range(greetings)]
 
-    async def exchange(connection: bymux.Connection, number: int) -> None:
+    async def exchange(connection: bymux.aio.Connection, number: int) -> None:
         data = numbered(rng.choice((0, 1, 500, 5000, *large)))
         stream = await cancel("Connection.open_stream", connection.open_stream)
-        await cancel("BymuxStream.__aenter__", stream.__aenter__)
+        await cancel("Stream.__aenter__", stream.__aenter__)
         stream.write(ECHO + number.to_bytes(4, "big"))
 
         async def send() -> None:
-            await write(cancel, "BymuxStream", stream, data)
+            await write(cancel, "Stream", stream, data)
             if rng.random() < 0.5:
-                assert await cancel("BymuxStream.ping", stream.ping) >= 0
-            await cancel("BymuxStream.close", stream.close)
+                assert await cancel("Stream.ping", stream.ping) >= 0
+            stream.finish()
+            await cancel("Stream.flush", stream.flush)
 
         sending = asyncio.ensure_future(send())
-        assert await read(cancel, "BymuxStream", stream) == data
+        assert await read(cancel, "Stream", stream) == data
         await sending
-        await cancel("BymuxStream.__aexit__", lambda: stream.__aexit__(None, None, None))
+        await cancel("Stream.__aexit__", lambda: stream.__aexit__(None, None, None))
 
-    async def pour(connection: bymux.Connection, number: int) -> None:
+    async def pour(connection: bymux.aio.Connection, number: int) -> None:
         """The end of the block sends the rest; where that is cancelled the stream is aborted, and what came is a part."""
         head = SINK + number.to_bytes(4, "big")
         data = numbered(rng.choice((500, 5000)))
         stream = await cancel("Connection.open_stream", connection.open_stream)
         stream.write(head + data)
-        whole, _ = await cancel.once("BymuxStream.__aexit__", lambda: stream.__aexit__(None, None, None))
+        whole, _ = await cancel.once("Stream.__aexit__", lambda: stream.__aexit__(None, None, None))
         poured[head] = (data, whole)
 
-    async def give_up(connection: bymux.Connection) -> None:
+    async def give_up(connection: bymux.aio.Connection) -> None:
         """A whole exchange is cancelled."""
 
         async def use() -> None:
             async with await connection.open_stream() as stream:
                 stream.write(ECHO + b"left" + bytes(1000))
                 await stream.drain()
-                await stream.close()
+                stream.finish()
                 await stream.read(-1)
 
         await cancel.once("a whole exchange", use)
@@ -315,7 +317,7 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
             ends.append(
                 await cancel(
                     "over_publications",
-                    lambda role=role, out=out, back=back, handler=handler: bymux.over_publications(  # type: ignore[misc]
+                    lambda role=role, out=out, back=back, handler=handler: bymux.aio.over_publications(  # type: ignore[misc]
                         out, back, role=role, settings=settings, handler=handler
                     ),
                 )
@@ -325,20 +327,22 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
     else:
         listener = await cancel(
             "serve",
-            lambda: bymux.serve(serve_stream, "127.0.0.1", 0, settings=settings, on_connection=greet),
+            lambda: bymux.aio.serve(serve_stream, "127.0.0.1", 0, settings=settings, on_connection=greet),
         )
-        await cancel("Listener.__aenter__", listener.__aenter__)
+        await cancel("Server.__aenter__", listener.__aenter__)
         if way == "connect":
-            client = await cancel("connect", lambda: bymux.connect("127.0.0.1", listener.port, settings=settings))
+            client = await cancel("connect", lambda: bymux.aio.connect("127.0.0.1", listener.port, settings=settings))
         else:
             reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
             client = await cancel(
-                "attach", lambda: bymux.attach(reader, writer, role=bymux.Role.PROACTIVE, settings=settings)
+                "attach", lambda: bymux.aio.attach(reader, writer, role=bymux.Role.PROACTIVE, settings=settings)
             )
         greeting = asyncio.ensure_future(asyncio.sleep(0))
     ends.append(client)
     await cancel("Connection.__aenter__", client.__aenter__)
-    watching = asyncio.ensure_future(cancel("Connection.wait_ended", client.wait_ended))
+    watching = [asyncio.ensure_future(cancel("Connection.wait", client.wait))]
+    if listener is not None:
+        watching.append(asyncio.ensure_future(cancel("Server.wait", listener.wait)))
     numbers = range(3)
     await asyncio.gather(
         accept(client),
@@ -351,7 +355,7 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
     for number in numbers:
         assert echoed[ECHO + number.to_bytes(4, "big")] == 1, "executed once"
     # While the connection lives: no stream is left on either side.
-    await until(lambda: not any(end.sans_io.streams for end in ends if not end.over))
+    await until(lambda: not any(end._runner.sans_io.streams for end in ends if not end.closed))
     closing = [
         lambda: cancel("Connection.close", client.close),
         lambda: cancel("Connection.__aexit__", lambda: client.__aexit__(None, None, None)),
@@ -359,25 +363,26 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
     ending = [lambda: cancel("Connection.close", ends[1].close)]
     if listener is not None:
         ending = [
-            lambda: cancel("Listener.close", listener.close),
-            lambda: cancel("Listener.__aexit__", lambda: listener.__aexit__(None, None, None)),
+            lambda: cancel("Server.close", listener.close),
+            lambda: cancel("Server.shutdown", listener.shutdown),
+            lambda: cancel("Server.__aexit__", lambda: listener.__aexit__(None, None, None)),
         ]
     steps = [rng.choice(closing), rng.choice(ending)]
     rng.shuffle(steps)
     for step in steps:
         await step()
-    await watching
+    await asyncio.gather(*watching)
     assert listener is None or not listener._connections
     for head, data in sunk.items():
         sent, whole = poured[head]
         assert data == sent if whole else sent.startswith(data)
     assert all(head in sunk for head, (_, whole) in poured.items() if whole), "what was closed in order arrived"
-    return [lambda end=end: engine_leftovers(end) for end in ends]  # type: ignore[misc]
+    return [lambda end=end: engine_leftovers(end._runner) for end in ends]  # type: ignore[misc]
 
 
 def engine_leftovers(engine: Any) -> str:
     """What of one end of a multiplexed connection is left."""
-    left = {"not over": not engine.over, "handlers": engine.tasks, "streams": getattr(engine, "_streams", None)}
+    left = {"not over": not engine.over, "handlers": engine.tasks, "streams": getattr(engine, "streams", None)}
     return " ".join(f"{kind} {value}" for kind, value in left.items() if value)
 
 
@@ -732,7 +737,7 @@ async def run_world(protocol: str, seed: int, resources: Any) -> Canceller:
     return cancel
 
 
-@pytest.mark.parametrize("protocol", [bymux, jmux])
+@pytest.mark.parametrize("protocol", [bymux.aio, jmux])
 async def test_a_server_that_is_cancelled_while_it_starts_leaves_no_socket(protocol: Any) -> None:
     async def handler(stream: Any) -> None: ...
 

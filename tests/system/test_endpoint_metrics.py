@@ -16,7 +16,6 @@ from tests.support.patience import STALL_S, until, wait_for
 
 from mainstem import bymux
 from mainstem import jmux as jmux_blocking
-from mainstem.bymux import blocking as bymux_blocking
 from mainstem.errors import ConfigurationError, ConnectionLost
 from mainstem.jmux import aio as jmux
 from mainstem.metrics import Endpoints, MetricsServer
@@ -24,7 +23,6 @@ from mainstem.metrics import Endpoints, MetricsServer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mainstem.bymux import BymuxStream
     from mainstem.jmux.aio import ServerSession
 
 pytestmark = pytest.mark.system
@@ -51,26 +49,26 @@ def value(page: Page, metric: str, **labels: str) -> float:
     return match
 
 
-async def echo(stream: BymuxStream | ServerSession) -> None:
+async def echo(stream: bymux.aio.Stream | ServerSession) -> None:
     stream.write(await stream.read(-1))
 
 
-async def fail(stream: BymuxStream | ServerSession) -> None:
+async def fail(stream: bymux.aio.Stream | ServerSession) -> None:
     await stream.read(-1)
     raise RuntimeError("a handler that fails")
 
 
 async def test_a_bymux_server_exports_its_connections_streams_and_bytes() -> None:
     endpoints = Endpoints()
-    async with await bymux.serve(echo, "127.0.0.1", 0) as listener:
+    async with bymux.aio.serve(echo, "127.0.0.1", 0) as listener:
         endpoints.add("front", listener)
         with MetricsServer("127.0.0.1:0", endpoints.families) as server:
-            connection = await bymux.connect("127.0.0.1", listener.port)
+            connection = await bymux.aio.connect("127.0.0.1", listener.port)
             endpoints.add("way", connection)
             for _ in range(3):
                 stream = await connection.open_stream()
                 stream.write(b"tide" * 1000)
-                await stream.close()
+                stream.finish()
                 assert await stream.read(-1) == b"tide" * 1000
             # What was sent before it has arrived when its pong has.
             await connection.ping()
@@ -96,7 +94,7 @@ async def test_a_bymux_server_exports_its_connections_streams_and_bytes() -> Non
 async def test_the_cause_by_which_a_connection_ends_is_a_label() -> None:
     endpoints = Endpoints()
     settings = bymux.Settings()
-    async with await bymux.serve(echo, "127.0.0.1", 0, settings=settings, max_connections=2) as listener:
+    async with bymux.aio.serve(echo, "127.0.0.1", 0, settings=settings, max_connections=2) as listener:
         endpoints.add("front", listener)
         # One breaks a rule: type 7 is undefined.
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
@@ -104,15 +102,15 @@ async def test_the_cause_by_which_a_connection_ends_is_a_label() -> None:
         await reader.read(-1)
         writer.close()
         # One leaves in the middle.
-        connection = await bymux.connect("127.0.0.1", listener.port)
+        connection = await bymux.aio.connect("127.0.0.1", listener.port)
         stream = await connection.open_stream()
         stream.write(b"tide")
         await stream.drain()
         connection.abort()
-        await connection.wait_ended()
+        await connection.wait()
         await until(lambda: listener.stats().connections == 0)
         # One is too many.
-        held = [await bymux.connect("127.0.0.1", listener.port) for _ in range(2)]
+        held = [await bymux.aio.connect("127.0.0.1", listener.port) for _ in range(2)]
         for each in held:
             await each.ping()
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
@@ -192,13 +190,13 @@ async def test_an_aqueduct_server_and_connection_export_messages_too(tmp_path: P
 async def test_what_nobody_reads_is_a_gauge_and_falls() -> None:
     go = asyncio.Event()
 
-    async def slow(stream: BymuxStream) -> None:
+    async def slow(stream: bymux.aio.Stream) -> None:
         await go.wait()
         await stream.read(-1)
 
     settings = bymux.Settings(stream_window=1000)
-    async with await bymux.serve(slow, "127.0.0.1", 0, settings=settings) as listener:
-        connection = await bymux.connect("127.0.0.1", listener.port)
+    async with bymux.aio.serve(slow, "127.0.0.1", 0, settings=settings) as listener:
+        connection = await bymux.aio.connect("127.0.0.1", listener.port)
         stream = await connection.open_stream()
         stream.write(bytes(5000))
         await until(lambda: listener.stats().unread_bytes == 1000)
@@ -210,10 +208,10 @@ async def test_what_nobody_reads_is_a_gauge_and_falls() -> None:
 
 
 async def test_blocking_clients_have_the_same_figures() -> None:
-    async with await bymux.serve(echo, "127.0.0.1", 0) as mux, jmux.serve(echo, "127.0.0.1", 0) as requests:
+    async with bymux.aio.serve(echo, "127.0.0.1", 0) as mux, jmux.serve(echo, "127.0.0.1", 0) as requests:
 
         def use() -> tuple[int, int]:
-            with bymux_blocking.connect("127.0.0.1", mux.port) as connection:
+            with bymux.connect("127.0.0.1", mux.port) as connection:
                 with connection.open_stream() as stream:
                     stream.write(b"tide")
                 opened = connection.stats().streams_opened

@@ -12,6 +12,7 @@ import pytest
 from tests.support.patience import soon, until
 
 from mainstem import bymux
+from mainstem.bymux.engine import BymuxEngine
 from mainstem.jmux import aio as jmux
 from mainstem.jmux import events as jmux_events
 from mainstem.jmux.client_engine import ClientEngine
@@ -147,7 +148,7 @@ async def test_a_jmux_client_that_asks_and_never_reads_costs_a_server_bounded_me
     assert peak < 16 * 1024 * 1024
 
 
-def read_until(raw: socket.socket, sans_io: bymux.BymuxEngine, wanted: bytes) -> int:
+def read_until(raw: socket.socket, sans_io: BymuxEngine, wanted: bytes) -> int:
     """Reads from a bymux peer until ``wanted`` comes on some stream; how many bytes stood before it."""
     before = 0
     while True:
@@ -168,22 +169,22 @@ async def test_a_byte_stands_behind_a_bounded_number_of_others_when_the_line_is_
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         listening.bind(("127.0.0.1", 0))
         listening.listen()
-        connection = await bymux.connect("127.0.0.1", listening.getsockname()[1])
+        connection = await bymux.aio.connect("127.0.0.1", listening.getsockname()[1])
         raw = listening.accept()[0]  # the kernel has accepted it already
-    sans_io = bymux.BymuxEngine(bymux.Role.REACTIVE, settings)
+    sans_io = BymuxEngine(bymux.Role.REACTIVE, settings)
     with raw:
         raw.sendall(sans_io.data_to_send())  # leave to create streams
         bulk, small = await connection.open_stream(), await connection.open_stream()
         while len(sans_io.streams) < 2:
             sans_io.receive_data(await asyncio.to_thread(raw.recv, 4096))
         raw.sendall(sans_io.data_to_send())  # infinite credit for both
-        await until(lambda: small.connection.sans_io.streams[small.id].send_credit)
+        await until(lambda: small.connection._runner.sans_io.streams[small.id].send_credit)
         await pour(bulk.write, bulk.drain, 0.5)  # nobody reads: everything on the way is full
         small.write(b"!")
-        await until(lambda: not connection.flush_scheduled)
+        await until(lambda: not connection._runner.flush_scheduled)
         before = await asyncio.to_thread(read_until, raw, sans_io, b"!")
     connection.abort()
-    await connection.wait_ended()
+    await connection.wait()
     # The kernel doubles the receive buffer that is asked for, and takes one piece (64 KiB) beyond the low water mark.
     bound = bymux.Settings().packet_limit + FLUSH_BATCH + KERNEL_LOW_WATER + 64 * 1024 + 2 * receive_buffer
     print(f"{before >> 10} KiB stood before an urgent byte, of {bound >> 10} KiB at most")
@@ -191,13 +192,13 @@ async def test_a_byte_stands_behind_a_bounded_number_of_others_when_the_line_is_
 
 
 async def test_a_message_flushed_by_itself_leaves_nothing_behind_in_the_loop() -> None:
-    async def swallow(stream: bymux.BymuxStream) -> None:
+    async def swallow(stream: bymux.aio.Stream) -> None:
         while await stream.read():
             pass
 
     async with (
-        await bymux.serve(swallow, "127.0.0.1", 0) as listener,
-        await bymux.connect("127.0.0.1", listener.port) as connection,
+        bymux.aio.serve(swallow, "127.0.0.1", 0) as listener,
+        bymux.aio.connect("127.0.0.1", listener.port) as connection,
         await connection.open_stream() as stream,
     ):
         stream.write(b"first")

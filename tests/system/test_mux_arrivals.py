@@ -76,7 +76,7 @@ def silent(port: int, count: int, *, address: str = "127.0.0.1") -> Iterator[lis
         ]
 
 
-@pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
+@pytest.mark.parametrize("protocol", [bymux.aio, jmux], ids=["bymux", "jmux"])
 @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
 async def test_silent_connections_make_room_for_one_that_speaks(
     protocol: Any, with_tls: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
@@ -90,7 +90,7 @@ async def test_silent_connections_make_room_for_one_that_speaks(
             assert listener.stats().connections_refused == 0
 
 
-@pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
+@pytest.mark.parametrize("protocol", [bymux.aio, jmux], ids=["bymux", "jmux"])
 @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
 async def test_a_peer_has_so_long_for_its_first_byte(
     protocol: Any, with_tls: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
@@ -102,7 +102,7 @@ async def test_a_peer_has_so_long_for_its_first_byte(
         assert not listener._connections
 
 
-@pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
+@pytest.mark.parametrize("protocol", [bymux.aio, jmux], ids=["bymux", "jmux"])
 async def test_a_peer_that_has_spoken_stays_without_a_deadline(protocol: Any) -> None:
     async with (
         listening(protocol, handshake_timeout=1.0) as listener,
@@ -119,7 +119,7 @@ async def test_a_peer_that_has_spoken_stays_without_a_deadline(protocol: Any) ->
             assert await client.request(b"later") == b"later"
 
 
-@pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
+@pytest.mark.parametrize("protocol", [bymux.aio, jmux], ids=["bymux", "jmux"])
 async def test_handshakes_that_fail_leave_no_connection(
     protocol: Any, tls: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
@@ -135,7 +135,7 @@ async def test_handshakes_that_fail_leave_no_connection(
         assert await is_served(protocol, listener.port, tls[1])
 
 
-@pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
+@pytest.mark.parametrize("protocol", [bymux.aio, jmux], ids=["bymux", "jmux"])
 @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
 async def test_one_address_has_its_share_and_no_more(
     protocol: Any, with_tls: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
@@ -161,7 +161,7 @@ async def test_full_of_connections_that_spoke_refuses_the_next(limit: dict[str, 
 
 
 async def test_close_ends_the_handshakes_that_are_under_way(tls: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
-    async with listening(bymux, ssl=tls[0]) as listener:
+    async with listening(bymux.aio, ssl=tls[0]) as listener:
         with silent(listener.port, 3) as sockets:
             await until(lambda: len(listener._arrivals) == 3)
             await listener.close()
@@ -172,7 +172,7 @@ async def test_close_ends_the_handshakes_that_are_under_way(tls: tuple[ssl.SSLCo
                     assert each.recv(1) == b""
 
 
-@pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
+@pytest.mark.parametrize("protocol", [bymux.aio, jmux], ids=["bymux", "jmux"])
 @pytest.mark.parametrize("limit", [{"max_connections": 4}, {"max_connections_per_address": 4}], ids=["all", "address"])
 async def test_a_peer_that_reconnects_has_no_more_handlers_than_places(protocol: Any, limit: dict[str, int]) -> None:
     release = asyncio.Event()
@@ -192,12 +192,12 @@ async def test_a_peer_that_reconnects_has_no_more_handlers_than_places(protocol:
         for number in range(12):
             with contextlib.suppress(MainstemError):
                 client = await protocol.connect("127.0.0.1", listener.port)
-                stream = await (client.open_stream() if protocol is bymux else client.open_session())
+                stream = await (client.open_stream() if protocol is bymux.aio else client.open_session())
                 stream.write(b"x")
                 await stream.flush()
                 if number < 4:
                     await until(lambda number=number: started == number + 1)  # type: ignore[misc]
-                await (client.close(timeout=0) if protocol is bymux else client.close())
+                await (client.close(timeout=0) if protocol is bymux.aio else client.close())
         await until(lambda: not listener._connections and listener.stats().connections_refused + started >= 12)
         assert (started, most) == (4, 4)
         assert len(listener._arrivals) == 4
@@ -206,11 +206,11 @@ async def test_a_peer_that_reconnects_has_no_more_handlers_than_places(protocol:
         assert not listener._engines
         release.clear()
         client = await protocol.connect("127.0.0.1", listener.port)
-        stream = await (client.open_stream() if protocol is bymux else client.open_session())
+        stream = await (client.open_stream() if protocol is bymux.aio else client.open_session())
         stream.write(b"x")
         await until(lambda: started == 5)
         release.set()
-        await (client.close(timeout=0) if protocol is bymux else client.close())
+        await (client.close(timeout=0) if protocol is bymux.aio else client.close())
 
 
 @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
@@ -221,24 +221,24 @@ async def test_a_newcomer_waits_until_what_was_dropped_for_it_has_ended(
     release, cleaning = asyncio.Event(), asyncio.Event()
     running = most = 0
 
-    async def greet(connection: bymux.Connection) -> None:
+    async def greet(connection: bymux.aio.Connection) -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
         try:
-            await connection.wait_ended()
+            await connection.wait()
         finally:
             cleaning.set()
             await release.wait()
             running -= 1
 
-    async with listening(bymux, ssl=server, max_connections=1, on_connection=greet) as listener:
+    async with listening(bymux.aio, ssl=server, max_connections=1, on_connection=greet) as listener:
         # A client that never speaks: settings without credit and streams have nothing to send.
         quiet = bymux.Settings(peer_streams=0, allow_at_start=False)
         more = {} if client is None else {"ssl": client, "server_hostname": "localhost"}
-        async with await bymux.connect("127.0.0.1", listener.port, settings=quiet, **more):
+        async with bymux.aio.connect("127.0.0.1", listener.port, settings=quiet, **more):
             await until(lambda: running == 1)
-            served = asyncio.ensure_future(is_served(bymux, listener.port, client))
+            served = asyncio.ensure_future(is_served(bymux.aio, listener.port, client))
             await soon(cleaning.wait())
             await until(lambda: len(listener._arrivals) == 2)
             await settle()
@@ -248,7 +248,7 @@ async def test_a_newcomer_waits_until_what_was_dropped_for_it_has_ended(
     assert most == 1
 
 
-@pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
+@pytest.mark.parametrize("protocol", [bymux.aio, jmux], ids=["bymux", "jmux"])
 async def test_a_handshake_that_completes_after_the_stop_is_not_served(
     protocol: Any, tls: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
@@ -295,7 +295,7 @@ async def test_what_was_accepted_before_the_stop_and_arrives_after_it_is_not_ser
 @pytest.mark.parametrize("value", [0, -1, math.nan])
 async def test_a_limit_below_its_least_value_is_refused(name: str, value: float) -> None:
     with pytest.raises(ConfigurationError, match=f"{name}={value}"):
-        async with listening(bymux, **{name: value}):
+        async with listening(bymux.aio, **{name: value}):
             pass
 
 

@@ -73,24 +73,24 @@ class Count:
 
 
 async def test_bymux_streams_are_right_or_say_that_they_failed() -> None:
-    async def answer(stream: bymux.BymuxStream) -> None:
+    async def answer(stream: bymux.aio.Stream) -> None:
         for part in (reply := reply_to(await everything(stream)))[:68], reply[68:]:
             stream.write(part)
             await stream.drain()
 
     chance, count = random.Random(3), Count()
     connecting = asyncio.Lock()
-    connection: bymux.Connection | None = None
+    connection: bymux.aio.Connection | None = None
 
-    async def connected(port: int) -> bymux.Connection:
+    async def connected(port: int) -> bymux.aio.Connection:
         nonlocal connection
         async with connecting:
-            if connection is None or connection.failure is not None:
-                connection = await bymux.connect("127.0.0.1", port)
+            if connection is None or connection.error is not None:
+                connection = await bymux.aio.connect("127.0.0.1", port)
             return connection
 
     async with (
-        await bymux.serve(answer, "127.0.0.1", 0) as listener,
+        bymux.aio.serve(answer, "127.0.0.1", 0) as listener,
         CuttingProxy(listener.port, cuts=CUTS, most=MOST, chance=chance) as proxy,
     ):
 
@@ -100,7 +100,7 @@ async def test_bymux_streams_are_right_or_say_that_they_failed() -> None:
                     stream.write(data[at : at + 5000])
                     await stream.drain()
                     await asyncio.sleep(0)
-                await stream.close()
+                stream.finish()
                 return await everything(stream)
 
         await count.run(exchange, chance)

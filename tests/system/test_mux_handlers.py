@@ -15,7 +15,7 @@ from mainstem.jmux import aio as jmux
 pytestmark = pytest.mark.system
 
 
-@pytest.mark.parametrize("protocol", [bymux, jmux])
+@pytest.mark.parametrize("protocol", [bymux.aio, jmux])
 async def test_close_waits_for_handlers_that_clean_up(protocol: Any) -> None:
     started, cleaning, go_on, cleaned = (asyncio.Event() for _ in range(4))
 
@@ -30,7 +30,7 @@ async def test_close_waits_for_handlers_that_clean_up(protocol: Any) -> None:
 
     listener = await protocol.serve(slow, "127.0.0.1", 0)
     client = await protocol.connect("127.0.0.1", listener.port)
-    stream = await (client.open_stream() if protocol is bymux else client.open_session())
+    stream = await (client.open_stream() if protocol is bymux.aio else client.open_session())
     stream.write(b"x")
     await soon(started.wait())
     closing = asyncio.ensure_future(listener.close(timeout=STALL_S))
@@ -44,7 +44,7 @@ async def test_close_waits_for_handlers_that_clean_up(protocol: Any) -> None:
     await client.close()
 
 
-@pytest.mark.parametrize("protocol", [bymux, jmux])
+@pytest.mark.parametrize("protocol", [bymux.aio, jmux])
 async def test_close_does_not_wait_for_ever(protocol: Any, caplog: pytest.LogCaptureFixture) -> None:
     started, release = asyncio.Event(), asyncio.Event()
 
@@ -58,7 +58,7 @@ async def test_close_does_not_wait_for_ever(protocol: Any, caplog: pytest.LogCap
 
     listener = await protocol.serve(stubborn, "127.0.0.1", 0)
     client = await protocol.connect("127.0.0.1", listener.port)
-    stream = await (client.open_stream() if protocol is bymux else client.open_session())
+    stream = await (client.open_stream() if protocol is bymux.aio else client.open_session())
     stream.write(b"x")
     await soon(started.wait())
     with caplog.at_level(logging.WARNING):
@@ -71,7 +71,7 @@ async def test_close_does_not_wait_for_ever(protocol: Any, caplog: pytest.LogCap
 async def test_a_handler_whose_stream_ended_in_order_is_cancelled_with_the_listener() -> None:
     waits, cancelled = asyncio.Event(), asyncio.Event()
 
-    async def after(stream: bymux.BymuxStream) -> None:
+    async def after(stream: bymux.aio.Stream) -> None:
         await stream.read(-1)
         await stream.close()
         try:
@@ -80,9 +80,9 @@ async def test_a_handler_whose_stream_ended_in_order_is_cancelled_with_the_liste
         finally:
             cancelled.set()
 
-    listener = await bymux.serve(after, "127.0.0.1", 0)
-    async with await bymux.connect("127.0.0.1", listener.port) as connection, await connection.open_stream() as stream:
-        await stream.close()
+    listener = await bymux.aio.serve(after, "127.0.0.1", 0)
+    async with bymux.aio.connect("127.0.0.1", listener.port) as connection, await connection.open_stream() as stream:
+        stream.finish()
         await stream.read(-1)
         await soon(waits.wait())
     await until(lambda: not listener._connections)

@@ -45,7 +45,7 @@ def garbage(port: int, data: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("protocol", "data", "rule"),
-    [(bymux, b"\xc0", "undefined-packet-type"), (jmux, b"Jmux\x01\0\x80\0\x80\x05\0\0", "inactive-session")],
+    [(bymux.aio, b"\xc0", "undefined-packet-type"), (jmux, b"Jmux\x01\0\x80\0\x80\x05\0\0", "inactive-session")],
 )
 async def test_a_broken_rule_is_logged_once_with_the_peer_and_the_rule(
     protocol: Any, data: bytes, rule: str, caplog: pytest.LogCaptureFixture
@@ -65,7 +65,7 @@ async def test_a_broken_rule_is_logged_once_with_the_peer_and_the_rule(
         assert len(caplog.records) == 10, "a flood is cut"
 
 
-@pytest.mark.parametrize("protocol", [bymux, jmux])
+@pytest.mark.parametrize("protocol", [bymux.aio, jmux])
 @pytest.mark.parametrize("how", ["early end", "reset", "abort", "inside a message"])
 async def test_a_peer_that_goes_away_is_no_error(protocol: Any, how: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
@@ -82,15 +82,13 @@ async def test_a_peer_that_goes_away_is_no_error(protocol: Any, how: str, caplog
 
     async with await protocol.serve(pour, "127.0.0.1", 0) as listener:
         client = await protocol.connect("127.0.0.1", listener.port)
-        stream = await (client.open_stream() if protocol is bymux else client.open_session())
+        stream = await (client.open_stream() if protocol is bymux.aio else client.open_session())
         stream.write(b"abc" if how == "early end" else bytes(10))
         await stream.drain()
         await soon(begun.wait())
-        connection = client if protocol is bymux else stream._engine
+        connection = client._runner if protocol is bymux.aio else stream._engine
         if how == "early end":
-            await (stream.close() if protocol is bymux else asyncio.sleep(0))
-            if protocol is jmux:
-                stream.finish()
+            stream.finish()
         elif how == "reset":
             raw = connection._transport._transport.get_extra_info("socket")
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -98,7 +96,7 @@ async def test_a_peer_that_goes_away_is_no_error(protocol: Any, how: str, caplog
         elif how == "abort":
             stream.abort()
         else:
-            connection._transport.write([b"\x21" if protocol is bymux else b"\x80"])
+            connection._transport.write([b"\x21" if protocol is bymux.aio else b"\x80"])
             connection.end()
         await until(lambda: not handled(listener))
         await client.close()

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.mux_pair import awaited
 from tests.support.patience import STALL_S, soon, until
 
 from mainstem import bymux
 from mainstem import jmux as jmux_blocking
 from mainstem._internal.loop_thread import LoopThread
-from mainstem.bymux import blocking as bymux_blocking
 from mainstem.errors import ConnectionLost
 from mainstem.jmux import aio as jmux
 
@@ -42,7 +42,7 @@ async def test_the_example_authorises_by_certificate(capsys: pytest.CaptureFixtu
     assert lines[1].endswith("eve.example is not allowed")
 
 
-@pytest.mark.parametrize("protocol", [bymux, jmux])
+@pytest.mark.parametrize("protocol", [bymux.aio, jmux])
 async def test_a_handler_has_the_address_and_certificate_of_its_peer(protocol: Any, tmp_path: Path) -> None:
     seen: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -55,7 +55,7 @@ async def test_a_handler_has_the_address_and_certificate_of_its_peer(protocol: A
     client = authority.context(ssl.Purpose.SERVER_AUTH, "ada.example")
     async with await protocol.serve(handler, "127.0.0.1", 0, ssl=server) as listener:
         connection = await protocol.connect("127.0.0.1", listener.port, ssl=client, server_hostname="localhost")
-        stream = await (connection.open_stream() if protocol is bymux else connection.open_session())
+        stream = await (connection.open_stream() if protocol is bymux.aio else connection.open_session())
         stream.write(b"x")
         address, certificate = await soon(seen)
         assert address[0] == "127.0.0.1"
@@ -69,7 +69,7 @@ async def test_a_handler_has_the_address_and_certificate_of_its_peer(protocol: A
         await connection.close()
 
 
-@pytest.mark.parametrize("protocol", [bymux, jmux])
+@pytest.mark.parametrize("protocol", [bymux.aio, jmux])
 async def test_without_tls_there_is_an_address_and_no_certificate(protocol: Any) -> None:
     seen: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -79,7 +79,7 @@ async def test_without_tls_there_is_an_address_and_no_certificate(protocol: Any)
 
     async with await protocol.serve(handler, "127.0.0.1", 0) as listener:
         connection = await protocol.connect("127.0.0.1", listener.port)
-        stream = await (connection.open_stream() if protocol is bymux else connection.open_session())
+        stream = await (connection.open_stream() if protocol is bymux.aio else connection.open_session())
         stream.write(b"x")
         address, certificate = await soon(seen)
         assert address[0] == "127.0.0.1"
@@ -104,8 +104,8 @@ def test_the_blocking_apis_show_the_peer_too(tls: bool, tmp_path: Path) -> None:
         connecting["server_hostname"] = "localhost"
     views = []
     with LoopThread("server") as thread:
-        listener = thread.run(bymux.serve(echo, "127.0.0.1", 0, **serving))
-        with bymux_blocking.connect("127.0.0.1", listener.port, **connecting) as connection:
+        listener = thread.run(awaited(bymux.aio.serve(echo, "127.0.0.1", 0, **serving)))
+        with bymux.connect("127.0.0.1", listener.port, **connecting) as connection:
             assert connection.peer_address == ("127.0.0.1", listener.port)
             with connection.open_stream() as stream:
                 assert stream.connection is connection

@@ -12,7 +12,7 @@ import pytest
 from tests.support.live_driver import PATIENCE_S, wait_for
 
 from mainstem import Aeron, MediaDriver
-from mainstem.bymux.blocking import connect
+from mainstem.bymux import connect
 from mainstem.recording import messages, open_recording
 from mainstem.repeats import framed
 
@@ -57,7 +57,7 @@ def test_a_server_of_bymux_records_what_comes_and_goes_on_after_a_restart(tmp_pa
             port = int(process.stderr.readline().rpartition(":")[2])
             with connect("127.0.0.1", port) as connection, connection.open_stream() as stream:
                 stream.write(b"".join(map(framed, part)))
-                stream.close()
+                stream.finish()
                 # The end of its half says that everything is recorded.
                 assert stream.read(timeout=PATIENCE_S) == b""
             process.send_signal(signal.SIGTERM)

@@ -337,7 +337,7 @@ async def test_a_stranger_gets_no_proof_from_the_server(target: Address) -> None
     for token in (TOKEN, TOKEN[::-1]):
         async with TunnelServer(target, token=token, entropy=random.Random(1)) as server:
             await server.start(LOOPBACK)
-            stranger = await bymux.connect("127.0.0.1", server.port, settings=tunnel_settings(serving=False))
+            stranger = await bymux.aio.connect("127.0.0.1", server.port, settings=tunnel_settings(serving=False))
             control = stranger.stream(CONTROL_STREAM)
             control.write(bytes(NONCE_BYTES + PROOF_BYTES))
             received = b""
@@ -364,7 +364,7 @@ async def test_a_proof_is_not_accepted_from_its_receiver(target: Address) -> Non
     async def handler(_: Any) -> None: ...
 
     server_settings = tunnel_settings(serving=True)
-    async with await bymux.serve(handler, "127.0.0.1", 0, settings=server_settings, on_connection=mirror) as listener:
+    async with bymux.aio.serve(handler, "127.0.0.1", 0, settings=server_settings, on_connection=mirror) as listener:
         client = TunnelClient(Address("127.0.0.1", listener.port), token=TOKEN)
         with pytest.raises(RemoteProtocolError, match="token"):
             await soon(client.start(LOOPBACK))

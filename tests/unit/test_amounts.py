@@ -73,8 +73,8 @@ def test_each_number_of_each_setting_is_checked(make: Callable[..., object], nam
 
 @pytest.mark.parametrize("own", [-1, 0.5, 1 << 64])
 def test_the_numbers_of_an_initial_stream_are_checked(own: Any) -> None:
-    with pytest.raises(ConfigurationError, match="own_credit"):
-        bymux.Settings(initial_streams=(bymux.InitialStream(0, own_credit=own),))
+    with pytest.raises(ConfigurationError, match="local_credit"):
+        bymux.Settings(initial_streams=(bymux.InitialStream(0, local_credit=own),))
     with pytest.raises(ConfigurationError, match="initial stream id"):
         bymux.Settings(initial_streams=(bymux.InitialStream(own),))
 

@@ -43,7 +43,7 @@ async def _limited(work: Coroutine[Any, Any, T], timeout: float | None, ending: 
             await asyncio.wait(set(ending))
         return await work
 
-    return await within(timeout, run())
+    return await within(timeout, run(), "the call")
 
 
 class Call(Generic[T]):

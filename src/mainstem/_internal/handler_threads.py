@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from mainstem._internal.tasks import HANDLER_TASK
 from mainstem.amounts import check_whole
+from mainstem.errors import MainstemError
 from mainstem.prefixes import owner_of
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class HandlerThreads:
             except asyncio.CancelledError:
                 logger.warning("a handler still runs after the end of its server")
                 raise
-            if error is None:
+            if error is None or isinstance(error, MainstemError):
                 raise
         try:
             if isinstance(error, Exception):

@@ -110,7 +110,7 @@ class LoopThread:
             ClosedError: The loop was stopped.
 
         Example:
-            >>> listener = thread.run(bymux.aio.serve(handler, "127.0.0.1", 7000))
+            >>> thread.run(stream.drain())
         """
         call = Call(work if callable(work) else lambda: work, timeout, undo, self._ending)
         try:

@@ -1,4 +1,4 @@
-"""Starting asyncio tasks from inside a step of a protocol, and waiting for them with a timeout."""
+"""Starting asyncio tasks from inside a step of a protocol, waiting for them with a timeout, and knowing those of handlers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One bymux stream under asyncio."""
+"""A bymux stream for asyncio."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from mainstem.bymux.state import Half
+from mainstem.bymux.state import HalfState
 from mainstem.errors import Aborted, ClosedError, MainstemError, Timeout
 from mainstem.mux.aio_stream import BaseStream
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from mainstem.bymux.aio import Connection
-    from mainstem.bymux.stream import Stream
+    from mainstem.bymux.runner import Runner
+    from mainstem.bymux.stream import StreamState
 
 PING_TIMEOUT_S = 10.0
 
 
-class BymuxStream(BaseStream):
+class Stream(BaseStream):
     """One stream. As a context manager it is closed at the end, and aborted when the block raises.
 
-    Leaving the block in order ends the writing half. The peer is asked to stop (StopRead) only if it sends, or has sent, what
-    nothing reads any more; so a StopRead means to a handler that its response is not needed.
+    The peer is asked to stop (StopRead) only if it sends, or has sent, what nothing reads any more; so a StopRead means to a
+    handler that its response is not needed.
 
     Example:
         >>> async with await connection.open_stream() as stream:
@@ -29,23 +32,29 @@ class BymuxStream(BaseStream):
         ...     print(await stream.read())
     """
 
-    __slots__ = ("_closing", "_connection", "_left", "_pings", "_sans_io", "_stopped")
+    __slots__ = ("_closing", "_is_closed", "_left", "_pings", "_sans_io", "_stopped")
 
-    _handle: Stream
+    _engine: Runner
+    _handle: StreamState
 
-    def __init__(self, connection: Connection, stream: Stream) -> None:
-        super().__init__(connection, stream)
-        self._connection = connection
-        self._sans_io = connection.sans_io
-        self._closing = False
-        self._left = False
+    def __init__(self, runner: Runner, state: StreamState) -> None:
+        super().__init__(runner, state)
+        self._sans_io = runner.sans_io
+        self._closing = False  # this end writes no more
+        self._is_closed = False  # close or abort was called
+        self._left = False  # nothing reads what still arrives
         self._stopped: ClosedError | None = None
-        self._pings = PingWaiters(connection, stream)
+        self._pings = PingWaiters(runner, state)
 
     @property
     def connection(self) -> Connection:
         """The connection that the stream belongs to."""
-        return self._connection
+        return self._engine.connection
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed here, or both directions have ended."""
+        return self._is_closed or super().closed
 
     @property
     def _broken(self) -> bool:
@@ -73,8 +82,31 @@ class BymuxStream(BaseStream):
         self._sans_io.write(stream, data)
         self._written(stream.send_credit)
 
+    def finish(self) -> None:
+        """Ends the writing half after everything that was written; the peer may go on. Twice is fine.
+
+        Raises:
+            MainstemError: What ended the writing half before everything had left, with ``unsent``.
+
+        Example:
+            >>> stream.write(b"the whole request")
+            >>> stream.finish()
+            >>> response = await stream.read(-1)
+        """
+        self._finish()
+        self._check_written()
+
+    def _finish(self) -> None:
+        stream = self._handle
+        self._closing = True
+        if self._write_error is None and not stream.close_wanted and not stream.own & HalfState.CLOSED:
+            self._sans_io.close(stream)
+            self._engine.schedule_flush()
+
     async def close(self, timeout: float | None = None) -> None:
-        """Ends the writing half after everything written; returns when it has left. Twice is fine.
+        """Ends both halves, once everything that was written has left. Twice is fine.
+
+        What was not read is dropped.
 
         Args:
             timeout: Seconds without progress, because the peer gives no credit, until the stream is aborted and a warning is
@@ -86,21 +118,36 @@ class BymuxStream(BaseStream):
             MainstemError: What ended the writing half before everything had left, with ``unsent``.
 
         Example:
-            >>> stream.write(b"the whole request")
+            >>> stream.write(b"no response needed")
             >>> await stream.close()
-            >>> response = await stream.read(-1)
         """
-        stream = self._handle
-        self._closing = True
-        if self._write_error is None and not stream.close_wanted and not stream.own & Half.CLOSED:
-            self._sans_io.close(stream)
-            self._engine.schedule_flush()
+        if self._is_closed:
+            return
+        self._finish()
         try:
             await self._flush_in_time(timeout)
         except Timeout as error:
             if error is self._write_error and self._engine.failure is None:
                 self.abort()
             raise
+        except MainstemError:
+            self._leave()
+            raise
+        self._leave()
+
+    def _leave(self) -> None:
+        """Reads no more. The peer is asked to stop if it has sent something, or can send nothing unless it is given credit."""
+        self._is_closed = True
+        if self._eof:
+            self._drop_unread()
+            return
+        if self._read_error is None:
+            self._read_error = ClosedError(f"stream {self.id} was closed here")
+            self._wake_reader()
+        if self._buffer.size or not self._handle.receive_credit:
+            self.stop_read()
+        else:
+            self._left = True
 
     def stop_read(self) -> None:
         """Gives no more credit: what still arrives is dropped, and the peer is asked to stop. Twice is fine.
@@ -112,7 +159,7 @@ class BymuxStream(BaseStream):
         self._send_stop_read()
 
     def _send_stop_read(self) -> None:
-        if self._engine.failure is None and not self._handle.own & Half.STOPPED:
+        if self._engine.failure is None and not self._handle.own & HalfState.STOPPED:
             self._sans_io.stop_read(self._handle)
             self._engine.schedule_flush()
 
@@ -126,21 +173,22 @@ class BymuxStream(BaseStream):
             >>> stream.abort()
         """
         stream = self._handle
+        self._is_closed = True
         error = ClosedError(f"stream {stream.id} was aborted here")
         if not self._eof and self._read_error is None:
             self._read_error = error
         self._drop_unread()
         self._send_stop_read()
-        if self._engine.failure is None and not stream.own & Half.CLOSED:
+        if self._engine.failure is None and not stream.own & HalfState.CLOSED:
             self._sans_io.close(stream, discard=True)
         self._fail_writes(error)
         self._write_failure = None
 
-    async def ping(self, timeout: float = PING_TIMEOUT_S) -> float:
+    async def ping(self, timeout: float | None = PING_TIMEOUT_S) -> float:
         """Measures the round trip to the peer on this stream.
 
         Args:
-            timeout: Seconds to wait for the pong.
+            timeout: Seconds to wait for the pong; ``None`` waits without a limit.
 
         Returns:
             Seconds.
@@ -154,7 +202,7 @@ class BymuxStream(BaseStream):
         """
         return await self._pings.ping(timeout)
 
-    async def __aenter__(self) -> BymuxStream:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
@@ -170,13 +218,6 @@ class BymuxStream(BaseStream):
         except BaseException:
             self.abort()
             raise
-        finally:
-            if not self._eof and (self._buffer.size or not self._handle.receive_credit):
-                self.stop_read()
-            elif self._eof:
-                self._drop_unread()
-            else:
-                self._left = True
 
     def _drop_unread(self) -> None:
         """Drops what was not read; reads return the end of data from now on, unless an error broke the stream before."""
@@ -187,7 +228,7 @@ class BymuxStream(BaseStream):
         self._feed_eof()
 
     def _writing_ended(self) -> bool:
-        return bool(self._handle.own & Half.CLOSED)
+        return bool(self._handle.own & HalfState.CLOSED)
 
     def _consumed(self, count: int) -> None:
         stream = self._handle
@@ -198,35 +239,20 @@ class BymuxStream(BaseStream):
     # ---- called by the connection
 
     def _feed_data(self, data: bytes) -> None:
-        """Adds received bytes; called by the connection.
-
-        Args:
-            data: The bytes, which are not copied.
-
-        Example:
-            >>> stream._feed_data(event.data)
-        """
+        """Adds received bytes, which are not copied."""
         if self._left:
             self.stop_read()
         else:
             super()._feed_data(data)
 
     def _feed_eof(self) -> None:
-        """Marks the end of the peer's bytes; called by the connection.
-
-        Example:
-            >>> stream._feed_eof()
-        """
+        """Marks the end of the peer's bytes."""
         super()._feed_eof()
-        if self._handle.peer is Half.DONE:
+        if self._handle.peer is HalfState.DONE:
             self._peer_done()
 
     def _aborted(self) -> None:
-        """The peer aborted the stream: its data is incomplete; called by the connection.
-
-        Example:
-            >>> stream._aborted()
-        """
+        """The peer aborted the stream: its data is incomplete."""
         if not self._eof and self._read_error is None:
             self._read_error = Aborted(f"stream {self.id} was aborted by {self._engine.peer_name}")
         self._wake_reader()
@@ -246,15 +272,8 @@ class BymuxStream(BaseStream):
             self._cancel_handler()
 
     def _read_stopped(self, lost: int) -> None:
-        """The peer stopped reading; called by the connection.
-
-        Args:
-            lost: Bytes that were written here and will never be sent.
-
-        Example:
-            >>> stream._read_stopped(event.lost)
-        """
-        if self._handle.peer is Half.DONE:
+        """The peer stopped reading: ``lost`` bytes were written here and will never be sent."""
+        if self._handle.peer is HalfState.DONE:
             self._peer_done()
         if lost:
             error = ClosedError(f"the peer stopped reading stream {self.id}: {lost} bytes were not sent")
@@ -264,46 +283,25 @@ class BymuxStream(BaseStream):
             self._stopped = ClosedError(f"the peer stopped reading stream {self.id}")
 
     def _ended(self) -> None:
-        """Both halves of the stream have ended; called by the connection.
-
-        Example:
-            >>> stream._ended()
-        """
+        """Both halves of the stream have ended."""
         if self._write_error is None:
             self._write_error = ClosedError(f"stream {self.id} has ended")
         self._wake_writers()
 
     def _served(self) -> None:
-        """Lets the peer have another stream in the place of this one once it has ended; called by the connection.
+        """Lets the peer have another stream in the place of this one once it has ended.
 
         Until then a stream that was not accepted yet, or whose handler runs, counts against ``peer_streams``.
-
-        Example:
-            >>> stream._served()
         """
         self._sans_io.release(self._handle)
         self._engine.schedule_flush()
 
     def _pong_received(self, rtt_ns: int) -> None:
-        """Completes the oldest :meth:`ping`; called by the connection.
-
-        Args:
-            rtt_ns: The round trip in nanoseconds; negative for a pong without a ping.
-
-        Example:
-            >>> stream._pong_received(event.rtt_ns)
-        """
+        """Completes the oldest :meth:`ping`; the round trip of a pong without a ping is negative."""
         self._pings.received(rtt_ns)
 
     def _set_exception(self, error: MainstemError) -> None:
-        """Breaks both halves off; called by the connection.
-
-        Args:
-            error: What reading, writing and pings raise from now on.
-
-        Example:
-            >>> stream._set_exception(ConnectionLost("the peer is gone"))
-        """
+        """Breaks both halves off, and the pings."""
         super()._set_exception(error)
         self._pings.fail(error)
 
@@ -311,23 +309,23 @@ class BymuxStream(BaseStream):
 class PingWaiters:
     """The tasks that wait for pongs, in the order of their pings: of one stream, or of the connection (``stream=None``)."""
 
-    __slots__ = ("_connection", "_stream", "_waiters")
+    __slots__ = ("_runner", "_stream", "_waiters")
 
-    def __init__(self, connection: Connection, stream: Stream | None) -> None:
-        self._connection = connection
+    def __init__(self, runner: Runner, stream: StreamState | None) -> None:
+        self._runner = runner
         self._stream = stream
         self._waiters: deque[asyncio.Future[float | MainstemError]] = deque()
 
-    async def ping(self, timeout: float) -> float:
+    async def ping(self, timeout: float | None) -> float:
         """Sends a ping and waits for its pong; returns the round trip in seconds."""
-        self._connection.send_ping(self._stream)
+        self._runner.send_ping(self._stream)
         future: asyncio.Future[float | MainstemError] = asyncio.get_running_loop().create_future()
         self._waiters.append(future)
         try:
             async with asyncio.timeout(timeout):
                 result = await future
         except TimeoutError:
-            raise Timeout(f"no pong within {timeout:g} s", timeout=timeout) from None
+            raise Timeout(f"no pong came within {timeout:g} s", timeout=timeout) from None
         if isinstance(result, MainstemError):
             raise result
         return result

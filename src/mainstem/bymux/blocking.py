@@ -1,23 +1,40 @@
-"""bymux for callers that block: the asyncio API, run by a thread. Every method may be called from any thread."""
+"""bymux for programs that block: each connection and server has a thread with an event loop, which runs :mod:`.aio`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+import socket
+from typing import IO, TYPE_CHECKING, Any
 
+from mainstem._internal.handler_threads import MAX_HANDLERS, MAX_HANDLERS_PER_ADDRESS, HandlerThreads
 from mainstem._internal.loop_thread import LoopThread
 from mainstem.bymux import aio
-from mainstem.bymux.aio_stream import PING_TIMEOUT_S, BymuxStream
-from mainstem.mux.blocking import BaseStream, PeerFacade
+from mainstem.bymux.aio_stream import PING_TIMEOUT_S
+from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
+from mainstem.mux.blocking import BaseStream, PeerFacade, Server
+from mainstem.mux.sockets import CONNECT_TIMEOUT_S
+from mainstem.mux.transports import Publication, PublicationTransport, Subscription
 
 if TYPE_CHECKING:
+    import ssl as ssl_module
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from typing import Self
+
     from mainstem.bymux.settings import Settings
+    from mainstem.bymux.state import Role
     from mainstem.endpoint_stats import EndpointStats
 
+    Handler = Callable[["Stream"], object]
+    ConnectionHandler = Callable[["Connection"], object]
 
-class BlockingStream(BaseStream[BymuxStream]):
+__all__ = ["Connection", "Server", "Stream", "attach", "connect", "over_publications", "serve"]
+
+
+class Stream(BaseStream[aio.Stream]):
     """One stream. Each call that waits takes ``timeout`` in seconds and raises ``Timeout``.
 
-    As a context manager it is closed at the end, and aborted when the block raises.
+    As a context manager it is closed at the end, and aborted when the block raises. The peer is asked to stop (StopRead) only
+    if it sends, or has sent, what nothing reads any more; so a StopRead means to a handler that its response is not needed.
 
     Example:
         >>> with connection.open_stream() as stream:
@@ -25,21 +42,37 @@ class BlockingStream(BaseStream[BymuxStream]):
         ...     print(stream.readexactly(4, timeout=5))
     """
 
-    def __init__(self, thread: LoopThread, stream: BymuxStream, connection: BlockingConnection) -> None:
+    def __init__(self, thread: LoopThread, stream: aio.Stream, connection: Connection | None = None) -> None:
         super().__init__(thread, stream)
-        self._connection = connection
+        self._connection = connection or Connection(thread, stream.connection, owns_thread=False)
 
     @property
-    def connection(self) -> BlockingConnection:
-        """The connection that the stream belongs to, with the peer's address and certificate."""
+    def connection(self) -> Connection:
+        """The connection that the stream belongs to."""
         return self._connection
 
-    def close(self, *, timeout: float | None = None) -> None:
-        """Ends the writing half after everything written; returns when it has left. Twice is fine.
+    def finish(self) -> None:
+        """Ends the writing half after everything that was written; the peer may go on. Twice is fine.
+
+        Raises:
+            MainstemError: What ended the writing half before everything had left, with ``unsent``.
+
+        Example:
+            >>> stream.write(b"the whole request")
+            >>> stream.finish()
+            >>> response = stream.read(-1)
+        """
+        self._thread.call(self._inner.finish)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Ends both halves, once everything that was written has left. Twice is fine.
+
+        What was not read is dropped.
 
         Args:
-            timeout: Seconds without progress until the stream is aborted. ``None`` takes the settings' ``stall_timeout``
-                (10 minutes), ``math.inf`` sets no limit.
+            timeout: Seconds without progress, because the peer gives no credit, until the stream is aborted and a warning is
+                logged. Every byte that leaves renews it. ``None`` takes the settings' ``stall_timeout`` (10 minutes),
+                ``math.inf`` sets no limit.
 
         Raises:
             Timeout: The timeout passed; ``unsent`` bytes were not sent.
@@ -48,10 +81,11 @@ class BlockingStream(BaseStream[BymuxStream]):
         Example:
             >>> stream.close(timeout=5)
         """
-        self._thread.run(self._inner.close(timeout))
+        if not self._inner._is_closed:
+            self._thread.run(self._inner.close(timeout))
 
     def stop_read(self) -> None:
-        """Gives no more credit: what still arrives is dropped.
+        """Gives no more credit: what still arrives is dropped, and the peer is asked to stop. Twice is fine.
 
         Example:
             >>> stream.stop_read()
@@ -59,49 +93,72 @@ class BlockingStream(BaseStream[BymuxStream]):
         self._thread.call(self._inner.stop_read)
 
     def abort(self) -> None:
-        """Ends both halves now; what was queued is dropped.
+        """Ends both halves now; what was queued is dropped. Twice is fine.
+
+        A reader at the peer raises ``Aborted``, unless the data was complete, and a handler there is cancelled. A peer other
+        than Mainstem sees the end of data (docs/protocols/bymux.md, 10).
 
         Example:
             >>> stream.abort()
         """
-        self._thread.call(self._inner.abort)
+        if not self._inner.closed:
+            self._thread.call(self._inner.abort)
 
-    def ping(self, timeout: float = PING_TIMEOUT_S) -> float:
+    def ping(self, timeout: float | None = PING_TIMEOUT_S) -> float:
         """Measures the round trip to the peer on this stream.
 
         Args:
-            timeout: Seconds to wait for the pong.
+            timeout: Seconds to wait for the pong; ``None`` waits without a limit.
 
         Returns:
             Seconds.
 
         Raises:
             Timeout: No pong came.
+            MainstemError: What ended the connection.
 
         Example:
             >>> print(stream.ping())
         """
         return self._thread.run(self._inner.ping(timeout))
 
-    def __enter__(self) -> BlockingStream:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._thread.run(self._inner.__aexit__(*exc), undo=lambda _: self._inner.abort())  # type: ignore[arg-type]
 
 
-class BlockingConnection(PeerFacade[aio.Connection]):
-    """One end of a bymux connection, with a thread of its own. A context manager; :func:`connect` returns it.
+class Connection(PeerFacade[aio.Connection]):
+    """One end of a bymux connection. As a context manager it is closed at the end, and aborted when the block raises.
 
     Example:
-        >>> with connect("127.0.0.1", 7000) as connection:
+        >>> with bymux.connect("127.0.0.1", 7000) as connection:
         ...     print(connection.ping())
     """
 
-    def __init__(self, thread: LoopThread, connection: aio.Connection) -> None:
+    def __init__(self, thread: LoopThread, connection: aio.Connection, *, owns_thread: bool = True) -> None:
         super().__init__(thread, connection)
+        self._owns_thread = owns_thread
 
-    def open_stream(self, *, timeout: float | None = None) -> BlockingStream:
+    def stream(self, stream_id: int) -> Stream:
+        """Returns the active stream of an id, such as one that exists from the start.
+
+        Args:
+            stream_id: The id on the wire.
+
+        Returns:
+            The stream.
+
+        Raises:
+            LocalProtocolError: No stream of that id is active.
+
+        Example:
+            >>> control = connection.stream(0)
+        """
+        return Stream(self._thread, self._thread.call(self._inner.stream, stream_id), self)
+
+    def open_stream(self, *, timeout: float | None = None) -> Stream:
         """Creates a stream, waiting for the peer's credit for streams when none is left.
 
         Args:
@@ -113,23 +170,20 @@ class BlockingConnection(PeerFacade[aio.Connection]):
         Raises:
             Timeout: The timeout passed.
             ClosedError: No more streams may be created.
+            MainstemError: What ended the connection.
 
         Example:
             >>> with connection.open_stream() as stream:
             ...     stream.write(b"tide")
         """
 
-        async def work() -> BlockingStream:
-            return BlockingStream(self._thread, await self._inner.open_stream(), self)
+        async def work() -> Stream:
+            return Stream(self._thread, await self._inner.open_stream(), self)
 
-        def undo(outcome: BlockingStream | BaseException) -> None:
-            if isinstance(outcome, BlockingStream):
-                outcome._inner.abort()
+        return self._thread.run(work(), timeout, undo=_abort)
 
-        return self._thread.run(work(), timeout, undo=undo)
-
-    def accept_stream(self, *, timeout: float | None = None) -> BlockingStream | None:
-        """Waits for the next stream that the peer creates.
+    def accept_stream(self, *, timeout: float | None = None) -> Stream | None:
+        """Waits for the next stream that the peer creates; for connections without a handler.
 
         Args:
             timeout: Seconds to wait; ``None`` waits without a limit.
@@ -139,32 +193,62 @@ class BlockingConnection(PeerFacade[aio.Connection]):
 
         Raises:
             Timeout: The timeout passed.
+            MainstemError: What broke the connection, unless it was closed.
 
         Example:
             >>> stream = connection.accept_stream(timeout=5)
         """
 
-        async def work() -> BlockingStream | None:
+        async def work() -> Stream | None:
             stream = await self._inner.accept_stream()
-            return None if stream is None else BlockingStream(self._thread, stream, self)
+            return None if stream is None else Stream(self._thread, stream, self)
 
-        def undo(outcome: BlockingStream | BaseException | None) -> None:
-            if isinstance(outcome, BlockingStream):
-                self._inner.unaccept_stream(outcome._inner)
+        def undo(outcome: Stream | BaseException | None) -> None:
+            if isinstance(outcome, Stream):
+                self._inner._runner.unaccept_stream(outcome._inner)
 
         return self._thread.run(work(), timeout, undo=undo)
 
-    def ping(self, timeout: float = PING_TIMEOUT_S) -> float:
+    def streams(self) -> Iterator[Stream]:
+        """Iterates over the streams that the peer creates, until it will create no more.
+
+        Yields:
+            Each stream.
+
+        Example:
+            >>> for stream in connection.streams():
+            ...     print(stream.read(-1))
+        """
+        while (stream := self.accept_stream()) is not None:
+            yield stream
+
+    def allow_streams(self, count: int) -> None:
+        """Lets the peer create more streams; needed where the settings' ``allow_at_start`` is off.
+
+        Args:
+            count: How many more.
+
+        Raises:
+            LocalProtocolError: The sum is out of range, or the connection is being closed.
+            MainstemError: What ended the connection.
+
+        Example:
+            >>> connection.allow_streams(100)
+        """
+        self._thread.call(self._inner.allow_streams, count)
+
+    def ping(self, timeout: float | None = PING_TIMEOUT_S) -> float:
         """Measures the round trip to the peer.
 
         Args:
-            timeout: Seconds to wait for the pong.
+            timeout: Seconds to wait for the pong; ``None`` waits without a limit.
 
         Returns:
             Seconds.
 
         Raises:
             Timeout: No pong came.
+            MainstemError: What ended the connection.
 
         Example:
             >>> print(connection.ping())
@@ -173,6 +257,8 @@ class BlockingConnection(PeerFacade[aio.Connection]):
 
     def stats(self) -> EndpointStats:
         """Returns what the connection has now and what it has counted.
+
+        A server's connections count into one: theirs has what all of them counted.
 
         Returns:
             The figures.
@@ -183,12 +269,26 @@ class BlockingConnection(PeerFacade[aio.Connection]):
         """
         return self._inner.stats()
 
+    def wait(self, timeout: float | None = None) -> None:
+        """Waits until the connection has ended, by either side.
+
+        Args:
+            timeout: Seconds to wait; ``None`` waits without a limit.
+
+        Raises:
+            Timeout: The timeout passed; the connection goes on.
+
+        Example:
+            >>> connection.wait()
+        """
+        self._wait_closed(self._inner.wait, timeout)
+
     def close(self, timeout: float | None = None) -> None:
-        """Waits for the active streams, then ends the connection and its thread. Twice is fine.
+        """Creates no new streams, waits for the active ones, then ends the connection. Twice is fine.
 
         Args:
             timeout: Seconds to wait for the active streams; those that are left are aborted. By default 10 seconds, or as long
-                as streams that were closed here make progress at the peer: the settings' ``stall_timeout`` without any.
+                as streams that were finished here make progress at the peer: the settings' ``stall_timeout`` without any.
 
         Raises:
             ClosedError: Streams that were not closed had ``unsent`` bytes that were not sent.
@@ -197,53 +297,298 @@ class BlockingConnection(PeerFacade[aio.Connection]):
             >>> connection.close()
         """
         try:
-            if self._inner.failure is None:
+            if not self.closed:
                 self._thread.run(self._inner.close(timeout))
         finally:
-            self._thread.stop(self._inner.abort)
+            self._stop()
 
-    def __enter__(self) -> BlockingConnection:
+    def abort(self) -> None:
+        """Ends the connection at once, with all its streams; what was not sent is dropped.
+
+        Example:
+            >>> connection.abort()
+        """
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._owns_thread:
+            self._thread.stop(self._inner.abort)
+        elif not self.closed:
+            self._thread.call(self._inner.abort)
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         if kind is None:
             self.close()
         else:
-            self._thread.stop(self._inner.abort)
+            self.abort()
+
+
+def _abort(outcome: Stream | Connection | Server | BaseException) -> None:
+    """Ends what an interrupted call had made; in the loop's thread."""
+    if not isinstance(outcome, BaseException):
+        outcome._inner.abort()
+
+
+def _streams(
+    thread: LoopThread, handler: Handler | None, handlers: HandlerThreads | None = None
+) -> Callable[[aio.Stream], Awaitable[None]] | None:
+    if handler is None:
+        return None
+    return (handlers or HandlerThreads()).adapt(handler, lambda stream: Stream(thread, stream))
 
 
 def connect(
     host: str | None = None,
     port: int | None = None,
     *,
+    path: str | None = None,
+    ssl: ssl_module.SSLContext | None = None,
+    server_hostname: str | None = None,
+    handler: Handler | None = None,
+    timeout: float | None = CONNECT_TIMEOUT_S,
     settings: Settings | None = None,
-    **options: Any,
-) -> BlockingConnection:
-    """Connects as the proactive end.
+    **overrides: Any,
+) -> Connection:
+    """Connects over TCP, TLS or a Unix socket, as the proactive end.
 
     Args:
         host: The peer's address.
         port: Its TCP port.
+        path: The path of a Unix socket, in place of host and port.
+        ssl: A client-side context, for TLS.
+        server_hostname: The name that the peer's certificate must have; ``host`` by default.
+        handler: Called with each stream that the peer creates, in a thread of its own. Without one they wait for
+            :meth:`Connection.accept_stream`.
+        timeout: Seconds for connecting (10); ``None`` waits without a limit.
         settings: The connection's configuration; the defaults are vanilla bymux.
-        options: Further options of :func:`mainstem.bymux.connect`, without ``handler``.
+        **overrides: Settings by name, as `Settings` has them.
 
     Returns:
-        The connection.
+        The connection, which is a context manager.
 
     Raises:
         ConnectionLost: The peer cannot be reached.
         Timeout: Connecting took too long.
+        ConfigurationError: Neither host and port nor path.
 
     Example:
-        >>> with connect("127.0.0.1", 7000) as connection:
+        >>> with bymux.connect("127.0.0.1", 7000) as connection:
         ...     print(connection.ping())
     """
 
-    async def start(thread: LoopThread) -> BlockingConnection:
-        return BlockingConnection(thread, await aio.connect(host, port, settings=settings, **options))
+    async def start(thread: LoopThread) -> Connection:
+        opening = aio.connect(
+            host,
+            port,
+            path=path,
+            ssl=ssl,
+            server_hostname=server_hostname,
+            handler=_streams(thread, handler),
+            timeout=timeout,
+            settings=settings,
+            **overrides,
+        )
+        return Connection(thread, await opening)
 
-    def undo(outcome: BlockingConnection | BaseException) -> None:
-        if isinstance(outcome, BlockingConnection):
-            outcome._inner.abort()
+    return LoopThread.running(start, _abort)
 
-    return LoopThread.running(start, undo)
+
+def serve(
+    handler: Handler,
+    host: str | Sequence[str] | None = None,
+    port: int | None = None,
+    *,
+    path: str | None = None,
+    ssl: ssl_module.SSLContext | None = None,
+    on_connection: ConnectionHandler | None = None,
+    max_handlers: int = MAX_HANDLERS,
+    max_handlers_per_address: int = MAX_HANDLERS_PER_ADDRESS,
+    max_connections: int = MAX_CONNECTIONS,
+    max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS,
+    handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S,
+    settings: Settings | None = None,
+    **overrides: Any,
+) -> Server:
+    """Listens over TCP, TLS or a Unix socket, as the reactive end, and runs handlers in threads.
+
+    Args:
+        handler: Called with each stream that a peer creates, in a thread of its own. When it returns, the stream is closed; when
+            it raises, the stream is aborted, and what it raised is logged. When the stream or the server ends first, what the
+            handler waits for on the stream raises.
+        host: The address or name to listen on, or several; ``None`` for all interfaces.
+        port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
+        path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
+        ssl: A server-side context, for TLS.
+        on_connection: Called with each connection, in a thread of its own. Whatever it raises ends that connection and counts as
+            a failed handler; to refuse a peer it calls ``connection.abort()``. Streams are served meanwhile, unless
+            ``allow_at_start`` is off.
+        max_handlers: Threads at once, for handlers and ``on_connection`` (512 by default). Streams beyond wait, and their peers
+            run out of credit.
+        max_handlers_per_address: Of these, for one IPv4 address or IPv6 /64 network (128 by default).
+        max_connections: Connections at once (1024 by default), with those that are gone and whose handlers still run. A further
+            one replaces a connection that has sent nothing yet, or is closed if there is no such connection.
+        max_connections_per_address: Of these, from one IPv4 address or IPv6 /64 network (256 by default); raise it where
+            clients come through a proxy.
+        handshake_timeout: Seconds for TLS and for the peer's first byte (15 by default); ``None`` for no limit.
+        settings: The configuration of each connection; the defaults are vanilla bymux.
+        **overrides: Settings by name, as `Settings` has them.
+
+    Returns:
+        The server, which is a context manager.
+
+    Raises:
+        ConfigurationError: The address cannot be listened on, or another server listens on the path.
+
+    Example:
+        >>> def echo(stream):
+        ...     for data in stream:
+        ...         stream.write(data)
+        >>> with bymux.serve(echo, "127.0.0.1", 7000) as server:
+        ...     server.wait()
+    """
+    handlers = HandlerThreads(max_handlers, max_handlers_per_address)
+
+    async def start(thread: LoopThread) -> Server:
+        def view(connection: aio.Connection) -> Connection:
+            return Connection(thread, connection, owns_thread=False)
+
+        on_streams = _streams(thread, handler, handlers)
+        assert on_streams is not None
+        opening = aio.serve(
+            on_streams,
+            host,
+            port,
+            path=path,
+            ssl=ssl,
+            on_connection=None if on_connection is None else handlers.adapt(on_connection, view),
+            max_connections=max_connections,
+            max_connections_per_address=max_connections_per_address,
+            handshake_timeout=handshake_timeout,
+            settings=settings,
+            **overrides,
+        )
+        return Server(thread, await opening)
+
+    return LoopThread.running(start, _abort)
+
+
+def attach(
+    reader: socket.socket | IO[bytes],
+    writer: socket.socket | IO[bytes],
+    *,
+    role: Role,
+    handler: Handler | None = None,
+    settings: Settings | None = None,
+    **overrides: Any,
+) -> Connection:
+    """Starts a connection over a connected socket, or over two pipes such as those of a process.
+
+    Both belong to the connection from now on, and are closed with it.
+
+    Args:
+        reader: The bytes from the peer: a stream socket, or the end of a pipe.
+        writer: The bytes to the peer: the same socket, or the end of another pipe.
+        role: This end's role; the peer has the other one.
+        handler: Called with each stream that the peer creates, in a thread of its own.
+        settings: The connection's configuration; the defaults are vanilla bymux.
+        **overrides: Settings by name, as `Settings` has them.
+
+    Returns:
+        The connection, which is a context manager.
+
+    Raises:
+        ValueError: They are neither one socket nor two pipes.
+
+    Example:
+        >>> with bymux.attach(process.stdout, process.stdin, role=bymux.Role.PROACTIVE) as connection:
+        ...     print(connection.ping())
+    """
+
+    async def start(thread: LoopThread) -> Connection:
+        on_streams = _streams(thread, handler)
+        made: list[asyncio.BaseTransport] = []
+        try:
+            connection = await aio.attach(
+                *await _open_pair(reader, writer, made), role=role, handler=on_streams, settings=settings, **overrides
+            )
+        except BaseException:
+            for transport in made:
+                transport.close()
+            raise
+        for transport in made:
+            connection._runner.on_ended(transport.close)
+        return Connection(thread, connection)
+
+    return LoopThread.running(start, _abort)
+
+
+async def _open_pair(
+    reader: socket.socket | IO[bytes], writer: socket.socket | IO[bytes], made: list[asyncio.BaseTransport]
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Makes a reader and a writer of asyncio; ``made`` receives the transports below."""
+    if isinstance(reader, socket.socket) and reader is writer:
+        reader.setblocking(False)
+        opened = await asyncio.open_connection(sock=reader)
+        made.append(opened[1].transport)
+        return opened
+    if isinstance(reader, socket.socket) or isinstance(writer, socket.socket):
+        raise ValueError("a socket is both reader and writer: attach(sock, sock, role=...)")
+    loop = asyncio.get_running_loop()
+    stream_reader = asyncio.StreamReader()
+    incoming, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream_reader), reader)
+    made.append(incoming)
+    outgoing, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), writer
+    )
+    made.append(outgoing)
+    return stream_reader, asyncio.StreamWriter(outgoing, protocol, None, loop)
+
+
+def over_publications(
+    publication: Publication,
+    subscription: Subscription,
+    *,
+    role: Role,
+    handler: Handler | None = None,
+    message_limit: int = PublicationTransport.MESSAGE_LIMIT,
+    settings: Settings | None = None,
+    **overrides: Any,
+) -> Connection:
+    """Starts a connection over a publication to the peer and a subscription from it, such as Aeron's.
+
+    Both belong to the caller and must stay open while the connection does; the connection's thread polls the subscription, so no
+    other may.
+
+    Args:
+        publication: The bytes to the peer.
+        subscription: The bytes from the peer.
+        role: This end's role; the peer has the other one.
+        handler: Called with each stream that the peer creates, in a thread of its own.
+        message_limit: Bytes of one message, at most what one fragment holds (``publication.max_payload_length``).
+        settings: The connection's configuration; the defaults are vanilla bymux.
+        **overrides: Settings by name, as `Settings` has them.
+
+    Returns:
+        The connection, which is a context manager.
+
+    Example:
+        >>> with bymux.over_publications(publication, subscription, role=bymux.Role.PROACTIVE) as connection:
+        ...     print(connection.ping())
+    """
+
+    async def start(thread: LoopThread) -> Connection:
+        connection = await aio.over_publications(
+            publication,
+            subscription,
+            role=role,
+            handler=_streams(thread, handler),
+            message_limit=message_limit,
+            settings=settings,
+            **overrides,
+        )
+        return Connection(thread, connection)
+
+    return LoopThread.running(start, _abort)

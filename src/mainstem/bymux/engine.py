@@ -32,8 +32,8 @@ from __future__ import annotations
 from mainstem.bymux import codec, events
 from mainstem.bymux.codec import HEADER_LENGTHS, INFINITE, Packet
 from mainstem.bymux.lifecycle import Lifecycle
-from mainstem.bymux.state import NEXT, RESPONSE, Half
-from mainstem.bymux.stream import Stream
+from mainstem.bymux.state import NEXT, RESPONSE, HalfState
+from mainstem.bymux.stream import StreamState
 from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError
 from mainstem.mux.sans_io import SEND_LIMIT, Rule
 
@@ -163,7 +163,7 @@ class BymuxEngine(Lifecycle):
             aborted = packet is Packet.CLOSE and bool(view[position] & codec.ABORT_BIT)
             self._receive_end(stream, packet, half, aborted=aborted)
 
-    def _receive_write(self, stream: Stream, amount: int) -> None:
+    def _receive_write(self, stream: StreamState, amount: int) -> None:
         credit = stream.receive_credit
         if credit != INFINITE:
             if amount > credit:
@@ -185,7 +185,7 @@ class BymuxEngine(Lifecycle):
             stream.unconsumed += len(data)
             self._events.append(events.DataReceived(stream, data))
 
-    def _receive_credit(self, stream: Stream, amount: int) -> None:
+    def _receive_credit(self, stream: StreamState, amount: int) -> None:
         credit = stream.send_credit
         if credit == INFINITE:
             if amount:
@@ -201,22 +201,22 @@ class BymuxEngine(Lifecycle):
         if stream.queue.size:
             self._ready.add(stream)
 
-    def _receive_ping(self, stream: Stream) -> None:
+    def _receive_ping(self, stream: StreamState) -> None:
         response = RESPONSE[stream.own][Packet.PING]
-        answered = response is not None and self.settings.answer_stream_pings
+        answered = response is not None and self.settings.send_stream_pongs
         if answered:
             self._control += codec.encode_stream(Packet.PONG, stream.id)
         self._events.append(events.PingReceived(stream, answered))
 
-    def _receive_pong(self, stream: Stream, now_ns: int) -> None:
+    def _receive_pong(self, stream: StreamState, now_ns: int) -> None:
         if stream.heartbeat is not None:
             stream.heartbeat.heard(now_ns)
             self._set_timer(stream)
         rtt_ns = now_ns - stream.pings.popleft() if stream.pings else -1
         self._events.append(events.PongReceived(stream, rtt_ns))
 
-    def _receive_end(self, stream: Stream, packet: Packet, half: Half, *, aborted: bool) -> None:
-        stream.abandoned = stream.abandoned or (stream.peer is Half.OPEN and packet is Packet.STOP_READ)
+    def _receive_end(self, stream: StreamState, packet: Packet, half: HalfState, *, aborted: bool) -> None:
+        stream.abandoned = stream.abandoned or (stream.peer is HalfState.OPEN and packet is Packet.STOP_READ)
         stream.peer = half
         response = RESPONSE[stream.own][packet]
         if packet is Packet.CLOSE:
@@ -270,10 +270,10 @@ class BymuxEngine(Lifecycle):
             self._violated("create-active-id", f"stream {stream_id} was created while it is active")
         self.peer_streams_credit -= 1
         settings = self.settings
-        stream = Stream(
+        stream = StreamState(
             stream_id,
             send_credit=0,
-            receive_credit=settings.peer_start_credit,
+            receive_credit=settings.peer_initial_credit,
             created_here=False,
         )
         stream.held = self.holds_streams
@@ -286,9 +286,9 @@ class BymuxEngine(Lifecycle):
     @property
     def can_open(self) -> bool:
         """Whether :meth:`open_stream` would succeed now."""
-        return bool(self.own_streams_credit) and not self.own & Half.CLOSED and self.failure is None
+        return bool(self.own_streams_credit) and not self.own & HalfState.CLOSED and self.failure is None
 
-    def open_stream(self, stream_id: int | None = None, *, now_ns: int = 0) -> Stream:
+    def open_stream(self, stream_id: int | None = None, *, now_ns: int = 0) -> StreamState:
         """Creates a stream; the first credit for the peer leaves with it.
 
         Args:
@@ -322,12 +322,14 @@ class BymuxEngine(Lifecycle):
             raise LocalProtocolError(f"stream {stream_id} is active", rule="create-active-id")
         self._control += codec.encode_global(Packet.WRITE, stream_id)
         self.own_streams_credit -= 1
-        stream = Stream(stream_id, send_credit=self.settings.own_start_credit, receive_credit=0, created_here=True)
+        stream = StreamState(
+            stream_id, send_credit=self.settings.local_initial_credit, receive_credit=0, created_here=True
+        )
         self.streams[stream_id] = stream
         self._begin(stream, now_ns)
         return stream
 
-    def write(self, stream: Stream, data: bytes | bytearray | memoryview) -> None:
+    def write(self, stream: StreamState, data: bytes | bytearray | memoryview) -> None:
         """Queues bytes; they leave as credit and turns allow.
 
         Args:
@@ -342,14 +344,14 @@ class BymuxEngine(Lifecycle):
         Example:
             >>> connection.write(stream, b"tide")
         """
-        if stream.own & Half.CLOSED or stream.close_wanted or self.failure is not None:
+        if stream.own & HalfState.CLOSED or stream.close_wanted or self.failure is not None:
             self._check_alive()
             raise LocalProtocolError(f"write on stream {stream.id} after Close", rule="write-after-close")
         stream.queue.append(data)
         if stream.send_credit and not stream.scheduled and stream.queue.size:
             self._ready.add(stream)
 
-    def consume(self, stream: Stream, count: int) -> None:
+    def consume(self, stream: StreamState, count: int) -> None:
         """Frees the room of bytes that were handed out, and restores credit by the rule of docs/protocols/bymux.md, 9.
 
         Args:
@@ -370,14 +372,14 @@ class BymuxEngine(Lifecycle):
         stream.unconsumed -= count
         stream.restorable += count
         # docs/protocols/bymux.md, 9: grant once the amount is at least what the peer still has.
-        if stream.restorable >= stream.receive_credit and not stream.grant_due and not stream.own & Half.STOPPED:
+        if stream.restorable >= stream.receive_credit and not stream.grant_due and not stream.own & HalfState.STOPPED:
             if self.settings.stream_window:
                 stream.grant_due = True
                 self._grants.append(stream)
         elif stream.ended:
             self._release_if_done(stream)
 
-    def close(self, stream: Stream, *, discard: bool = False) -> None:
+    def close(self, stream: StreamState, *, discard: bool = False) -> None:
         """Sends Close once what is queued has left.
 
         Args:
@@ -393,7 +395,7 @@ class BymuxEngine(Lifecycle):
             >>> connection.close(stream)
         """
         self._check_alive()
-        if stream.own & Half.CLOSED or (stream.close_wanted and not discard):
+        if stream.own & HalfState.CLOSED or (stream.close_wanted and not discard):
             raise LocalProtocolError(f"Close on stream {stream.id} a second time", rule="close-after-close")
         if discard:
             stream.queue.truncate(0)
@@ -403,7 +405,7 @@ class BymuxEngine(Lifecycle):
             self._close_when_drained(stream)
         self._end_if_done(stream)
 
-    def stop_read(self, stream: Stream) -> None:
+    def stop_read(self, stream: StreamState) -> None:
         """Sends StopRead: no more credit is given, and what still arrives is dropped.
 
         Args:
@@ -422,7 +424,7 @@ class BymuxEngine(Lifecycle):
         self._send_on(stream, Packet.STOP_READ)
         self._end_if_done(stream)
 
-    def release(self, stream: Stream) -> None:
+    def release(self, stream: StreamState) -> None:
         """Lets the peer create another stream once this one has ended, where ``holds_streams`` is set.
 
         Args:
@@ -434,7 +436,7 @@ class BymuxEngine(Lifecycle):
         stream.held = False
         self._release_if_done(stream)
 
-    def discard(self, stream: Stream) -> None:
+    def discard(self, stream: StreamState) -> None:
         """Drops what still arrives without StopRead; what was handed out counts as consumed.
 
         Args:
@@ -487,9 +489,9 @@ class BymuxEngine(Lifecycle):
             >>> connection.finish()
         """
         self._check_alive()
-        if not self.own & Half.CLOSED:
+        if not self.own & HalfState.CLOSED:
             self.close_creation()
-        if not self.own & Half.STOPPED:
+        if not self.own & HalfState.STOPPED:
             self.stop_creation()
 
     # ---- sending
@@ -521,7 +523,7 @@ class BymuxEngine(Lifecycle):
             self._ready.run(limit, out, self._turn)
         return out
 
-    def _turn(self, stream: Stream, out: list[bytes | memoryview]) -> int:
+    def _turn(self, stream: StreamState, out: list[bytes | memoryview]) -> int:
         queue = stream.queue
         credit = stream.send_credit
         count = min(queue.size, credit, self.settings.packet_limit)
@@ -537,10 +539,10 @@ class BymuxEngine(Lifecycle):
         if queue.size:
             if credit:
                 self._ready.add(stream)
-        elif stream.close_wanted and not stream.own & Half.CLOSED:
+        elif stream.close_wanted and not stream.own & HalfState.CLOSED:
             out.append(codec.encode_stream(Packet.CLOSE, stream.id))
             length += len(out[-1])
-            stream.own = Half.DONE if stream.own & Half.STOPPED else Half.CLOSED
+            stream.own = HalfState.DONE if stream.own & HalfState.STOPPED else HalfState.CLOSED
             self._end_if_done(stream)
         if queue.size <= stream.notify_below:
             stream.notify_below = -1
@@ -551,7 +553,7 @@ class BymuxEngine(Lifecycle):
         for stream in self._grants:
             stream.grant_due = False
             amount = stream.restorable
-            if amount and not stream.own & Half.STOPPED and stream.receive_credit != INFINITE:
+            if amount and not stream.own & HalfState.STOPPED and stream.receive_credit != INFINITE:
                 stream.restorable = 0
                 stream.receive_credit += amount
                 self._control += codec.encode_stream(Packet.CREDIT, stream.id, amount)

@@ -1,4 +1,4 @@
-"""The events of a bymux connection. ``stream`` is the connection's own handle (:class:`..stream.Stream`).
+"""The events of a bymux connection. ``stream`` is the connection's own handle (:class:`..stream.StreamState`).
 
 Example:
     >>> while (event := connection.next_event()) is not None:
@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mainstem.bymux.stream import Stream
+    from mainstem.bymux.stream import StreamState
 
 
 @dataclass(slots=True)
 class StreamOpened:
     """The peer created a stream."""
 
-    stream: Stream
+    stream: StreamState
 
 
 @dataclass(slots=True)
 class DataReceived:
     """Bytes of a stream, in order; ``connection.consume(stream, n)`` frees their room."""
 
-    stream: Stream
+    stream: StreamState
     data: bytes
 
 
@@ -34,7 +34,7 @@ class DataReceived:
 class StreamFinished:
     """The peer sent Close: the stream carries no more data. ``aborted`` is whether the peer marked the data as incomplete."""
 
-    stream: Stream
+    stream: StreamState
     aborted: bool = False
 
 
@@ -42,7 +42,7 @@ class StreamFinished:
 class StreamReadStopped:
     """The peer sent StopRead: ``lost`` bytes, which its credit did not cover, are dropped, and our Close follows."""
 
-    stream: Stream
+    stream: StreamState
     lost: int
 
 
@@ -50,21 +50,21 @@ class StreamReadStopped:
 class StreamDrained:
     """The bytes queued on the stream fell to its ``notify_below``."""
 
-    stream: Stream
+    stream: StreamState
 
 
 @dataclass(slots=True)
 class StreamEnded:
     """Close and StopRead passed in both directions; the id may be used again."""
 
-    stream: Stream
+    stream: StreamState
 
 
 @dataclass(slots=True)
 class PingReceived:
     """The peer sent a ping; ``stream`` is ``None`` for a global one. ``answered`` is whether a pong was sent."""
 
-    stream: Stream | None
+    stream: StreamState | None
     answered: bool
 
 
@@ -72,7 +72,7 @@ class PingReceived:
 class PongReceived:
     """The peer sent a pong, ``rtt_ns`` after our ping; -1 without an outstanding ping (an unsolicited pong is legal)."""
 
-    stream: Stream | None
+    stream: StreamState | None
     rtt_ns: int
 
 
@@ -80,7 +80,7 @@ class PongReceived:
 class StreamTimedOut:
     """The peer did not respond to a stream's heartbeat in time."""
 
-    stream: Stream
+    stream: StreamState
 
 
 @dataclass(slots=True)

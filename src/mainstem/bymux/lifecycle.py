@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NoReturn
 from mainstem.bymux import codec, events
 from mainstem.bymux.codec import INFINITE, MAX_FINITE_CREDIT, Packet
 from mainstem.bymux.settings import Settings
-from mainstem.bymux.state import NEXT, Half, Role
-from mainstem.bymux.stream import Stream
+from mainstem.bymux.state import NEXT, HalfState, Role
+from mainstem.bymux.stream import StreamState
 from mainstem.errors import LocalProtocolError, RemoteProtocolError, Timeout
 from mainstem.mux.heartbeat import Heartbeat, Verdict
 from mainstem.mux.sans_io import MAX_OUTSTANDING_PINGS, Rule, SansIoConnection
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mainstem.errors import MainstemError
 
 
-class Lifecycle(SansIoConnection[Stream, events.Event]):
+class Lifecycle(SansIoConnection[StreamState, events.Event]):
     """The streams of one end, and the rights to create more."""
 
     PROTOCOL = "bymux"
@@ -33,34 +33,39 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
         settings = settings or Settings()
         super().__init__(settings, now_ns=now_ns, peer=peer)
         self.role = role
-        self.own = settings.initial_own_half
-        self.peer = settings.initial_peer_half
-        self.own_streams_credit = settings.initial_own_streams
+        self.own = settings.initial_local_state
+        self.peer = settings.initial_peer_state
+        self.own_streams_credit = settings.initial_local_streams
         self.peer_streams_credit = settings.initial_peer_streams
-        self.streams: dict[int, Stream] = {}
+        self.streams: dict[int, StreamState] = {}
         # Whether streams of the peer count against its limit until `release`, beyond their end.
         self.holds_streams = False
-        self._grants: list[Stream] = []
-        self._body_stream: Stream | None = None
+        self._grants: list[StreamState] = []
+        self._body_stream: StreamState | None = None
         self._body_left = 0
         self._freed_ids: list[int] = []
         self._next_id = int(role)
         self._peer_streams_restorable = 0
         self._pings: deque[int] = deque()
-        self._timers: list[tuple[int, int, Stream]] = []
+        self._timers: list[tuple[int, int, StreamState]] = []
         self._timer_count = 0
         self._finished = False
         for initial in settings.initial_streams:
-            stream = Stream(
+            stream = StreamState(
                 initial.stream_id,
-                send_credit=initial.own_credit,
+                send_credit=initial.local_credit,
                 receive_credit=initial.peer_credit,
                 created_here=initial.stream_id & 1 == role,
             )
             self.streams[stream.id] = stream
             self._begin(stream, now_ns)
         missing = settings.peer_streams - self.peer_streams_credit
-        if missing > 0 and settings.allow_at_start and not self.own & Half.STOPPED and not self.peer & Half.CLOSED:
+        if (
+            missing > 0
+            and settings.allow_at_start
+            and not self.own & HalfState.STOPPED
+            and not self.peer & HalfState.CLOSED
+        ):
             self.allow_streams(missing)
 
     def fail(self, error: MainstemError) -> None:
@@ -77,7 +82,7 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
 
     # ---- credit
 
-    def grant(self, stream: Stream, amount: int) -> None:
+    def grant(self, stream: StreamState, amount: int) -> None:
         """Gives the peer credit by hand.
 
         Args:
@@ -184,14 +189,14 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
                 self._events.append(events.StreamTimedOut(stream))
                 continue
             if verdict is Verdict.PING:
-                if stream.own is Half.DONE:
+                if stream.own is HalfState.DONE:
                     stream.heartbeat = None
                     continue
                 if stream.pings is None or len(stream.pings) < MAX_OUTSTANDING_PINGS:
                     self.ping(stream, now_ns=now_ns)
             self._set_timer(stream)
 
-    def ping(self, stream: Stream | None = None, *, now_ns: int = 0) -> None:
+    def ping(self, stream: StreamState | None = None, *, now_ns: int = 0) -> None:
         """Sends a Ping; :class:`~.events.PongReceived` follows.
 
         Args:
@@ -219,8 +224,8 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
         self._control += packet
         pings.append(now_ns)
 
-    def pong(self, stream: Stream) -> None:
-        """Sends a Pong by hand, where ``answer_stream_pings`` is off.
+    def pong(self, stream: StreamState) -> None:
+        """Sends a Pong by hand, where ``send_stream_pongs`` is off.
 
         Args:
             stream: The stream.
@@ -238,22 +243,22 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
 
     def _ping_peer(self, now_ns: int) -> None:
         """Asks for any sign of life: once global pings are forbidden, on a stream that may still carry one."""
-        if self.own is not Half.DONE:
+        if self.own is not HalfState.DONE:
             if len(self._pings) < MAX_OUTSTANDING_PINGS:
                 self.ping(now_ns=now_ns)
             return
         for stream in self.streams.values():
-            if stream.own is not Half.DONE:
+            if stream.own is not HalfState.DONE:
                 if not stream.pings or len(stream.pings) < MAX_OUTSTANDING_PINGS:
                     self.ping(stream, now_ns=now_ns)
                 return
         # No ping may be sent any more. The peer's last packets need no more of this end, so a peer that owes some and is silent for
         # as long as a pong may take is as dead.
-        owes = self.streams or (self.peer is not Half.DONE and self.settings.initial_own_half is Half.OPEN)
+        owes = self.streams or (self.peer is not HalfState.DONE and self.settings.initial_local_state is HalfState.OPEN)
         if not owes:
             self._heartbeat.heard(now_ns)
 
-    def _set_timer(self, stream: Stream) -> None:
+    def _set_timer(self, stream: StreamState) -> None:
         due = stream.heartbeat.next_timeout_ns() if stream.heartbeat is not None else None
         if due is not None:
             self._timer_count += 1
@@ -261,7 +266,7 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
 
     # ---- internals
 
-    def _begin(self, stream: Stream, now_ns: int) -> None:
+    def _begin(self, stream: StreamState, now_ns: int) -> None:
         """The first grant and the heartbeat of a stream that came to be."""
         settings = self.settings
         if settings.stream_window and stream.receive_credit < settings.stream_window:
@@ -283,30 +288,30 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
         self._next_id += 2
         return stream_id
 
-    def _close_when_drained(self, stream: Stream) -> None:
+    def _close_when_drained(self, stream: StreamState) -> None:
         stream.close_wanted = True
-        if stream.own & Half.CLOSED:
+        if stream.own & HalfState.CLOSED:
             return
         if stream.queue.size:
             self._ready.add(stream)
         else:
             self._send_on(stream, Packet.CLOSE)
 
-    def _send_on(self, stream: Stream, packet: Packet, *, mark: int = 0) -> None:
+    def _send_on(self, stream: StreamState, packet: Packet, *, mark: int = 0) -> None:
         half = NEXT[stream.own][packet]
-        assert isinstance(half, Half)
+        assert isinstance(half, HalfState)
         stream.own = half
         encoded = codec.encode_stream(packet, stream.id)
         self._control += bytes((encoded[0] | mark,)) + encoded[1:] if mark else encoded
 
     def _send_global(self, packet: Packet) -> None:
         half = NEXT[self.own][packet]
-        assert isinstance(half, Half)
+        assert isinstance(half, HalfState)
         self.own = half
         self._control += codec.encode_global(packet)
 
-    def _end_if_done(self, stream: Stream) -> None:
-        if stream.own is not Half.DONE or stream.peer is not Half.DONE or stream.ended:
+    def _end_if_done(self, stream: StreamState) -> None:
+        if stream.own is not HalfState.DONE or stream.peer is not HalfState.DONE or stream.ended:
             return
         assert not stream.queue.size, f"stream {stream.id} ends with {stream.queue.size} bytes queued"
         stream.ended = True
@@ -317,12 +322,12 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
         self._release_if_done(stream)
         self._finish_if_done()
 
-    def _release_if_done(self, stream: Stream) -> None:
+    def _release_if_done(self, stream: StreamState) -> None:
         """Lets the peer create another stream when nothing of this one is left here (docs/protocols/bymux.md, 9)."""
         if not stream.ended or stream.unconsumed or stream.held or stream.released or stream.created_here:
             return
         stream.released = True
-        refused = self.own & Half.STOPPED or self.peer & Half.CLOSED
+        refused = self.own & HalfState.STOPPED or self.peer & HalfState.CLOSED
         if not self.settings.peer_streams or refused or self.failure is not None:
             return
         self._peer_streams_restorable += 1
@@ -331,14 +336,14 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
             self._peer_streams_restorable = 0
 
     def _is_finished(self) -> bool:
-        return self.own is Half.DONE and self.peer is Half.DONE and not self.streams
+        return self.own is HalfState.DONE and self.peer is HalfState.DONE and not self.streams
 
     def _finish_if_done(self) -> None:
         if self._is_finished() and not self._finished:
             self._finished = True
             self._events.append(events.ConnectionFinished())
 
-    def _check_may(self, half: Half, packet: Packet, what: str) -> None:
+    def _check_may(self, half: HalfState, packet: Packet, what: str) -> None:
         state = NEXT[half][packet]
         if isinstance(state, Rule):
             raise LocalProtocolError(f"{what} is forbidden now ({state})", rule=state)

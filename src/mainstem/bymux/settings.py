@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from mainstem.amounts import check_seconds, check_whole
 from mainstem.bymux.codec import INFINITE, MAX_STREAM_ID
-from mainstem.bymux.state import Half
+from mainstem.bymux.state import HalfState
 from mainstem.errors import ConfigurationError
 from mainstem.mux.sans_io import PING_TIMEOUT_S, ConnectionSettings
 
@@ -25,15 +25,15 @@ class InitialStream:
 
     Args:
         stream_id: Its id.
-        own_credit: Bytes that this end may send on it, or ``INFINITE``.
+        local_credit: Bytes that this end may send on it, or ``INFINITE``.
         peer_credit: Bytes that the peer may send on it, or ``INFINITE``.
 
     Example:
-        >>> settings = Settings(initial_streams=(InitialStream(0, own_credit=256, peer_credit=256),))
+        >>> settings = Settings(initial_streams=(InitialStream(0, local_credit=256, peer_credit=256),))
     """
 
     stream_id: int
-    own_credit: int = field(default=0, kw_only=True)
+    local_credit: int = field(default=0, kw_only=True)
     peer_credit: int = field(default=0, kw_only=True)
 
 
@@ -53,19 +53,19 @@ class Settings(ConnectionSettings):
         packet_limit: Bytes of the largest Write, 1..2**30.
         read_limit: Bytes that one ``read(-1)`` collects at most (64 MiB); beyond it the read raises ``LimitExceeded``.
         control_limit: Bytes of responses that may wait because the peer does not read; beyond it the connection fails.
-        own_start_credit: Bytes of credit that this end has on a stream that it creates.
-        peer_start_credit: Bytes of credit that the peer has on a stream that it creates.
+        local_initial_credit: Bytes of credit that this end has on a stream that it creates.
+        peer_initial_credit: Bytes of credit that the peer has on a stream that it creates.
         initial_streams: Streams that exist from the start.
-        initial_own_streams: Streams that this end may create at the start.
+        initial_local_streams: Streams that this end may create at the start.
         initial_peer_streams: Streams that the peer may create at the start.
-        initial_own_half: Which global ends count as sent by this end.
-        initial_peer_half: Which global ends count as sent by the peer.
+        initial_local_state: Which global ends count as sent by this end.
+        initial_peer_state: Which global ends count as sent by the peer.
         ping_interval: Seconds without received data after which the peer is pinged (10); None switches heartbeats off.
         ping_timeout: Seconds after such a ping without received data until the peer is presumed dead (30), which ends the
             connection with ``Timeout``.
         stream_ping_interval: The same for each stream; None, the default, for no heartbeats of streams.
         stream_ping_timeout: The same for each stream.
-        answer_stream_pings: Whether a pong is sent for pings on streams without the caller; for global ones it always is.
+        send_stream_pongs: Whether a pong is sent for pings on streams without the caller; for global ones it always is.
         mark_aborts: Whether the Close of an aborted stream has the bit that marks its data as incomplete. Turn it off for a
             peer that does not ignore unused bits.
         stall_timeout: Seconds without progress after which closing a stream gives up and aborts it (600); None for no limit.
@@ -81,22 +81,22 @@ class Settings(ConnectionSettings):
     peer_streams: int = PEER_STREAMS
     allow_at_start: bool = True
     packet_limit: int = PACKET_LIMIT
-    own_start_credit: int = 0
-    peer_start_credit: int = 0
+    local_initial_credit: int = 0
+    peer_initial_credit: int = 0
     initial_streams: tuple[InitialStream, ...] = ()
-    initial_own_streams: int = 0
+    initial_local_streams: int = 0
     initial_peer_streams: int = 0
-    initial_own_half: Half = Half.OPEN
-    initial_peer_half: Half = Half.OPEN
+    initial_local_state: HalfState = HalfState.OPEN
+    initial_peer_state: HalfState = HalfState.OPEN
     stream_ping_interval: float | None = None
     stream_ping_timeout: float = PING_TIMEOUT_S
-    answer_stream_pings: bool = True
+    send_stream_pongs: bool = True
     mark_aborts: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        amounts = ("stream_window", "peer_streams", "own_start_credit", "peer_start_credit")
-        streams = ("initial_own_streams", "initial_peer_streams")
+        amounts = ("stream_window", "peer_streams", "local_initial_credit", "peer_initial_credit")
+        streams = ("initial_local_streams", "initial_peer_streams")
         check_whole({name: getattr(self, name) for name in (*amounts, *streams)}, least=0, most=INFINITE)
         check_whole({"packet_limit": self.packet_limit}, least=1, most=MAX_PACKET_LIMIT)
         check_seconds({"stream_ping_interval": self.stream_ping_interval}, may_be_none=True)
@@ -106,5 +106,7 @@ class Settings(ConnectionSettings):
             check_whole({"initial stream id": stream.stream_id}, least=0, most=MAX_STREAM_ID)
             if stream.stream_id in seen:
                 raise ConfigurationError(f"initial stream id {stream.stream_id} is given twice")
-            check_whole({"own_credit": stream.own_credit, "peer_credit": stream.peer_credit}, least=0, most=INFINITE)
+            check_whole(
+                {"local_credit": stream.local_credit, "peer_credit": stream.peer_credit}, least=0, most=INFINITE
+            )
             seen.add(stream.stream_id)

@@ -13,11 +13,11 @@ from mainstem.bymux.codec import Packet
 from mainstem.mux.sans_io import Rule
 
 
-class Half(IntEnum):
+class HalfState(IntEnum):
     """One endpoint's half: whether it has sent Close (bit 0) and StopRead (bit 1).
 
     Example:
-        >>> Half.DONE == Half.CLOSED | Half.STOPPED
+        >>> HalfState.DONE == HalfState.CLOSED | HalfState.STOPPED
         True
     """
 
@@ -34,11 +34,11 @@ STOP_READ_AFTER_STOP_READ = Rule("stop-read-after-stop-read")
 PING_AFTER_BOTH = Rule("ping-after-close-and-stop-read")
 PONG_AFTER_BOTH = Rule("pong-after-close-and-stop-read")
 
-OPEN, CLOSED, STOPPED, DONE = Half
+OPEN, CLOSED, STOPPED, DONE = HalfState
 
 # (half of the sender, packet it sends) -> the half afterwards, or the rule that forbids it.
 # For the connection's half, Write means creating a stream and Credit means credit for creating streams.
-SENDS: dict[tuple[Half, Packet], Half | Rule] = {
+SENDS: dict[tuple[HalfState, Packet], HalfState | Rule] = {
     (OPEN, Packet.CREDIT): OPEN,
     (OPEN, Packet.WRITE): OPEN,
     (OPEN, Packet.PING): OPEN,
@@ -66,7 +66,7 @@ SENDS: dict[tuple[Half, Packet], Half | Rule] = {
 }
 
 # (our own half, packet received) -> the packet that must follow, or None where none is due (or none is allowed any more).
-RESPONSES: dict[tuple[Half, Packet], Packet | None] = {
+RESPONSES: dict[tuple[HalfState, Packet], Packet | None] = {
     (OPEN, Packet.CLOSE): Packet.STOP_READ,
     (CLOSED, Packet.CLOSE): Packet.STOP_READ,
     (STOPPED, Packet.CLOSE): None,
@@ -82,9 +82,11 @@ RESPONSES: dict[tuple[Half, Packet], Packet | None] = {
 }
 
 # The same tables by position: NEXT[half][packet] and RESPONSE[half][packet], for the path that runs once a packet.
-NEXT: tuple[tuple[Half | Rule, ...], ...] = tuple(tuple(SENDS[half, packet] for packet in Packet) for half in Half)
+NEXT: tuple[tuple[HalfState | Rule, ...], ...] = tuple(
+    tuple(SENDS[half, packet] for packet in Packet) for half in HalfState
+)
 RESPONSE: tuple[tuple[Packet | None, ...], ...] = tuple(
-    tuple(RESPONSES.get((half, packet)) for packet in Packet) for half in Half
+    tuple(RESPONSES.get((half, packet)) for packet in Packet) for half in HalfState
 )
 
 

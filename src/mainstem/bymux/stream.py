@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mainstem.bymux.state import Half
+from mainstem.bymux.state import HalfState
 from mainstem.mux.queues import OutQueue
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mainstem.mux.heartbeat import Heartbeat
 
 
-class Stream:
+class StreamState:
     """The handle of one stream (docs/protocols/bymux.md, 8). It stays valid after the stream ended and its id went to another one.
 
     All attributes but ``owner`` are read-only for users.
@@ -63,8 +63,8 @@ class Stream:
 
     def __init__(self, stream_id: int, *, send_credit: int, receive_credit: int, created_here: bool) -> None:
         self.id = stream_id
-        self.own = Half.OPEN
-        self.peer = Half.OPEN
+        self.own = HalfState.OPEN
+        self.peer = HalfState.OPEN
         self.send_credit = send_credit
         self.receive_credit = receive_credit
         self.created_here = created_here

@@ -21,6 +21,7 @@ from mainstem import bymux
 from mainstem._internal.eyeballs import connect_socket
 from mainstem._internal.listening import BACKLOG, find_listening_addresses
 from mainstem._internal.open_files_limit import raise_open_files_limit
+from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.tunnel_token import CONTROL_CREDIT, TOKEN_VARIABLE, answer_handshake, check_token, handshake
 from mainstem.endpoint_stats import Traffic
 from mainstem.errors import (
@@ -35,7 +36,8 @@ from mainstem.mux.listening import ListeningSockets
 if TYPE_CHECKING:
     import ssl as ssl_module
 
-    from mainstem.bymux.aio import BymuxStream, Connection
+    from mainstem.bymux.aio import Connection, Stream
+    from mainstem.bymux.runner import Runner
     from mainstem.endpoint_stats import EndpointStats
     from mainstem.mux.sockets import Server
 
@@ -97,14 +99,14 @@ def settings(
         stream_window=window,
         peer_streams=max_streams if serving else 0,
         allow_at_start=False,
-        initial_streams=(bymux.InitialStream(CONTROL_STREAM, own_credit=CONTROL_CREDIT, peer_credit=CONTROL_CREDIT),),
+        initial_streams=(bymux.InitialStream(CONTROL_STREAM, local_credit=CONTROL_CREDIT, peer_credit=CONTROL_CREDIT),),
         ping_interval=PING_INTERVAL_S,
         ping_timeout=PING_TIMEOUT_S,
         stall_timeout=stall_timeout or None,
     )
 
 
-async def relay(stream: BymuxStream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def relay(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Carries bytes both ways until both directions have ended and everything was delivered to the kernel.
 
     If either direction breaks, the connection is reset, the stream is aborted, and a warning is logged.
@@ -120,7 +122,7 @@ async def relay(stream: BymuxStream, reader: asyncio.StreamReader, writer: async
         reason = (stream.error or "it was cancelled") if isinstance(error, asyncio.CancelledError) else error
         stream.abort()
         logger.warning(
-            "the connection of stream %d of %s was cut off: %s", stream.id, stream.connection.peer_name, reason
+            "the connection of stream %d of %s was cut off: %s", stream.id, stream.connection._runner.peer_name, reason
         )
         if not isinstance(error, MainstemError | OSError):
             raise
@@ -130,14 +132,15 @@ async def relay(stream: BymuxStream, reader: asyncio.StreamReader, writer: async
         await asyncio.gather(*directions, return_exceptions=True)
 
 
-async def _outward(stream: BymuxStream, reader: asyncio.StreamReader) -> None:
+async def _outward(stream: Stream, reader: asyncio.StreamReader) -> None:
     while data := await reader.read(CHUNK):
         stream.write(data)
         await stream.drain()
-    await stream.close()
+    stream.finish()
+    await stream._flush_in_time()
 
 
-async def _inward(stream: BymuxStream, writer: asyncio.StreamWriter) -> None:
+async def _inward(stream: Stream, writer: asyncio.StreamWriter) -> None:
     while data := await stream.read(CHUNK):
         writer.write(data)
         await writer.drain()
@@ -174,7 +177,7 @@ class TunnelServer:
         self._settings = settings(serving=True, window=window, max_streams=max_streams, stall_timeout=stall_timeout)
         self._max_streams = max_streams
         self._entropy = entropy or random.SystemRandom()
-        self._listener: Server[Connection] | None = None
+        self._listener: Server[Runner] | None = None
 
     async def start(self, listen: Address, *, ssl: ssl_module.SSLContext | None = None, insecure: bool = False) -> None:
         """Begins to listen for tunnels.
@@ -184,7 +187,7 @@ class TunnelServer:
         if listen.path is None:
             await self._check_exposure(listen, has_tls=ssl is not None, insecure=insecure)
         raise_open_files_limit()
-        self._listener = await bymux.serve(
+        self._listener = await bymux.aio.serve(
             self._handle,
             listen.host,
             listen.port,
@@ -224,13 +227,12 @@ class TunnelServer:
             await answer_handshake(connection, connection.stream(CONTROL_STREAM), self._token, self._entropy)
         except MainstemError as error:
             logger.warning("a tunnel was refused: %s", error)
-            connection.end(error)
+            connection._runner.end(error)
             return
-        connection.sans_io.allow_streams(self._max_streams)
-        connection.schedule_flush()
-        logger.info("tunnel from %s to %s", connection.peer_name, self._to)
+        connection.allow_streams(self._max_streams)
+        logger.info("tunnel from %s to %s", connection._runner.peer_name, self._to)
 
-    async def _handle(self, stream: BymuxStream) -> None:
+    async def _handle(self, stream: Stream) -> None:
         try:
             reader, writer = await open_connection(self._to, timeout=CONNECT_TARGET_TIMEOUT_S)
         except (OSError, TimeoutError) as error:
@@ -325,7 +327,7 @@ class TunnelClient:
         except MainstemError:
             self._traffic.connections_unreached += 1
             raise
-        connection.count_into(self._traffic)
+        connection._runner.count_into(self._traffic)
         try:
             await handshake(connection, connection.stream(CONTROL_STREAM), self._token, self._entropy)
         except BaseException:
@@ -336,13 +338,11 @@ class TunnelClient:
 
     def stats(self) -> EndpointStats:
         """Returns what the tunnel has now and what it has counted, with all its reconnections."""
-        engines = () if self._connection is None else (self._connection,)
-        return engine_stats(
-            engines, self._traffic, protocol=bymux.BymuxEngine.PROTOCOL, role="client", is_over=self._closed
-        )
+        engines = () if self._connection is None else (self._connection._runner,)
+        return engine_stats(engines, self._traffic, protocol=BymuxEngine.PROTOCOL, role="client", is_over=self._closed)
 
     async def _open(self, to: Address) -> Connection:
-        return await bymux.connect(
+        return await bymux.aio.connect(
             to.host or "localhost" if to.path is None else None,
             to.port,
             path=to.path,
@@ -354,9 +354,9 @@ class TunnelClient:
     async def _reconnect_loop(self) -> None:
         while True:
             assert self._connection is not None
-            await self._connection.wait_ended()
+            await self._connection.wait()
             self._up.clear()
-            logger.warning("the tunnel to %s broke: %s", self._to, self._connection.failure)
+            logger.warning("the tunnel to %s broke: %s", self._to, self._connection._runner.failure)
             pause = RECONNECT_FIRST_S
             while not self._up.is_set():
                 await asyncio.sleep(pause * self._entropy.uniform(0.5, 1.0))

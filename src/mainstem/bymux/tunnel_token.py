@@ -26,7 +26,7 @@ from mainstem.errors import ConfigurationError, ConnectionLost, RemoteProtocolEr
 if TYPE_CHECKING:
     import random
 
-    from mainstem.bymux.aio import BymuxStream, Connection
+    from mainstem.bymux.aio import Connection, Stream
 
 TOKEN_VARIABLE = "MAINSTEM_TUNNEL_TOKEN"
 # As many random characters of base64 are 96 bits.
@@ -55,7 +55,7 @@ def check_token(token: bytes) -> bytes:
     return token
 
 
-async def handshake(connection: Connection, control: BymuxStream, token: bytes, entropy: random.Random) -> None:
+async def handshake(connection: Connection, control: Stream, token: bytes, entropy: random.Random) -> None:
     """The client's side: proves that this end has the token, then checks the server's proof. With an empty token both have none.
 
     Raises ``RemoteProtocolError`` when the server does not have the token, ``Timeout``, and ``ConnectionLost``, which is also how
@@ -71,7 +71,7 @@ async def handshake(connection: Connection, control: BymuxStream, token: bytes, 
         raise _refusal(connection)
 
 
-async def answer_handshake(connection: Connection, control: BymuxStream, token: bytes, entropy: random.Random) -> None:
+async def answer_handshake(connection: Connection, control: Stream, token: bytes, entropy: random.Random) -> None:
     """The server's side: checks the client's proof, and only then proves that this end has the token.
 
     Raises ``RemoteProtocolError`` when the client does not have the token, ``Timeout``, and ``ConnectionLost``.
@@ -89,7 +89,7 @@ def _proof(token: bytes, role: bytes, transcript: bytes) -> bytes:
     return hmac.new(token, _LABEL + role + b"\0" + transcript, hashlib.sha256).digest()
 
 
-async def _read(control: BymuxStream, count: int) -> bytes:
+async def _read(control: Stream, count: int) -> bytes:
     try:
         async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
             return await control.readexactly(count)
@@ -100,5 +100,5 @@ async def _read(control: BymuxStream, count: int) -> bytes:
 
 
 def _refusal(connection: Connection) -> RemoteProtocolError:
-    peer = connection.peer_name
+    peer = connection._runner.peer_name
     return RemoteProtocolError(f"{peer} does not have the tunnel's token", rule="tunnel-token", peer=peer)

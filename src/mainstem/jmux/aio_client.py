@@ -191,7 +191,7 @@ class Client:
 
     async def _open_session(self, timeout: float | None = None) -> ClientSession:
         try:
-            engine = await within(timeout, self._pool.free())
+            engine = await within(timeout, self._pool.free(), "open_session")
         except MainstemError as error:
             error.delivery = Delivery.NONE
             raise

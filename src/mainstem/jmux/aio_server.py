@@ -74,7 +74,7 @@ class ServerSession(SessionStream):
         """Waits until the client has acknowledged the response."""
         if self._acknowledged is None:
             return False
-        return await within(timeout, _wait(self._acknowledged))
+        return await within(timeout, _wait(self._acknowledged), "acknowledged")
 
     def reject(self, detail: str = "") -> None:
         """Ends the session and guarantees that nothing was processed, so that the client may retry."""

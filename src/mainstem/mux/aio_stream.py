@@ -179,7 +179,7 @@ class BaseStream:
             >>> request = await stream.read(-1)
         """
         if timeout is not None:
-            return await within(timeout, self.read(limit))
+            return await within(timeout, self.read(limit), f"read of stream {self.id}")
         buffer = self._buffer
         if limit < 0:
             await self._wait_for(None)
@@ -215,7 +215,7 @@ class BaseStream:
             >>> length = int.from_bytes(await stream.readexactly(4), "big")
         """
         if timeout is not None:
-            return await within(timeout, self.readexactly(count))
+            return await within(timeout, self.readexactly(count), f"read of stream {self.id}")
         buffer = self._buffer
         if buffer.size < count:
             await self._wait_for(count)
@@ -333,7 +333,7 @@ class BaseStream:
         """
         self._check_writable()
         if self._handle.queue.size > WRITE_LIMIT:
-            await within(timeout, self._drain_to(WRITE_LIMIT, WRITE_LIMIT // 2))
+            await within(timeout, self._drain_to(WRITE_LIMIT, WRITE_LIMIT // 2), f"drain of stream {self.id}")
 
     async def flush(self, *, timeout: float | None = None) -> None:
         """Waits until the transport has taken everything that was written.
@@ -349,7 +349,7 @@ class BaseStream:
             >>> stream.write(b"now")
             >>> await stream.flush()
         """
-        await within(timeout, self._drain_to(0, 0))
+        await within(timeout, self._drain_to(0, 0), f"flush of stream {self.id}")
         self._check_written()
 
     async def _flush_in_time(self, timeout: float | None = None) -> None:

@@ -47,6 +47,14 @@ class Facade(Generic[I]):
     def __repr__(self) -> str:
         return repr(self._inner)
 
+    def _wait_closed(self, wait: Callable[[], Coroutine[Any, Any, None]], timeout: float | None) -> None:
+        """Waits in the loop's thread, which another thread may stop meanwhile."""
+        try:
+            self._thread.run(wait, timeout)
+        except ClosedError:
+            if not self.closed:
+                raise
+
 
 class PeerFacade(Facade[I]):
     """A stream or connection."""
@@ -226,11 +234,7 @@ class Server(Facade[sockets.Server[Any]]):
         Example:
             >>> server.wait()
         """
-        try:
-            self._thread.run(self._inner.wait(), timeout)
-        except ClosedError:
-            if not self.closed:
-                raise
+        self._wait_closed(self._inner.wait, timeout)
 
     def shutdown(self, timeout: float | None = None) -> None:
         """Stops listening, lets the handlers that run finish, and closes the server.
@@ -262,10 +266,7 @@ class Server(Facade[sockets.Server[Any]]):
     def _end(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             if not self.closed:
-                self._thread.run(work)
-        except ClosedError:
-            if not self.closed:
-                raise
+                self._wait_closed(work, None)
         finally:
             self._thread.stop(self._inner.abort)
 

@@ -24,8 +24,8 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mainstem.amounts import check_seconds, check_whole
 from mainstem.errors import ClosedError
@@ -33,6 +33,8 @@ from mainstem.mux.heartbeat import Heartbeat
 from mainstem.mux.queues import RoundRobin, Schedulable
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from mainstem.errors import MainstemError
 
 # The default limit of one data_to_send: few enough bytes that a small message waits a short time.
@@ -70,6 +72,11 @@ class ConnectionSettings:
     ping_interval: float | None = PING_INTERVAL_S
     ping_timeout: float = PING_TIMEOUT_S
     stall_timeout: float | None = STALL_TIMEOUT_S
+
+    @classmethod
+    def of(cls, settings: Self | None, overrides: dict[str, Any]) -> Self:
+        """The settings, or the defaults, with some of them replaced."""
+        return cls(**overrides) if settings is None else replace(settings, **overrides)
 
     def __post_init__(self) -> None:
         check_whole({"control_limit": self.control_limit, "read_limit": self.read_limit}, least=1)

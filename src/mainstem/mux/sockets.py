@@ -259,7 +259,7 @@ class Server(Generic[E]):
         Example:
             >>> await server.wait()
         """
-        await within(timeout, self._closed.wait())
+        await within(timeout, self._closed.wait(), "wait for the end of the server")
 
     async def shutdown(self, timeout: float | None = None) -> None:
         """Stops listening, lets the handlers that run finish, and closes the server.

@@ -55,7 +55,7 @@ async def listen(protocol: str, host: str, port: int, intake: Intake, **options:
     if protocol == "bymux":
         from mainstem import bymux
 
-        return await bymux.serve(intake.drain, host, port, **options)
+        return await bymux.aio.serve(intake.drain, host, port, **options)
     if protocol == "jmux":
         from mainstem.jmux import aio as jmux
 

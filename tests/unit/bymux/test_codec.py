@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.bymux import Packet, decode_header
-from mainstem.bymux.codec import HEADER_LENGTHS, encode_global, encode_stream
+from mainstem.bymux.codec import HEADER_LENGTHS, Packet, decode_header, encode_global, encode_stream
 
 VECTORS = Path(__file__).resolve().parents[2] / "vectors" / "bymux.txt"
 IDS = st.integers(0, 2**64 - 1)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mainstem.bymux import INFINITE, BymuxEngine, Half, InitialStream, Role, Settings, events
+from mainstem.bymux import INFINITE, HalfState, InitialStream, Role, Settings, events
 from mainstem.bymux.codec import encode_stream
+from mainstem.bymux.engine import BymuxEngine
 from mainstem.errors import ClosedError, ConfigurationError, LocalProtocolError, Timeout
 
 SECOND = 1_000_000_000
@@ -185,7 +186,12 @@ def test_close_follows_the_last_byte_and_stop_read_answers_it() -> None:
     shuttle(a, b)
     peer = b.streams[0]
     assert drain(b) == [events.StreamOpened(peer), events.DataReceived(peer, b"last"), events.StreamFinished(peer)]
-    assert (stream.own, stream.peer, peer.own, peer.peer) == (Half.CLOSED, Half.STOPPED, Half.STOPPED, Half.CLOSED)
+    assert (stream.own, stream.peer, peer.own, peer.peer) == (
+        HalfState.CLOSED,
+        HalfState.STOPPED,
+        HalfState.STOPPED,
+        HalfState.CLOSED,
+    )
     b.write(peer, b"still")
     b.close(peer)
     shuttle(a, b)
@@ -232,8 +238,8 @@ def test_the_right_to_create_comes_back_once_an_ended_stream_was_consumed() -> N
 
 
 def test_starting_credit_lets_the_creator_write_at_once() -> None:
-    ours = Settings(own_start_credit=5, peer_start_credit=INFINITE, initial_own_streams=1)
-    theirs = Settings(own_start_credit=INFINITE, peer_start_credit=5, initial_peer_streams=1, stream_window=5)
+    ours = Settings(local_initial_credit=5, peer_initial_credit=INFINITE, initial_local_streams=1)
+    theirs = Settings(local_initial_credit=INFINITE, peer_initial_credit=5, initial_peer_streams=1, stream_window=5)
     a, b = BymuxEngine(Role.PROACTIVE, ours), BymuxEngine(Role.REACTIVE, theirs)
     stream = a.open_stream()
     a.write(stream, b"hello!")
@@ -247,15 +253,15 @@ def test_starting_credit_lets_the_creator_write_at_once() -> None:
 
 def test_streams_and_global_ends_may_exist_from_the_start() -> None:
     initial = Settings(
-        initial_streams=(InitialStream(4, own_credit=3, peer_credit=300_000),),
-        initial_own_half=Half.DONE,
-        initial_peer_half=Half.DONE,
+        initial_streams=(InitialStream(4, local_credit=3, peer_credit=300_000),),
+        initial_local_state=HalfState.DONE,
+        initial_peer_state=HalfState.DONE,
     )
     other = Settings(
-        initial_streams=(InitialStream(4, own_credit=300_000, peer_credit=3),),
+        initial_streams=(InitialStream(4, local_credit=300_000, peer_credit=3),),
         stream_window=3,
-        initial_own_half=Half.DONE,
-        initial_peer_half=Half.DONE,
+        initial_local_state=HalfState.DONE,
+        initial_peer_state=HalfState.DONE,
     )
     a, b = BymuxEngine(Role.PROACTIVE, initial), BymuxEngine(Role.REACTIVE, other)
     assert a.data_to_send() == b.data_to_send() == b""
@@ -276,7 +282,7 @@ def test_finish_ends_the_connection_after_its_last_stream() -> None:
     a.finish()
     shuttle(a, b)
     drain(a)
-    assert (a.own, a.peer, b.own, b.peer) == (Half.DONE,) * 4
+    assert (a.own, a.peer, b.own, b.peer) == (HalfState.DONE,) * 4
     a.close(stream)
     b.close(b.streams[0])
     shuttle(a, b)
@@ -336,7 +342,7 @@ def test_an_end_that_finished_is_not_given_up_for_its_silence() -> None:
 
 
 def test_halves_that_count_as_sent_make_no_peer_owe_a_packet() -> None:
-    agreed = Settings(ping_interval=5, ping_timeout=2, initial_own_half=Half.DONE, allow_at_start=False)
+    agreed = Settings(ping_interval=5, ping_timeout=2, initial_local_state=HalfState.DONE, allow_at_start=False)
     a = BymuxEngine(Role.PROACTIVE, agreed)
     for second in range(5, 60):
         a.handle_timeout(second * SECOND)
@@ -363,7 +369,7 @@ def test_a_pong_tells_the_round_trip_and_keeps_the_peer_alive() -> None:
 
 def test_each_stream_has_its_own_heartbeat() -> None:
     quiet = Settings(stream_ping_interval=5, stream_ping_timeout=1)
-    deaf = Settings(answer_stream_pings=False)
+    deaf = Settings(send_stream_pongs=False)
     a, b = pair(quiet, deaf)
     first, second = a.open_stream(), a.open_stream()
     shuttle(a, b)

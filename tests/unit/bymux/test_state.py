@@ -6,36 +6,37 @@ from itertools import product
 
 import pytest
 
-from mainstem.bymux import BymuxEngine, Half, InitialStream, Packet, Role, Settings
-from mainstem.bymux.codec import encode_global, encode_stream
+from mainstem.bymux import HalfState, InitialStream, Role, Settings
+from mainstem.bymux.codec import Packet, encode_global, encode_stream
+from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.state import NEXT, RESPONSES, SENDS, Rule
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
 
-PAIRS = list(product(Half, Packet))
+PAIRS = list(product(HalfState, Packet))
 FORBIDDEN_BY = {
-    Packet.WRITE: Half.CLOSED,
-    Packet.CLOSE: Half.CLOSED,
-    Packet.CREDIT: Half.STOPPED,
-    Packet.STOP_READ: Half.STOPPED,
+    Packet.WRITE: HalfState.CLOSED,
+    Packet.CLOSE: HalfState.CLOSED,
+    Packet.CREDIT: HalfState.STOPPED,
+    Packet.STOP_READ: HalfState.STOPPED,
 }
 
 
-def forbidden(half: Half, packet: Packet) -> bool:
+def forbidden(half: HalfState, packet: Packet) -> bool:
     """The document's "Ending Streams" (docs/protocols/bymux.md, 5), in one line."""
     blocker = FORBIDDEN_BY.get(packet)
-    return half is Half.DONE if blocker is None else bool(half & blocker)
+    return half is HalfState.DONE if blocker is None else bool(half & blocker)
 
 
-def in_half(half: Half, *, ours: bool) -> BymuxEngine:
+def in_half(half: HalfState, *, ours: bool) -> BymuxEngine:
     """A connection with stream 0 whose own or peer's half, and whose global half, is ``half``."""
     settings = Settings(
-        stream_window=0, peer_streams=0, initial_streams=(InitialStream(0, own_credit=9, peer_credit=9),)
+        stream_window=0, peer_streams=0, initial_streams=(InitialStream(0, local_credit=9, peer_credit=9),)
     )
     connection = BymuxEngine(Role.REACTIVE, settings)
     stream = connection.streams[0]
     if not ours:
         connection.write(stream, b"x")  # our own Close waits behind it, so that the stream is still active
-    for bit, close in ((Half.CLOSED, True), (Half.STOPPED, False)):
+    for bit, close in ((HalfState.CLOSED, True), (HalfState.STOPPED, False)):
         if not half & bit:
             continue
         if ours:
@@ -51,21 +52,21 @@ def in_half(half: Half, *, ours: bool) -> BymuxEngine:
 
 def test_the_tables_name_every_pair() -> None:
     assert set(SENDS) == set(PAIRS)
-    assert set(RESPONSES) == set(product(Half, (Packet.CLOSE, Packet.STOP_READ, Packet.PING)))
+    assert set(RESPONSES) == set(product(HalfState, (Packet.CLOSE, Packet.STOP_READ, Packet.PING)))
     assert all(NEXT[half][packet] == SENDS[half, packet] for half, packet in PAIRS)
 
 
 @pytest.mark.parametrize(("half", "packet"), PAIRS)
-def test_a_half_moves_as_the_specification_says(half: Half, packet: Packet) -> None:
+def test_a_half_moves_as_the_specification_says(half: HalfState, packet: Packet) -> None:
     following = SENDS[half, packet]
     assert isinstance(following, Rule) == forbidden(half, packet)
-    if isinstance(following, Half):
-        added = {Packet.CLOSE: Half.CLOSED, Packet.STOP_READ: Half.STOPPED}.get(packet, 0)
+    if isinstance(following, HalfState):
+        added = {Packet.CLOSE: HalfState.CLOSED, Packet.STOP_READ: HalfState.STOPPED}.get(packet, 0)
         assert following == half | added
 
 
 @pytest.mark.parametrize(("half", "packet"), PAIRS)
-def test_a_packet_that_the_peers_half_forbids_ends_the_connection(half: Half, packet: Packet) -> None:
+def test_a_packet_that_the_peers_half_forbids_ends_the_connection(half: HalfState, packet: Packet) -> None:
     connection = in_half(half, ours=False)
     amount = {Packet.CREDIT: 1, Packet.WRITE: 0}.get(packet)
     wire = encode_stream(packet, 0, amount)
@@ -80,9 +81,9 @@ def test_a_packet_that_the_peers_half_forbids_ends_the_connection(half: Half, pa
 
 
 @pytest.mark.parametrize(("half", "packet"), PAIRS)
-def test_a_global_packet_that_the_peers_half_forbids_ends_the_connection(half: Half, packet: Packet) -> None:
+def test_a_global_packet_that_the_peers_half_forbids_ends_the_connection(half: HalfState, packet: Packet) -> None:
     connection = in_half(half, ours=False)
-    if not connection.own & Half.STOPPED:
+    if not connection.own & HalfState.STOPPED:
         connection.allow_streams(1)
     wire = encode_global(packet, {Packet.CREDIT: 1, Packet.WRITE: 2}.get(packet))
     # A global Close is answered with StopRead, after which no credit for streams can have been given.
@@ -97,7 +98,7 @@ def test_a_global_packet_that_the_peers_half_forbids_ends_the_connection(half: H
 
 
 @pytest.mark.parametrize(("half", "packet"), PAIRS)
-def test_what_our_own_half_forbids_is_refused_and_nothing_is_sent(half: Half, packet: Packet) -> None:
+def test_what_our_own_half_forbids_is_refused_and_nothing_is_sent(half: HalfState, packet: Packet) -> None:
     connection = in_half(half, ours=True)
     stream = connection.streams[0]
     act = {
@@ -121,7 +122,7 @@ def test_what_our_own_half_forbids_is_refused_and_nothing_is_sent(half: Half, pa
 
 
 @pytest.mark.parametrize(("half", "packet"), sorted(RESPONSES))
-def test_answers_what_it_owes(half: Half, packet: Packet) -> None:
+def test_answers_what_it_owes(half: HalfState, packet: Packet) -> None:
     connection = in_half(half, ours=True)
     connection.receive_data(encode_stream(packet, 0))
     answer = RESPONSES[half, packet]
@@ -129,7 +130,7 @@ def test_answers_what_it_owes(half: Half, packet: Packet) -> None:
 
 
 @pytest.mark.parametrize(("half", "packet"), sorted(RESPONSES))
-def test_answers_global_packets_alike(half: Half, packet: Packet) -> None:
+def test_answers_global_packets_alike(half: HalfState, packet: Packet) -> None:
     connection = in_half(half, ours=True)
     connection.receive_data(encode_global(packet))
     answer = RESPONSES[half, packet]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mainstem.bymux import BymuxEngine, Role, Settings
+from mainstem.bymux import Role, Settings
+from mainstem.bymux.engine import BymuxEngine
 from mainstem.errors import ClosedError, RemoteProtocolError
 
 MANUAL = Settings(stream_window=0, peer_streams=0)

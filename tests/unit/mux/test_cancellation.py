@@ -26,11 +26,11 @@ async def test_cancelling_the_user_of_a_stream_leaves_nothing_behind() -> None:
         client, server = bymux_pair(hold, settings=bymux.Settings(stream_window=100))
         jmux_client, endpoint = jmux_pair(hold, settings=jmux.Settings(initial_ration=256))
 
-        async def exchange(client: bymux.Connection = client) -> None:
+        async def exchange(client: bymux.aio.Connection = client) -> None:
             async with await client.open_stream() as stream:
                 stream.write(bytes(1000))
                 await stream.readexactly(1000)
-                await stream.close()
+                stream.finish()
                 await stream.read(-1)
 
         async def request(client: Any = jmux_client) -> None:
@@ -47,9 +47,9 @@ async def test_cancelling_the_user_of_a_stream_leaves_nothing_behind() -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
         for _ in range(100):
             await asyncio.sleep(0)
-        assert not client.sans_io.streams, turns
-        assert not server.sans_io.streams, turns
-        assert not server.tasks, turns
+        assert not client._runner.sans_io.streams, turns
+        assert not server._runner.sans_io.streams, turns
+        assert not server._runner.tasks, turns
         for engine in jmux_client._pool.engines:
             assert not engine.sans_io.busy, turns
         for other in endpoint.servers:

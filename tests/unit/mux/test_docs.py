@@ -8,6 +8,8 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -43,9 +45,10 @@ def test_every_move_of_a_table_is_an_arrow() -> None:
     assert "*write-after-close*" in drawing.drawings()["bymux-half"]
 
 
-def test_the_first_example_runs(capsys) -> None:
+@pytest.mark.parametrize("number", [0, 1], ids=["blocking", "asyncio"])
+def test_the_first_examples_run(number: int, capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "docs" / "mux.md").read_text()
-    source = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0].replace("7000", "PORT")
+    source = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[number].replace("7000", "PORT")
     source = source.replace('"127.0.0.1", PORT):', '"127.0.0.1", 0) as listener:', 1).replace("PORT", "listener.port")
     exec(compile(source, "docs/mux.md", "exec"), {})
     assert capsys.readouterr().out.startswith("b'tide' ")

@@ -18,7 +18,7 @@ def fail(*_: object) -> None:
     raise ZeroDivisionError("a fault")
 
 
-async def echo(stream: bymux.BymuxStream) -> None:
+async def echo(stream: bymux.aio.Stream) -> None:
     stream.write(await stream.read(-1))
 
 
@@ -26,15 +26,15 @@ async def echo(stream: bymux.BymuxStream) -> None:
 async def test_an_exception_in_a_step_ends_the_connection(
     callback: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    connections: list[bymux.Connection] = []
+    connections: list[bymux.aio.Connection] = []
 
-    async def spoil(connection: bymux.Connection) -> None:
+    async def spoil(connection: bymux.aio.Connection) -> None:
         connections.append(connection)
-        monkeypatch.setattr(connection, callback, fail)
+        monkeypatch.setattr(connection._runner, callback, fail)
 
     async with (
-        await bymux.serve(echo, "127.0.0.1", 0, on_connection=spoil) as listener,
-        await bymux.connect("127.0.0.1", listener.port) as connection,
+        bymux.aio.serve(echo, "127.0.0.1", 0, on_connection=spoil) as listener,
+        bymux.aio.connect("127.0.0.1", listener.port) as connection,
     ):
         async with asyncio.timeout(10):
             while not connections:
@@ -43,21 +43,21 @@ async def test_an_exception_in_a_step_ends_the_connection(
         stream.write(b"tide")
         with pytest.raises(ConnectionLost):
             await soon(stream.readexactly(1))
-        await soon(connections[0].wait_ended())
-    assert isinstance(connections[0].failure, ConnectionLost)
-    assert "ZeroDivisionError: a fault" in str(connections[0].failure)
+        await soon(connections[0].wait())
+    assert isinstance(connections[0].error, ConnectionLost)
+    assert "ZeroDivisionError: a fault" in str(connections[0].error)
     assert [record.levelno for record in caplog.records if "a callback failed" in record.message] == [logging.ERROR]
 
 
 async def test_an_exception_in_a_timer_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = bymux.Settings(ping_interval=0.01, ping_timeout=10.0)
     async with (
-        await bymux.serve(echo, "127.0.0.1", 0) as listener,
-        await bymux.connect("127.0.0.1", listener.port, settings=settings) as connection,
+        bymux.aio.serve(echo, "127.0.0.1", 0) as listener,
+        bymux.aio.connect("127.0.0.1", listener.port, settings=settings) as connection,
     ):
-        monkeypatch.setattr(connection.sans_io, "handle_timeout", fail)
-        await soon(connection.wait_ended())
-    assert isinstance(connection.failure, ConnectionLost)
+        monkeypatch.setattr(connection._runner.sans_io, "handle_timeout", fail)
+        await soon(connection.wait())
+    assert isinstance(connection.error, ConnectionLost)
 
 
 class Broken:

@@ -46,7 +46,7 @@ async def test_a_bymux_handler_is_cancelled_when_its_peer_aborts_the_stream(comp
     await settle()
     stream.write(b"request")
     if complete:
-        await stream.close()
+        stream.finish()
     await settle()
     await soon(handler.started.wait())
     stream.abort()
@@ -100,10 +100,10 @@ async def test_handlers_are_cancelled_when_the_connection_ends(how: str) -> None
     await soon(bymux_handler.started.wait())
     await soon(jmux_handler.started.wait())
     if how == "lost":
-        server._transport.lose(OSError("reset"))  # type: ignore[union-attr]
+        server._runner._transport.lose(OSError("reset"))  # type: ignore[union-attr]
         endpoint.servers[0]._transport.lose(OSError("reset"))  # type: ignore[union-attr]
     elif how == "ended here":
-        server.end(abort=True)
+        server._runner.end(abort=True)
         endpoint.servers[0].end(abort=True)
     else:
         client.abort()
@@ -115,7 +115,7 @@ async def test_handlers_are_cancelled_when_the_connection_ends(how: str) -> None
 async def test_a_handler_that_cleans_up_is_not_cancelled_again() -> None:
     cleaning, go_on, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def careful(stream: bymux.BymuxStream) -> None:
+    async def careful(stream: bymux.aio.Stream) -> None:
         try:
             await asyncio.Event().wait()
         finally:
@@ -141,7 +141,7 @@ async def test_a_stream_that_was_written_and_left_is_read_to_its_end() -> None:
     received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     left = asyncio.Event()
 
-    async def store(stream: bymux.BymuxStream) -> None:
+    async def store(stream: bymux.aio.Stream) -> None:
         data = b""
         async for part in stream:
             data += part
@@ -161,7 +161,7 @@ async def test_a_stream_that_was_written_and_left_is_read_to_its_end() -> None:
 async def test_what_a_handler_does_after_it_closed_its_stream_is_not_cancelled() -> None:
     left, done = asyncio.Event(), asyncio.Event()
 
-    async def respond(stream: bymux.BymuxStream) -> None:
+    async def respond(stream: bymux.aio.Stream) -> None:
         stream.write(await stream.read(-1))
         await stream.close()
         await left.wait()
@@ -170,7 +170,7 @@ async def test_what_a_handler_does_after_it_closed_its_stream_is_not_cancelled()
     client, _ = bymux_pair(respond)
     async with await client.open_stream() as stream:
         stream.write(b"request")
-        await stream.close()
+        stream.finish()
         assert await stream.read(-1) == b"request"
     await settle()
     left.set()
@@ -180,7 +180,7 @@ async def test_what_a_handler_does_after_it_closed_its_stream_is_not_cancelled()
 async def test_a_writer_whose_reader_left_is_stopped() -> None:
     stopped = asyncio.Event()
 
-    async def pour(stream: bymux.BymuxStream) -> None:
+    async def pour(stream: bymux.aio.Stream) -> None:
         await stream.readexactly(1)
         try:
             while True:
@@ -203,13 +203,13 @@ async def test_a_foreign_peer_that_closes_and_stops_at_once_loses_no_upload() ->
     """Close and StopRead in one piece, as peers send that want nothing back."""
     received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
-    async def store(stream: bymux.BymuxStream) -> None:
+    async def store(stream: bymux.aio.Stream) -> None:
         data = await stream.read(-1)
         await settle()
         received.set_result(data)
 
     _, server = bymux_pair(store)
-    server.data_received(memoryview(bytes.fromhex("3006 2006026869 8006 a006".replace(" ", ""))))
+    server._runner.data_received(memoryview(bytes.fromhex("3006 2006026869 8006 a006".replace(" ", ""))))
     assert await soon(received) == b"hi"
 
 
@@ -279,8 +279,8 @@ async def test_a_failed_handler_is_logged_counted_and_seen_by_its_peer(
         client, server = bymux_pair(fail)
         stream: Any = await client.open_stream()
         stream.write(b"request")
-        await stream.close()
-        traffic = server.traffic
+        stream.finish()
+        traffic = server._runner.traffic
     else:
         jmux_client, endpoint = jmux_pair(fail)
         stream = await jmux_client.open_session()
@@ -317,7 +317,7 @@ async def test_the_end_of_its_own_stream_is_no_failure_of_a_handler(
     session.write(b"request")
     await settle()
     if how == "ended early":
-        await stream.close()
+        stream.finish()
         session.finish()
     elif how == "aborted":
         stream.abort()
@@ -325,8 +325,8 @@ async def test_the_end_of_its_own_stream_is_no_failure_of_a_handler(
     else:
         client.abort()
         await jmux_client.close()
-    await until(lambda: not server.tasks and not endpoint.servers[0].tasks)
-    assert server.traffic.handlers_failed == endpoint.servers[0].traffic.handlers_failed == 0
+    await until(lambda: not server._runner.tasks and not endpoint.servers[0].tasks)
+    assert server._runner.traffic.handlers_failed == endpoint.servers[0].traffic.handlers_failed == 0
     assert not caplog.records
 
 
@@ -334,24 +334,24 @@ async def test_the_end_of_its_own_stream_is_no_failure_of_a_handler(
     "error", [MainstemError("no"), ValueError("no"), asyncio.CancelledError(), ConnectionLost("no")], ids=repr
 )
 async def test_whatever_on_connection_raises_ends_the_connection(error: BaseException) -> None:
-    served: list[bymux.BymuxStream] = []
+    served: list[bymux.aio.Stream] = []
 
-    async def handler(stream: bymux.BymuxStream) -> None:
+    async def handler(stream: bymux.aio.Stream) -> None:
         served.append(stream)
 
-    async def refuse(connection: bymux.Connection) -> None:
+    async def refuse(connection: bymux.aio.Connection) -> None:
         await asyncio.sleep(0)
         raise error
 
-    client = bymux.Connection(bymux.Role.PROACTIVE)
-    server = bymux.Connection(bymux.Role.REACTIVE, handler=handler, on_connection=refuse)
-    join(client, server)
-    await until(lambda: server.over)
-    await soon(client.wait_ended())
+    client = bymux.aio.Connection(bymux.Role.PROACTIVE)
+    server = bymux.aio.Connection(bymux.Role.REACTIVE, handler=handler, on_connection=refuse)
+    join(client._runner, server._runner)
+    await until(lambda: server._runner.over)
+    await soon(client.wait())
     with pytest.raises(ConnectionLost):
         await client.open_stream()
     assert not served
-    assert server.traffic.handlers_failed == 1
+    assert server._runner.traffic.handlers_failed == 1
 
 
 async def test_a_bymux_abort_without_the_mark_is_an_end_of_data() -> None:

@@ -12,14 +12,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.mux_pair import bymux_pair, jmux_pair
+from tests.support.mux_pair import awaited, bymux_pair, jmux_pair
 from tests.support.patience import STALL_S, wait_for
 
 from mainstem import bymux
 from mainstem import jmux as jmux_blocking
 from mainstem._internal.blocking_call import Call
 from mainstem._internal.loop_thread import LoopThread
-from mainstem.bymux import blocking as bymux_blocking
 from mainstem.jmux import aio as jmux
 from mainstem.mux.blocking import BaseStream
 
@@ -128,7 +127,7 @@ def test_the_last_bytes_of_a_stream_are_left_to_the_next_read(
 ) -> None:
     stream = opened(thread, "bymux")
     stream.write(b"last")
-    thread.run(stream._inner.close())
+    thread.call(stream._inner.finish)
     interrupt(lambda: stream.readexactly(100))
     assert stream.read(-1, timeout=STALL_S) == b"last"
     interrupt(lambda: stream.read())
@@ -163,19 +162,19 @@ def test_the_bytes_of_an_interrupted_write_are_queued_once(
 
 
 @pytest.fixture
-def pair(thread: LoopThread) -> tuple[bymux.Connection, bymux_blocking.BlockingConnection]:
+def pair(thread: LoopThread) -> tuple[bymux.aio.Connection, bymux.Connection]:
     """A peer, and a connection that accepts and opens streams."""
 
-    async def connect() -> tuple[bymux.Connection, bymux.Connection]:
+    async def connect() -> tuple[bymux.aio.Connection, bymux.aio.Connection]:
         return bymux_pair()
 
     peer, connection = thread.run(connect())
-    return peer, bymux_blocking.BlockingConnection(thread, connection)
+    return peer, bymux.Connection(thread, connection)
 
 
 def test_an_interrupted_accept_leaves_the_stream_to_the_next(
     thread: LoopThread,
-    pair: tuple[bymux.Connection, bymux_blocking.BlockingConnection],
+    pair: tuple[bymux.aio.Connection, bymux.Connection],
     interrupt: Callable[..., None],
 ) -> None:
     peer, connection = pair
@@ -190,13 +189,13 @@ def test_an_interrupted_accept_leaves_the_stream_to_the_next(
 
 
 def test_an_interrupted_open_leaves_no_stream(
-    pair: tuple[bymux.Connection, bymux_blocking.BlockingConnection], interrupt: Callable[..., None]
+    pair: tuple[bymux.aio.Connection, bymux.Connection], interrupt: Callable[..., None]
 ) -> None:
     _, connection = pair
     interrupt(connection.open_stream)
 
     def is_aborted() -> bool:
-        return all(stream._broken for stream in connection._inner._streams)
+        return all(stream._broken for stream in connection._inner._runner.streams)
 
     wait_for(lambda: connection._thread.call(is_aborted))
     with connection.open_stream() as stream:
@@ -204,7 +203,7 @@ def test_an_interrupted_open_leaves_no_stream(
 
 
 def test_a_block_that_is_interrupted_at_its_end_aborts_its_stream(
-    pair: tuple[bymux.Connection, bymux_blocking.BlockingConnection], interrupt: Callable[..., None]
+    pair: tuple[bymux.aio.Connection, bymux.Connection], interrupt: Callable[..., None]
 ) -> None:
     _, connection = pair
     stream = connection.open_stream()
@@ -236,16 +235,12 @@ def test_an_interrupted_request_gives_its_session_back(thread: LoopThread, inter
     assert thread.call(lambda: engine.sans_io.busy) == 0
 
 
-@pytest.mark.parametrize("protocol", [bymux, jmux])
+@pytest.mark.parametrize("protocol", [bymux.aio, jmux])
 def test_an_interrupted_connect_and_close_leave_no_connection_and_no_thread(
     protocol: Any, thread: LoopThread, interrupt: Callable[..., None]
 ) -> None:
-    blocking = {bymux: bymux_blocking, jmux: jmux_blocking}[protocol]
-
-    async def serve() -> Any:
-        return await protocol.serve(echo, "127.0.0.1", 0)
-
-    listener = thread.run(serve())
+    blocking: Any = {bymux.aio: bymux, jmux: jmux_blocking}[protocol]
+    listener = thread.run(awaited(protocol.serve(echo, "127.0.0.1", 0)))
     threads = threading.active_count()
     interrupt(lambda: blocking.connect("127.0.0.1", listener.port))
     wait_for(lambda: not listener._connections)
@@ -285,8 +280,8 @@ def test_whatever_a_signal_handler_raises_no_byte_is_lost() -> None:
     interrupted, received = 0, bytearray()
     try:
         with LoopThread() as server:
-            listener = server.run(bymux.serve(count, "127.0.0.1", 0))
-            with bymux_blocking.connect("127.0.0.1", listener.port) as connection:
+            listener = server.run(awaited(bymux.aio.serve(count, "127.0.0.1", 0)))
+            with bymux.connect("127.0.0.1", listener.port) as connection:
                 stream = connection.open_stream()
                 shooter.start()
                 deadline = time.monotonic() + STALL_S

@@ -65,13 +65,13 @@ SITUATIONS = ("connection lost", "ended by the peer", "aborted by the peer", "ab
 
 
 async def bymux_stream(situation: str) -> Any:
-    served: list[bymux.BymuxStream] = []
+    served: list[bymux.aio.Stream] = []
 
-    async def handler(stream: bymux.BymuxStream) -> None:
+    async def handler(stream: bymux.aio.Stream) -> None:
         served.append(stream)
         await stream.readexactly(4)
         if situation == "ended by the peer":
-            await stream.close()
+            stream.finish()
         await hold(stream)
 
     client, server = bymux_pair(handler, settings=bymux.Settings(stream_window=1000))
@@ -80,13 +80,13 @@ async def bymux_stream(situation: str) -> Any:
     stream.write(UNSENT)
     await settle()
     if situation == "connection lost":
-        server.end(abort=True)
+        server._runner.end(abort=True)
     elif situation == "aborted by the peer":
         served[0].abort()
     elif situation == "aborted here":
         stream.abort()
     elif situation == "connection closed here":
-        client.end()
+        client._runner.end()
     await settle()
     return stream
 

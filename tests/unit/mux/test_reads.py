@@ -189,10 +189,10 @@ async def test_a_stream_that_is_dropped_unread_makes_room_for_the_next_one(way: 
     client, server = bymux_pair(settings=bymux.Settings(peer_streams=1))
     first = await client.open_stream()
     first.write(b"never read")
-    await first.close()
+    first.finish()
     accepted = await server.accept_stream()
     assert accepted is not None
-    await accepted.close()
+    accepted.finish()
     first.stop_read()
     for _ in range(20):
         await asyncio.sleep(0)

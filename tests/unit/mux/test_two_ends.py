@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mainstem import bymux, jmux
+from mainstem.bymux.engine import BymuxEngine
 from mainstem.errors import Delivery
 from mainstem.jmux import events as jmux_events
 from mainstem.jmux.client_engine import ClientEngine
@@ -16,6 +17,7 @@ from mainstem.jmux.server_engine import ServerEngine
 from mainstem.jmux.state import Half as JmuxHalf
 
 if TYPE_CHECKING:
+    from mainstem.bymux.stream import StreamState
     from mainstem.jmux.session import Session
 
 PROFILE = settings(max_examples=80, stateful_step_count=60, deadline=None)
@@ -41,9 +43,9 @@ class BymuxEnds(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         config = bymux.Settings(stream_window=self.WINDOW, peer_streams=3, packet_limit=20)
-        self.ends = [bymux.BymuxEngine(role, config) for role in bymux.Role]
+        self.ends = [BymuxEngine(role, config) for role in bymux.Role]
         self.pipes = [Pipe(), Pipe()]
-        self.open: list[list[bymux.Stream]] = [[], []]
+        self.open: list[list[StreamState]] = [[], []]
         self.written: dict[tuple[int, int, int], bytearray] = {}
         self.read: dict[tuple[int, int, int], bytearray] = {}
         self.closed: set[tuple[int, int, int]] = set()
@@ -61,10 +63,10 @@ class BymuxEnds(RuleBasedStateMachine):
         self.carry(0)
         self.carry(1)
 
-    def key(self, writer: int, end: int, stream: bymux.Stream) -> tuple[int, int, int]:
+    def key(self, writer: int, end: int, stream: StreamState) -> tuple[int, int, int]:
         return writer, stream.id, self.generation[end][id(stream)]
 
-    def begin(self, end: int, stream: bymux.Stream) -> None:
+    def begin(self, end: int, stream: StreamState) -> None:
         self.open[end].append(stream)
         count = sum(1 for other in self.open[end] if other.id == stream.id)
         self.generation[end][id(stream)] = count
@@ -90,8 +92,8 @@ class BymuxEnds(RuleBasedStateMachine):
         if self.ends[end].can_open:
             self.begin(end, self.ends[end].open_stream())
 
-    def usable(self, end: int, pick: int) -> bymux.Stream | None:
-        streams = [s for s in self.open[end] if not s.close_wanted and not s.own & bymux.Half.CLOSED]
+    def usable(self, end: int, pick: int) -> StreamState | None:
+        streams = [s for s in self.open[end] if not s.close_wanted and not s.own & bymux.HalfState.CLOSED]
         return streams[pick % len(streams)] if streams else None
 
     @rule(end=st.integers(0, 1), pick=st.integers(0, 99), data=st.binary(max_size=150))
@@ -108,7 +110,7 @@ class BymuxEnds(RuleBasedStateMachine):
 
     @rule(end=st.integers(0, 1), pick=st.integers(0, 99))
     def stop_read(self, end: int, pick: int) -> None:
-        streams = [s for s in self.open[end] if not s.own & bymux.Half.STOPPED]
+        streams = [s for s in self.open[end] if not s.own & bymux.HalfState.STOPPED]
         if streams:
             self.ends[end].stop_read(streams[pick % len(streams)])
 
@@ -120,8 +122,8 @@ class BymuxEnds(RuleBasedStateMachine):
 
     @rule(end=st.integers(0, 1), pick=st.integers(0, 99))
     def ping(self, end: int, pick: int) -> None:
-        streams: list[bymux.Stream | None] = [None]
-        streams += [s for s in self.open[end] if s.own is not bymux.Half.DONE and len(s.pings or ()) < 60]
+        streams: list[StreamState | None] = [None]
+        streams += [s for s in self.open[end] if s.own is not bymux.HalfState.DONE and len(s.pings or ()) < 60]
         if len(self.ends[end]._pings) < 60:
             self.ends[end].ping(streams[pick % len(streams)])
 

@@ -12,14 +12,13 @@ from tests.support.patience import settle, soon, until
 
 from mainstem import bymux
 from mainstem._internal.loop_thread import LoopThread
-from mainstem.bymux.blocking import BlockingConnection
 from mainstem.errors import Aborted, ClosedError, ConnectionLost, MainstemError, Timeout
 from mainstem.jmux import aio as jmux
 
 WINDOW = bymux.Settings(stream_window=1000)
 
 
-async def stop_reading(stream: bymux.BymuxStream) -> None:
+async def stop_reading(stream: bymux.aio.Stream) -> None:
     await stream.readexactly(1)
     stream.stop_read()
     await asyncio.Event().wait()
@@ -39,16 +38,19 @@ async def test_leaving_the_block_after_the_peer_stopped_reading_raises_with_the_
     assert 0 < caught.value.unsent < 50_000
 
 
-@pytest.mark.parametrize("verb", ["flush", "close"])
-async def test_flush_and_close_raise_also_when_the_peer_stopped_before_them(verb: str) -> None:
+async def test_flush_finish_and_close_raise_also_when_the_peer_stopped_before_them() -> None:
     client, _ = bymux_pair(stop_reading, settings=WINDOW)
     stream = await client.open_stream()
     await settle()
     stream.write(bytes(50_000))
     await settle()
-    for _ in range(2):
+    for verb in ("flush", "finish", "flush", "close"):
         with pytest.raises(ClosedError, match="bytes were not sent"):
-            await soon(getattr(stream, verb)())
+            if verb == "finish":
+                stream.finish()
+            else:
+                await soon(getattr(stream, verb)())
+    await soon(stream.close())  # nothing that was not told
 
 
 @pytest.mark.parametrize("how", ["lost", "closed by the server"])
@@ -60,10 +62,10 @@ async def test_leaving_the_block_after_the_connection_ended_raises(how: str) -> 
             stream.write(bytes(5000))
             await settle()
             if how == "lost":
-                assert client._transport is not None
-                client._transport.lose(OSError("reset"))  # type: ignore[attr-defined]
+                assert client._runner._transport is not None
+                client._runner._transport.lose(OSError("reset"))  # type: ignore[attr-defined]
             else:
-                server.end()
+                server._runner.end()
             await settle()
     assert caught.value.unsent == 4000
     assert caught.value.delivery == "partial"
@@ -75,13 +77,13 @@ async def test_what_left_completely_is_unknown_and_what_never_left_is_none() -> 
     await settle()
     sent.write(b"x")
     await settle()
-    server.end()
+    server._runner.end()
     await settle()
     fresh_client, fresh_server = bymux_pair(hold, settings=bymux.Settings(stream_window=0))
     unsent = await fresh_client.open_stream()
     unsent.write(b"abc")
     await settle()
-    fresh_server.end()
+    fresh_server._runner.end()
     await settle()
     for stream, delivery, count in ((sent, "unknown", 0), (unsent, "none", 3)):
         with pytest.raises(ConnectionLost) as caught:
@@ -94,7 +96,7 @@ async def test_nothing_of_a_stream_that_was_not_written_reached_the_peer() -> No
     client, server = bymux_pair(hold)
     stream = await client.open_stream()
     await settle()
-    server.end()
+    server._runner.end()
     await settle()
     with pytest.raises(ConnectionLost) as caught:
         stream.write(b"x")
@@ -106,13 +108,13 @@ async def test_nothing_is_raised_when_the_block_is_left_by_another_error_or_when
     with pytest.raises(KeyError):
         async with await client.open_stream() as stream:
             stream.write(bytes(5000))
-            server.end()
+            server._runner.end()
             await settle()
             raise KeyError
     client, server = bymux_pair(hold, settings=WINDOW)
     async with await client.open_stream() as stream:
         stream.write(bytes(5000))
-        server.end()
+        server._runner.end()
         await settle()
         with pytest.raises(ConnectionLost):
             await stream.drain()
@@ -124,7 +126,7 @@ async def test_a_stream_that_was_closed_in_order_raises_nothing_when_the_connect
         await settle()
         stream.write(b"all of it")
         await stream.close()
-        server.end()
+        server._runner.end()
         await settle()
 
 
@@ -140,7 +142,7 @@ async def test_closing_a_stream_whose_peer_gives_no_credit_has_a_time_limit() ->
 
 
 async def test_closing_a_stream_that_makes_progress_takes_longer_than_the_limit() -> None:
-    async def slow(stream: bymux.BymuxStream) -> None:
+    async def slow(stream: bymux.aio.Stream) -> None:
         while await stream.readexactly(100):
             await asyncio.sleep(0.05)
 
@@ -165,16 +167,16 @@ async def test_closing_a_connection_with_unsent_bytes_of_its_streams_raises() ->
 def test_the_blocking_api_raises_when_the_block_is_left() -> None:
     with LoopThread() as thread:
 
-        async def start() -> tuple[bymux.Connection, bymux.Connection]:
+        async def start() -> tuple[bymux.aio.Connection, bymux.aio.Connection]:
             return bymux_pair(hold, settings=WINDOW)
 
         client, server = thread.run(start())
-        connection = BlockingConnection(thread, client)
+        connection = bymux.Connection(thread, client)
         with pytest.raises(ConnectionLost) as caught, connection.open_stream() as stream:
             stream.write(bytes(5000))
             thread.run(until(lambda: stream._inner.queued == 4000))
-            thread.call(server.end)
-            thread.run(until(lambda: client.failure is not None))
+            thread.call(server._runner.end)
+            thread.run(until(lambda: client.error is not None))
         assert caught.value.unsent == 4000
 
 
@@ -217,10 +219,10 @@ async def test_the_end_of_tcp_is_a_lost_connection(inside: bool) -> None:
     stream = await bymux_client.open_stream()
     await settle()
     stream.write(b"x")
-    assert bymux_client._transport is not None
+    assert bymux_client._runner._transport is not None
     if inside:
-        bymux_client.data_received(memoryview(b"\x21"))
-    bymux_client._transport.lose(None)  # type: ignore[attr-defined]
+        bymux_client._runner.data_received(memoryview(b"\x21"))
+    bymux_client._runner._transport.lose(None)  # type: ignore[attr-defined]
     with pytest.raises(ConnectionLost):
         await stream.read()
     with pytest.raises(ConnectionLost):

@@ -10,7 +10,7 @@ from mainstem.bymux import events
 from mainstem.bymux.codec import INFINITE, Packet, decode_header
 from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.settings import Settings
-from mainstem.bymux.state import Half, Role
+from mainstem.bymux.state import HalfState, Role
 from mainstem.errors import ClosedError
 from mainstem.sim.checkers import Violation
 from mainstem.sim.scenarios.mux import CONTROL_LIMIT, LOW_WATER, MAX_PINGS, Direction, MuxRun, Timing
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from mainstem.bymux.stream import Stream
+    from mainstem.bymux.stream import StreamState
     from mainstem.sim.world import World
 
 MAX_STREAMS = 5  # that each end opens
@@ -34,8 +34,8 @@ class Way(Direction):
 
     def __init__(self, name: str, chance: Random, longest: int) -> None:
         super().__init__(name, chance, longest, rarely=LONG if longest >= MEDIUM else 0)
-        self.writer: Stream | None = None
-        self.reader: Stream | None = None
+        self.writer: StreamState | None = None
+        self.reader: StreamState | None = None
         # The writer drops what is queued once so much is written, the reader stops reading once so much is read.
         self.discard_at = chance.randrange(self.goal + 1) if chance.random() < 0.1 else None
         self.stop_at = chance.randrange(self.goal + 1) if chance.random() < 0.15 else None
@@ -191,8 +191,8 @@ class BymuxRun(MuxRun):
             peer_streams=self.chance.randrange(1, MAX_STREAMS),
             packet_limit=limits[role],
             control_limit=CONTROL_LIMIT,
-            own_start_credit=starts[1 - role],
-            peer_start_credit=starts[role],
+            local_initial_credit=starts[1 - role],
+            peer_initial_credit=starts[role],
             ping_interval=ping.ping_interval,
             ping_timeout=ping.ping_timeout,
             stream_ping_interval=stream_ping.ping_interval,
@@ -211,7 +211,7 @@ class BymuxRun(MuxRun):
             if chance.random() < 0.7:
                 acted |= self._write(connection, talk.outgoing(number))
                 acted |= self._read(connection, talk.incoming(number))
-        if self.pings_left[number] and chance.random() < 0.02 and connection.own is not Half.DONE:
+        if self.pings_left[number] and chance.random() < 0.02 and connection.own is not HalfState.DONE:
             self.pings_left[number] -= 1
             connection.ping(now_ns=self.world.now_ns)
         if self.is_ending and not self.has_finished[number] and chance.random() < 0.5:
@@ -225,7 +225,7 @@ class BymuxRun(MuxRun):
         self.talks.append(talk)
         self._attach(number, talk, stream)
 
-    def _attach(self, number: int, talk: Talk, stream: Stream) -> None:
+    def _attach(self, number: int, talk: Talk, stream: StreamState) -> None:
         stream.owner = talk
         talk.outgoing(number).writer = stream
         talk.incoming(number).reader = stream
@@ -234,7 +234,7 @@ class BymuxRun(MuxRun):
     def _write(self, connection: BymuxEngine, way: Way) -> bool:
         stream = way.writer
         assert stream is not None
-        if way.discard_at is not None and way.written >= way.discard_at and not stream.own & Half.CLOSED:
+        if way.discard_at is not None and way.written >= way.discard_at and not stream.own & HalfState.CLOSED:
             way.discard_at = None
             way.is_closed = way.is_cut = True
             connection.close(stream, discard=True)
@@ -257,7 +257,7 @@ class BymuxRun(MuxRun):
         stream, chance = way.reader, self.chance
         assert stream is not None
         acted = False
-        if way.stop_at is not None and way.read >= way.stop_at and not stream.own & Half.STOPPED:
+        if way.stop_at is not None and way.read >= way.stop_at and not stream.own & HalfState.STOPPED:
             way.stop_at, way.is_stopped, acted = None, True, True
             connection.stop_read(stream)
         if not stream.unconsumed or chance.random() >= way.eagerness:
@@ -322,7 +322,7 @@ class BymuxRun(MuxRun):
         if not way.is_stopped and (not whole or not way.is_closed):
             raise Violation(f"{way} ended short: {way.writer.sent} bytes were sent, {way.lost} reported lost")
 
-    def _on_ended(self, number: int, stream: Stream) -> None:
+    def _on_ended(self, number: int, stream: StreamState) -> None:
         talk = stream.owner
         if talk.has_ended[number]:
             raise Violation(f"{talk.name} ended twice")
@@ -349,7 +349,7 @@ class BymuxRun(MuxRun):
             held = stream.receive_credit + stream.unconsumed + stream.restorable
             if connection._body_stream is stream:
                 held += connection._body_left
-            if held > window or (held < window and not stream.own & Half.STOPPED and not stream.discarding):
+            if held > window or (held < window and not stream.own & HalfState.STOPPED and not stream.discarding):
                 raise Violation(f"{NAMES[number]} holds and allows {held} bytes of {stream}, not {window}")
         if theirs > connection.settings.peer_streams:
             raise Violation(f"{NAMES[number]} has {theirs} streams of its peer, not {connection.settings.peer_streams}")

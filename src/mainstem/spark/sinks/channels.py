@@ -73,7 +73,7 @@ class BymuxChannel:
     """A stream of one bymux connection for each partition. The other side ends its half when it has taken everything."""
 
     def __init__(self, options: ChannelOptions) -> None:
-        from mainstem.bymux.blocking import connect
+        from mainstem.bymux import connect
 
         self._options = options
         self._connection = connect(*options.address)
@@ -83,7 +83,7 @@ class BymuxChannel:
         timeout = self._options.timeout
         with self._connection.open_stream(timeout=timeout) as stream:
             count = _write(partial(stream.write, timeout=timeout), epoch, partition, messages)
-            stream.close(timeout=timeout)
+            stream.finish()
             while stream.read(timeout=timeout):
                 pass
         return count

@@ -1,0 +1,305 @@
+"""Runs a bymux connection in an event loop: its streams, its handlers, and how it ends.
+
+:class:`mainstem.bymux.aio.Connection` is what users see of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING
+
+from mainstem._internal.callbacks import ends_connection_on_error
+from mainstem.bymux import events
+from mainstem.bymux.aio_stream import PingWaiters, Stream
+from mainstem.bymux.engine import BymuxEngine
+from mainstem.bymux.state import HalfState
+from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError, MainstemError, Timeout
+from mainstem.mux.engine import (
+    CLOSE_TIMEOUT_S,
+    Engine,
+    cancel_and_wait,
+    logger,
+    wait_for_tasks,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mainstem.bymux.aio import Connection
+    from mainstem.bymux.settings import Settings
+    from mainstem.bymux.state import Role
+    from mainstem.bymux.stream import StreamState
+    from mainstem.clock import Clock
+    from mainstem.mux.transports import Transport
+
+
+class Runner(Engine):
+    """The connection that ``connection`` shows to users."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        role: Role,
+        settings: Settings | None,
+        handler: Callable[[Stream], Awaitable[object]] | None,
+        on_connection: Callable[[Connection], Awaitable[object]] | None,
+        clock: Clock,
+    ) -> None:
+        self.connection = connection
+        self.sans_io = BymuxEngine(role, settings, now_ns=clock.monotonic_ns())
+        self.sans_io.holds_streams = True
+        super().__init__(self.sans_io, clock)
+        self._handler = handler
+        self._on_connection = on_connection
+        self._accepts = True
+        self._greeter: asyncio.Task[object] | None = None
+        self._openers: deque[asyncio.Future[None]] = deque()
+        self._accepted: deque[Stream] = deque()
+        self._accepters: deque[asyncio.Future[None]] = deque()
+        self.pings = PingWaiters(self, None)
+        self.streams: set[Stream] = set()
+        for stream in self.sans_io.streams.values():
+            self.streams.add(Stream(self, stream))
+        self._handlers = {
+            events.DataReceived: lambda event: event.stream.owner._feed_data(event.data),
+            events.StreamOpened: self._on_opened,
+            events.StreamFinished: self._on_stream_finished,
+            events.StreamReadStopped: lambda event: event.stream.owner._read_stopped(event.lost),
+            events.StreamDrained: lambda event: event.stream.owner._wake_writers(),
+            events.StreamEnded: self._on_stream_ended,
+            events.StreamTimedOut: self._on_stream_timed_out,
+            events.PongReceived: self._on_pong,
+            events.GlobalCreditReceived: lambda _: _wake(self._openers),
+            events.CreationStopped: lambda _: _wake(self._openers),
+            events.CreationClosed: lambda _: _wake(self._accepters),
+            events.ConnectionFinished: self._on_connection_finished,
+        }
+
+    @ends_connection_on_error
+    def transport_ready(self, transport: Transport) -> None:
+        """The transport is connected: what is due is sent, and ``on_connection`` starts; called by the transport."""
+        super().transport_ready(transport)
+        if self._on_connection is not None:
+            self._greeter = self.spawn(self._greet(self._on_connection))
+
+    async def _greet(self, on_connection: Callable[[Connection], Awaitable[object]]) -> None:
+        try:
+            await on_connection(self.connection)
+        except BaseException as error:
+            # Whatever it raises, a client that it did not accept must not be served.
+            is_own = error is self.failure or any(stream._is_own(error) for stream in self.streams)
+            if isinstance(error, MainstemError):
+                self.end(error)
+            elif is_own:
+                self.end(ConnectionLost(f"{self.peer_name} ended a stream early: {error}"))
+            else:
+                self.end(MainstemError(f"on_connection failed: {error!r}"))
+            if not is_own:
+                raise
+
+    # ---- streams
+
+    def stream(self, stream_id: int) -> Stream:
+        """The active stream of an id. Raises ``LocalProtocolError`` if there is none."""
+        stream = self.sans_io.streams.get(stream_id)
+        if stream is None:
+            raise LocalProtocolError(f"stream {stream_id} is not active", rule="inactive-stream")
+        owner: Stream = stream.owner
+        return owner
+
+    async def open_stream(self) -> Stream:
+        """Creates a stream, waiting for the peer's credit for streams when none is left."""
+        while self.failure is not None or not self.sans_io.can_open:
+            self._check_open()
+            if self.sans_io.own & HalfState.CLOSED:
+                raise ClosedError(f"{self.sans_io.peer_name} allows no new streams any more")
+            await self._wait_in(self._openers)
+        stream = Stream(self, self.sans_io.open_stream(now_ns=self._clock.monotonic_ns()))
+        self.streams.add(stream)
+        self.traffic.streams_opened += 1
+        self.schedule_flush()
+        return stream
+
+    async def accept_stream(self) -> Stream | None:
+        """Waits for the next stream that the peer creates; ``None`` once there will be no more."""
+        while not self._accepted:
+            if self.error is not None:
+                raise self.error.with_traceback(None)
+            if self.over or self.sans_io.peer & HalfState.CLOSED:
+                return None
+            await self._wait_in(self._accepters)
+        stream = self._accepted.popleft()
+        stream._served()
+        return stream
+
+    def unaccept_stream(self, stream: Stream) -> None:
+        """Puts back a stream that was accepted: it is the next to be accepted."""
+        self._accepted.appendleft(stream)
+        _wake(self._accepters)
+
+    async def _wait_in(self, waiters: deque[asyncio.Future[None]]) -> None:
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        waiters.append(waiter)
+        await waiter
+
+    def send_ping(self, stream: StreamState | None) -> None:
+        """Sends a ping, of a stream or of the connection."""
+        self._check_open()
+        self.sans_io.ping(stream, now_ns=self._clock.monotonic_ns())
+        self.schedule_flush()
+
+    def allow_streams(self, count: int) -> None:
+        """Gives the peer credit for streams."""
+        self._check_open()
+        self.sans_io.allow_streams(count)
+        self.schedule_flush()
+
+    def _check_open(self) -> None:
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
+
+    @property
+    def open_streams(self) -> list[StreamState]:
+        """The streams that are open now, as the protocol has them; a copy."""
+        return list(self.sans_io.streams.values())
+
+    # ---- the end
+
+    def finish(self) -> None:
+        """Ends the creation of streams, of this end and of the peer."""
+        if self.failure is None:
+            self.sans_io.finish()
+            self.dispatch()
+            _wake(self._openers)
+            self.schedule_flush()
+
+    async def close(self, timeout: float | None) -> None:
+        """Creates no new streams, waits for the active ones, then ends the connection."""
+        unsent = 0
+        if self.failure is None:
+            self.finish()
+            await self._wait_streams_ended(timeout)
+            if self.failure is None:
+                unsent = sum(stream.queued for stream in self.streams)
+                logger.warning(
+                    "the connection to %s was closed with %d streams active", self.peer_name, len(self.streams)
+                )
+            self.end(abort=True)
+        await self.wait_ended()
+        await cancel_and_wait(self.tasks, CLOSE_TIMEOUT_S if timeout is None else timeout)
+        if unsent:
+            error = ClosedError(f"the connection was closed here; {unsent} bytes of its streams were not sent")
+            error.unsent = unsent
+            raise error
+
+    async def _wait_streams_ended(self, timeout: float | None) -> None:
+        """Waits for the orderly end of the connection, at most as long as :meth:`close` says."""
+        if await self._ends_within(CLOSE_TIMEOUT_S if timeout is None else timeout) or timeout is not None:
+            return
+        progress, since = self._progress(), self._loop.time()
+        # A peer that pauses may not have read yet what was written and closed here.
+        while any(stream.own & HalfState.CLOSED for stream in self.open_streams):
+            if await self._ends_within(CLOSE_TIMEOUT_S) or self._loop.time() - since >= self.stall_timeout:
+                return
+            if self._progress() != progress:
+                progress, since = self._progress(), self._loop.time()
+
+    async def _ends_within(self, timeout: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self.wait_ended()
+        return self.over
+
+    def _progress(self) -> tuple[int, int]:
+        streams = self.open_streams
+        return len(streams), sum(stream.sent for stream in streams)
+
+    async def shutdown(self, deadline: float) -> None:
+        """Lets the handlers finish until ``deadline`` (loop time), then ends the connection."""
+        self._accepts = False
+        self.finish()
+        if await wait_for_tasks(self.tasks, deadline - self._loop.time()):
+            for stream in list(self.streams):
+                with contextlib.suppress(MainstemError):
+                    await stream.flush(timeout=max(0.0, min(deadline - self._loop.time(), CLOSE_TIMEOUT_S)))
+        else:
+            for stream in list(self.streams):
+                stream.abort()
+            await cancel_and_wait(self.tasks, CLOSE_TIMEOUT_S)
+        self.end(ClosedError("the server was shut down"))
+        await self.wait_ended()
+
+    # ---- events
+
+    def _on_opened(self, event: events.StreamOpened) -> None:
+        stream = Stream(self, event.stream)
+        self.streams.add(stream)
+        self.traffic.streams_opened += 1
+        if not self._accepts:
+            stream.abort()
+        elif self._handler is not None:
+            task = self.spawn(self._handle(stream, self._handler))
+            task.add_done_callback(lambda _: stream._served())
+            stream._attach_handler(task)
+        else:
+            self._accepted.append(stream)
+            _wake(self._accepters)
+
+    async def _handle(self, stream: Stream, handler: Callable[[Stream], Awaitable[object]]) -> None:
+        try:
+            async with stream:
+                await handler(stream)
+            stream.stop_read()
+        except Exception as error:
+            if not stream._is_own(error):
+                raise
+            logger.debug("stream %d of %s ended under its handler: %s", stream.id, self.peer_name, error)
+
+    def _on_stream_finished(self, event: events.StreamFinished) -> None:
+        if event.aborted:
+            event.stream.owner._aborted()
+        else:
+            event.stream.owner._feed_eof()
+
+    def _on_stream_ended(self, event: events.StreamEnded) -> None:
+        stream: Stream = event.stream.owner
+        self.streams.discard(stream)
+        stream._ended()
+
+    def _on_stream_timed_out(self, event: events.StreamTimedOut) -> None:
+        seconds = self.sans_io.settings.stream_ping_timeout
+        event.stream.owner._set_exception(Timeout(f"stream {event.stream.id} showed no sign of life", timeout=seconds))
+
+    def _on_pong(self, event: events.PongReceived) -> None:
+        if event.stream is None:
+            self.pings.received(event.rtt_ns)
+        else:
+            event.stream.owner._pong_received(event.rtt_ns)
+
+    def _on_connection_finished(self, _: events.ConnectionFinished) -> None:
+        self._loop.call_soon(self._on_finished)  # after the last responses have left
+
+    @ends_connection_on_error
+    def _on_finished(self) -> None:
+        if not self.over:
+            self._fail(ClosedError("the connection has ended: both ends are done with it"))
+
+    def _on_over(self, error: MainstemError) -> None:
+        self.sans_io.fail(error)
+        for stream in list(self.streams):
+            stream._set_exception(error)
+        self.streams.clear()
+        self.pings.fail(error)
+        if self._greeter is not None and self._greeter is not asyncio.current_task(self._loop):
+            self._greeter.cancel()
+        _wake(self._openers)
+        _wake(self._accepters)
+
+
+def _wake(waiters: deque[asyncio.Future[None]]) -> None:
+    while waiters:
+        waiter = waiters.popleft()
+        if not waiter.done():
+            waiter.set_result(None)
