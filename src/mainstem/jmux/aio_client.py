@@ -10,7 +10,7 @@ from mainstem._internal.opening import Opening
 from mainstem._internal.tasks import within
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.endpoint_stats import Traffic
-from mainstem.errors import ConnectionLost, Delivery, LimitExceeded, MainstemError, Timeout
+from mainstem.errors import ConnectionLost, Delivery, MainstemError, Timeout
 from mainstem.jmux.aio_pool import RETRY_FIRST_S, RETRY_MAX_S, ClientConnection, Pool
 from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.session_stream import SessionStream
@@ -226,14 +226,10 @@ class Client:
         """Sends the request once."""
         made.session = None
         made.session = session = await self._open_session()
-        try:
-            async with session:
-                session.write(payload)
-                session.finish()
-                return await session.read(-1)
-        except LimitExceeded as error:
-            error.delivery = made.delivery
-            raise
+        async with session:
+            session.write(payload)
+            session.finish()
+            return await session.read(-1)
 
     async def _add_connection(self) -> None:
         """Connects once more, unless a session is free or the limit of connections is reached. Raises why it cannot."""

@@ -24,8 +24,8 @@ class Session:
         outbound: Bytes that this end may send.
         inbound: Bytes that the peer may send, in this end's view.
         sent: Bytes that were given to the transport.
-    unsent: Bytes that were queued when the session ended abruptly, and dropped.
-    unconsumed: Bytes handed out and not yet consumed.
+        unsent: Bytes that were queued when the session ended abruptly, and dropped.
+        unconsumed: Bytes handed out and not yet consumed.
         processing: To be set once an application has seen any of the request: from then on the server can no longer
             guarantee that nothing was processed.
         owner: Free for the driver of the connection.
@@ -33,7 +33,7 @@ class Session:
     Example:
         >>> session = connection.open_session()
         >>> session.delivery
-        <Delivery.NONE: 0>
+        <Delivery.NONE: 'none'>
     """
 
     __slots__ = (

@@ -1,0 +1,50 @@
+"""A peer that has fallen silent is noticed with the default settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mainstem.bymux import Role
+from mainstem.bymux.engine import BymuxEngine
+from mainstem.errors import Timeout
+from mainstem.jmux.client_engine import ClientEngine
+from mainstem.jmux.server_engine import ServerEngine
+
+SECOND = 1_000_000_000
+
+
+def bymux_ends() -> list[Any]:
+    return [BymuxEngine(role) for role in Role]
+
+
+def jmux_ends() -> list[Any]:
+    ends = [ClientEngine(), ServerEngine()]
+    ends[1].receive_data(ends[0].data_to_send())
+    ends[0].receive_data(ends[1].data_to_send())
+    return ends
+
+
+@pytest.mark.parametrize("make_ends", [bymux_ends, jmux_ends])
+def test_a_silent_peer_is_pinged_after_10_s_and_given_up_30_s_later(make_ends: Any) -> None:
+    for end in make_ends():
+        assert end.next_timeout_ns() == 10 * SECOND
+        end.handle_timeout(10 * SECOND)
+        assert end.data_to_send(), "a ping"
+        assert end.next_timeout_ns() == 40 * SECOND
+        end.handle_timeout(40 * SECOND - 1)
+        with pytest.raises(Timeout, match="did not answer a ping for 30 s"):
+            end.handle_timeout(40 * SECOND)
+
+
+@pytest.mark.parametrize("make_ends", [bymux_ends, jmux_ends])
+def test_a_peer_that_answers_is_never_given_up(make_ends: Any) -> None:
+    one, other = make_ends()
+    for now_ns in range(10 * SECOND, 1000 * SECOND, 10 * SECOND):
+        one.handle_timeout(now_ns)
+        other.handle_timeout(now_ns)
+        for _ in range(2):
+            for source, target in ((one, other), (other, one)):
+                if data := source.data_to_send():
+                    target.receive_data(data, now_ns)
