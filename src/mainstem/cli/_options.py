@@ -411,14 +411,21 @@ def _default(parameter: Any) -> str:
     return str(value) if isinstance(value, int | float | str | Path) else ""
 
 
+def _write_usage(command: Any, context: Any, formatter: Any) -> None:
+    arguments = [row for row in help_rows(command) if row.is_argument]
+    pieces = [row.names[0] if row.default == "required" else f"[{row.names[0]}]" for row in arguments]
+    if getattr(command, "commands", {}):
+        pieces.append("COMMAND ...")
+    formatter.write_usage(context.command_path, " ".join(["[OPTIONS]", *pieces]))
+
+
 def _write_help(command: Any, context: Any, formatter: Any) -> None:
     """Writes usage, text, options and examples. Text is wrapped at the terminal's width; names and examples are whole."""
     rows = list(help_rows(command))
     arguments = [row for row in rows if row.is_argument]
     options = [row for row in rows if not row.is_argument]
     commands = getattr(command, "commands", {})
-    usage = [row.names[0] if row.default == "required" else f"[{row.names[0]}]" for row in arguments]
-    formatter.write_usage(context.command_path, " ".join(["[OPTIONS]", *usage, *(["COMMAND ..."] if commands else [])]))
+    _write_usage(command, context, formatter)
     paragraphs = [" ".join(each.split()) for each in inspect.cleandoc(command.help or "").split("\n\n")]
     examples = [each.removeprefix("Example: ") for each in paragraphs if each.startswith("Example: ")]
     for text in paragraphs:
@@ -448,6 +455,10 @@ def _with_default(row: HelpRow) -> str:
 class Command(TyperCommand):
     """A command whose help is as wide as the terminal."""
 
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        """Writes the first line, which is in the errors too."""
+        _write_usage(self, ctx, formatter)
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Writes the help."""
         _write_help(self, ctx, formatter)
@@ -455,6 +466,10 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """Commands, with help as wide as the terminal."""
+
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        """Writes the first line, which is in the errors too."""
+        _write_usage(self, ctx, formatter)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Writes the help."""

@@ -100,6 +100,13 @@ def test_the_help_of_all_commands_has_their_first_lines_whole(
         assert f"{name} {line}" in text
 
 
+def test_a_usage_error_shows_how_the_command_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["pub", "aeron:ipc", "1", "--size", "12q"])
+    assert end.value.code == cli.EXIT_USAGE
+    assert capsys.readouterr().err.startswith("Usage: mainstem pub [OPTIONS] CHANNEL [STREAM]\n")
+
+
 def test_values_that_a_shell_would_expand_are_quoted() -> None:
     for command in COMMANDS.values():
         texts = [command.help or "", *(getattr(each, "help", "") or "" for each in command.params)]
