@@ -95,157 +95,49 @@ class Connection:
         return f"<bymux Connection to {runner.peer_name}, {state}>"
 
     def stream(self, stream_id: int) -> Stream:
-        """Returns the active stream of an id, such as one that exists from the start.
-
-        Args:
-            stream_id: The id on the wire.
-
-        Returns:
-            The stream.
-
-        Raises:
-            LocalProtocolError: No stream of that id is active.
-
-        Example:
-            >>> control = connection.stream(0)
-        """
+        """Returns the active stream of an id, such as one that exists from the start."""
         return self._runner.stream(stream_id)
 
     async def open_stream(self, *, timeout: float | None = None) -> Stream:
-        """Creates a stream, waiting for the peer's credit for streams when none is left.
-
-        Args:
-            timeout: Seconds to wait; ``None`` waits without a limit.
-
-        Returns:
-            The stream.
-
-        Raises:
-            Timeout: The timeout passed.
-            ClosedError: No more streams may be created.
-            MainstemError: What ended the connection.
-
-        Example:
-            >>> async with await connection.open_stream() as stream:
-            ...     stream.write(b"tide")
-        """
+        """Creates a stream, waiting for the peer's credit for streams when none is left."""
         return await within(timeout, self._runner.open_stream(), "open_stream")
 
     async def accept_stream(self, *, timeout: float | None = None) -> Stream | None:
-        """Waits for the next stream that the peer creates; for connections without a handler.
-
-        Args:
-            timeout: Seconds to wait; ``None`` waits without a limit.
-
-        Returns:
-            The stream; ``None`` once there will be no more.
-
-        Raises:
-            Timeout: The timeout passed.
-            MainstemError: What broke the connection, unless it was closed.
-
-        Example:
-            >>> stream = await connection.accept_stream(timeout=5)
-        """
+        """Waits for the next stream that the peer creates; for connections without a handler."""
         return await within(timeout, self._runner.accept_stream(), "accept_stream")
 
     async def streams(self) -> AsyncIterator[Stream]:
-        """Iterates over the streams that the peer creates, until it will create no more.
-
-        Yields:
-            Each stream.
-
-        Example:
-            >>> async for stream in connection.streams():
-            ...     print(await stream.read(-1))
-        """
+        """Iterates over the streams that the peer creates, until it will create no more."""
         while (stream := await self.accept_stream()) is not None:
             yield stream
 
     def allow_streams(self, count: int) -> None:
-        """Lets the peer create more streams; needed where the settings' ``allow_at_start`` is off.
-
-        Args:
-            count: How many more.
-
-        Raises:
-            LocalProtocolError: The sum is out of range, or the connection is being closed.
-            MainstemError: What ended the connection.
-
-        Example:
-            >>> connection.allow_streams(100)
-        """
+        """Lets the peer create more streams; needed where the settings' ``allow_at_start`` is off."""
         self._runner.allow_streams(count)
 
     async def ping(self, timeout: float | None = PING_TIMEOUT_S) -> float:
-        """Measures the round trip to the peer.
-
-        Args:
-            timeout: Seconds to wait for the pong; ``None`` waits without a limit.
-
-        Returns:
-            Seconds.
-
-        Raises:
-            Timeout: No pong came.
-            MainstemError: What ended the connection.
-
-        Example:
-            >>> print(f"{await connection.ping() * 1e3:.1f} ms")
-        """
+        """Measures the round trip to the peer."""
         return await self._runner.pings.ping(timeout)
 
     def stats(self) -> EndpointStats:
         """Returns what the connection has now and what it has counted; may be called in any thread.
 
         A server's connections count into one: theirs has what all of them counted.
-
-        Returns:
-            The figures.
-
-        Example:
-            >>> connection.stats().unsent_bytes
-            0
         """
         runner = self._runner
         role = "client" if runner.sans_io.role is Role.PROACTIVE else "server"
         return engine_stats((runner,), runner.traffic, protocol=BymuxEngine.PROTOCOL, role=role, is_over=runner.over)
 
     async def wait(self, timeout: float | None = None) -> None:
-        """Waits until the connection has ended, by either side.
-
-        Args:
-            timeout: Seconds to wait; ``None`` waits without a limit.
-
-        Raises:
-            Timeout: The timeout passed; the connection goes on.
-
-        Example:
-            >>> await connection.wait()
-        """
+        """Waits until the connection has ended, by either side."""
         await within(timeout, self._runner.wait_ended(), "wait for the end of the connection")
 
     async def close(self, timeout: float | None = None) -> None:
-        """Creates no new streams, waits for the active ones, then ends the connection. Twice is fine.
-
-        Args:
-            timeout: Seconds to wait for the active streams; those that are left are aborted. By default 10 seconds, or as long
-                as streams that were finished here make progress at the peer: the settings' ``stall_timeout`` without any.
-
-        Raises:
-            ClosedError: Streams that were not closed had ``unsent`` bytes that were not sent.
-
-        Example:
-            >>> await connection.close(timeout=1)
-        """
+        """Creates no new streams, waits for the active ones, then ends the connection. Twice is fine."""
         await self._runner.close(timeout)
 
     def abort(self) -> None:
-        """Ends the connection at once, with all its streams; what was not sent is dropped.
-
-        Example:
-            >>> connection.abort()
-        """
+        """Ends the connection at once, with all its streams; what was not sent is dropped."""
         self._runner.end(abort=True)
 
     async def __aenter__(self) -> Self:
@@ -269,31 +161,9 @@ def connect(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Opening[Connection]:
-    """Connects over TCP, TLS or a Unix socket, as the proactive end: like :func:`mainstem.bymux.connect`.
+    """Connects as :func:`mainstem.bymux.connect` does; await it, or use it with ``async with``.
 
-    Args:
-        host: The peer's address.
-        port: Its TCP port.
-        path: The path of a Unix socket, in place of host and port.
-        ssl: A client-side context, for TLS.
-        server_hostname: The name that the peer's certificate must have; ``host`` by default.
-        handler: A coroutine function, which is called with each stream that the peer creates, in a task of its own. Without
-            one they wait for :meth:`Connection.accept_stream`.
-        timeout: Seconds for connecting (10); ``None`` waits without a limit.
-        settings: The connection's configuration; the defaults are vanilla bymux.
-        **overrides: Settings by name, as `Settings` has them.
-
-    Returns:
-        What is awaited, or entered with ``async with``, to have the connection.
-
-    Raises:
-        ConnectionLost: The peer cannot be reached.
-        Timeout: Connecting took too long.
-        ConfigurationError: Neither host and port nor path.
-
-    Example:
-        >>> async with bymux.aio.connect("127.0.0.1", 7000) as connection:
-        ...     stream = await connection.open_stream()
+    ``handler`` is a coroutine function, which is called in a task of its own.
     """
     settings = Settings.of(settings, overrides)
 
@@ -374,22 +244,9 @@ def attach(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Opening[Connection]:
-    """Starts a connection over any asyncio reader and writer.
+    """Starts a connection over any asyncio reader and writer; await it, or use it with ``async with``.
 
-    Args:
-        reader: The bytes from the peer.
-        writer: The bytes to the peer; it is closed with the connection.
-        role: This end's role; the peer has the other one.
-        handler: A coroutine function, which is called with each stream that the peer creates, in a task of its own.
-        settings: The connection's configuration; the defaults are vanilla bymux.
-        **overrides: Settings by name, as `Settings` has them.
-
-    Returns:
-        What is awaited, or entered with ``async with``, to have the connection.
-
-    Example:
-        >>> reader, writer = await asyncio.open_connection("127.0.0.1", 7000)
-        >>> connection = await bymux.aio.attach(reader, writer, role=bymux.Role.PROACTIVE)
+    The writer is closed with the connection. ``handler`` is a coroutine function, which is called in a task of its own.
     """
     settings = Settings.of(settings, overrides)
 
@@ -411,25 +268,9 @@ def over_publications(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Opening[Connection]:
-    """Starts a connection over a publication to the peer and a subscription from it, such as Aeron's.
+    """Does what :func:`mainstem.bymux.over_publications` does; await it, or use it with ``async with``.
 
-    Both belong to the caller and must stay open while the connection does.
-
-    Args:
-        publication: The bytes to the peer.
-        subscription: The bytes from the peer.
-        role: This end's role; the peer has the other one.
-        handler: A coroutine function, which is called with each stream that the peer creates, in a task of its own.
-        message_limit: Bytes of one message, at most what one fragment holds (``publication.max_payload_length``).
-        settings: The connection's configuration; the defaults are vanilla bymux.
-        **overrides: Settings by name, as `Settings` has them.
-
-    Returns:
-        What is awaited, or entered with ``async with``, to have the connection.
-
-    Example:
-        >>> async with bymux.aio.over_publications(publication, subscription, role=bymux.Role.PROACTIVE) as connection:
-        ...     print(await connection.ping())
+    ``handler`` is a coroutine function, which is called in a task of its own.
     """
     settings = Settings.of(settings, overrides)
 

@@ -83,16 +83,7 @@ class Stream(BaseStream):
         self._written(stream.send_credit)
 
     def finish(self) -> None:
-        """Ends the writing half after everything that was written; the peer may go on. Twice is fine.
-
-        Raises:
-            MainstemError: What ended the writing half before everything had left, with ``unsent``.
-
-        Example:
-            >>> stream.write(b"the whole request")
-            >>> stream.finish()
-            >>> response = await stream.read(-1)
-        """
+        """Ends the writing half after everything that was written; the peer may go on. Twice is fine."""
         self._finish()
         self._check_written()
 
@@ -107,19 +98,6 @@ class Stream(BaseStream):
         """Ends both halves, once everything that was written has left. Twice is fine.
 
         What was not read is dropped.
-
-        Args:
-            timeout: Seconds without progress, because the peer gives no credit, until the stream is aborted and a warning is
-                logged. Every byte that leaves renews it. ``None`` takes the settings' ``stall_timeout`` (10 minutes),
-                ``math.inf`` sets no limit.
-
-        Raises:
-            Timeout: The timeout passed; ``unsent`` bytes were not sent.
-            MainstemError: What ended the writing half before everything had left, with ``unsent``.
-
-        Example:
-            >>> stream.write(b"no response needed")
-            >>> await stream.close()
         """
         if self._is_closed:
             return
@@ -150,11 +128,7 @@ class Stream(BaseStream):
             self._left = True
 
     def stop_read(self) -> None:
-        """Gives no more credit: what still arrives is dropped, and the peer is asked to stop. Twice is fine.
-
-        Example:
-            >>> stream.stop_read()
-        """
+        """Gives no more credit: what still arrives is dropped, and the peer is asked to stop. Twice is fine."""
         self._drop_unread()
         self._send_stop_read()
 
@@ -168,9 +142,6 @@ class Stream(BaseStream):
 
         A reader at the peer raises ``Aborted``, unless the data was complete, and a handler there is cancelled. A peer other
         than Mainstem sees the end of data (docs/protocols/bymux.md, 10).
-
-        Example:
-            >>> stream.abort()
         """
         stream = self._handle
         self._is_closed = True
@@ -185,21 +156,7 @@ class Stream(BaseStream):
         self._write_failure = None
 
     async def ping(self, timeout: float | None = PING_TIMEOUT_S) -> float:
-        """Measures the round trip to the peer on this stream.
-
-        Args:
-            timeout: Seconds to wait for the pong; ``None`` waits without a limit.
-
-        Returns:
-            Seconds.
-
-        Raises:
-            Timeout: No pong came.
-            MainstemError: What ended the connection.
-
-        Example:
-            >>> print(await stream.ping(timeout=1))
-        """
+        """Measures the round trip to the peer on this stream."""
         return await self._pings.ping(timeout)
 
     async def __aenter__(self) -> Self:

@@ -59,22 +59,7 @@ class BymuxEngine(Lifecycle):
     # ---- receiving
 
     def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
-        """Parses bytes from the peer, cut anywhere.
-
-        Args:
-            data: The bytes; what must be stored is copied.
-            now_ns: The present instant.
-
-        Raises:
-            RemoteProtocolError: The peer broke a rule. The connection has failed and the transport must be closed (bymux has no
-                packet for it). Events from before the fault can still be fetched.
-            ClosedError: The connection had failed before.
-
-        Example:
-            >>> connection.receive_data(bytes.fromhex("1002"))
-            >>> connection.next_event()
-            GlobalCreditReceived(amount=2)
-        """
+        """Parses bytes from the peer, cut anywhere."""
         self._check_alive()
         self._heartbeat.heard(now_ns)
         view = data if isinstance(data, memoryview) else memoryview(data)
@@ -107,20 +92,7 @@ class BymuxEngine(Lifecycle):
             )
 
     def receive_eof(self, now_ns: int = 0) -> None:  # noqa: ARG002 - all verbs that take input take the instant
-        """Handles the end of the peer's bytes.
-
-        Args:
-            now_ns: The present instant.
-
-        Raises:
-            RemoteProtocolError: A packet was cut in two.
-            ClosedError: The connection had failed before.
-
-        Example:
-            >>> connection.receive_eof()
-            >>> connection.next_event()
-            ConnectionEnded(clean=False)
-        """
+        """Handles the end of the peer's bytes."""
         self._check_alive()
         if self._carry or self._body_left:
             self._violated("truncated-packet", "the byte stream ended inside a packet")
@@ -289,23 +261,7 @@ class BymuxEngine(Lifecycle):
         return bool(self.own_streams_credit) and not self.own & HalfState.CLOSED and self.failure is None
 
     def open_stream(self, stream_id: int | None = None, *, now_ns: int = 0) -> StreamState:
-        """Creates a stream; the first credit for the peer leaves with it.
-
-        Args:
-            stream_id: Its id; the lowest free one by default.
-            now_ns: The present instant.
-
-        Returns:
-            The stream's handle.
-
-        Raises:
-            LocalProtocolError: No global credit is left, or the id is active or of the wrong parity.
-            ClosedError: The connection has failed.
-
-        Example:
-            >>> if connection.can_open:
-            ...     stream = connection.open_stream()
-        """
+        """Creates a stream; the first credit for the peer leaves with it."""
         self._check_alive()
         self._check_may(self.own, Packet.WRITE, "creating a stream")
         if not self.own_streams_credit:
@@ -330,20 +286,7 @@ class BymuxEngine(Lifecycle):
         return stream
 
     def write(self, stream: StreamState, data: bytes | bytearray | memoryview) -> None:
-        """Queues bytes; they leave as credit and turns allow.
-
-        Args:
-            stream: The stream.
-            data: The bytes; what is mutable is copied. ``stream.queued`` counts those that wait.
-
-        Raises:
-            LocalProtocolError: The stream was closed here.
-            ClosedError: The connection has failed.
-            TypeError: The data is no bytes-like object.
-
-        Example:
-            >>> connection.write(stream, b"tide")
-        """
+        """Queues bytes; they leave as credit and turns allow."""
         if stream.own & HalfState.CLOSED or stream.close_wanted or self.failure is not None:
             self._check_alive()
             raise LocalProtocolError(f"write on stream {stream.id} after Close", rule="write-after-close")
@@ -352,18 +295,7 @@ class BymuxEngine(Lifecycle):
             self._ready.add(stream)
 
     def consume(self, stream: StreamState, count: int) -> None:
-        """Frees the room of bytes that were handed out, and restores credit by the rule of docs/protocols/bymux.md, 9.
-
-        Args:
-            stream: The stream.
-            count: How many bytes of earlier ``DataReceived`` events are no longer stored.
-
-        Raises:
-            LocalProtocolError: Fewer bytes were handed out.
-
-        Example:
-            >>> connection.consume(event.stream, len(event.data))
-        """
+        """Frees the room of bytes that were handed out, and restores credit by the rule of docs/protocols/bymux.md, 9."""
         if not 0 <= count <= stream.unconsumed:
             raise LocalProtocolError(
                 f"{count} bytes of stream {stream.id} cannot be consumed: {stream.unconsumed} were handed out",
@@ -380,20 +312,7 @@ class BymuxEngine(Lifecycle):
             self._release_if_done(stream)
 
     def close(self, stream: StreamState, *, discard: bool = False) -> None:
-        """Sends Close once what is queued has left.
-
-        Args:
-            stream: The stream.
-            discard: Drops what is queued and sends Close at once, also after an earlier ``close``. This Close is marked, unless
-                ``mark_aborts`` is off, so that the peer does not take the data for complete.
-
-        Raises:
-            LocalProtocolError: The stream was closed before.
-            ClosedError: The connection has failed.
-
-        Example:
-            >>> connection.close(stream)
-        """
+        """Sends Close once what is queued has left."""
         self._check_alive()
         if stream.own & HalfState.CLOSED or (stream.close_wanted and not discard):
             raise LocalProtocolError(f"Close on stream {stream.id} a second time", rule="close-after-close")
@@ -406,18 +325,7 @@ class BymuxEngine(Lifecycle):
         self._end_if_done(stream)
 
     def stop_read(self, stream: StreamState) -> None:
-        """Sends StopRead: no more credit is given, and what still arrives is dropped.
-
-        Args:
-            stream: The stream.
-
-        Raises:
-            LocalProtocolError: StopRead was sent before.
-            ClosedError: The connection has failed.
-
-        Example:
-            >>> connection.stop_read(stream)
-        """
+        """Sends StopRead: no more credit is given, and what still arrives is dropped."""
         self._check_alive()
         self._check_may(stream.own, Packet.STOP_READ, f"StopRead on stream {stream.id}")
         stream.discarding = True
@@ -425,69 +333,32 @@ class BymuxEngine(Lifecycle):
         self._end_if_done(stream)
 
     def release(self, stream: StreamState) -> None:
-        """Lets the peer create another stream once this one has ended, where ``holds_streams`` is set.
-
-        Args:
-            stream: The stream.
-
-        Example:
-            >>> connection.release(stream)
-        """
+        """Lets the peer create another stream once this one has ended, where ``holds_streams`` is set."""
         stream.held = False
         self._release_if_done(stream)
 
     def discard(self, stream: StreamState) -> None:
-        """Drops what still arrives without StopRead; what was handed out counts as consumed.
-
-        Args:
-            stream: The stream.
-
-        Example:
-            >>> connection.discard(stream)
-        """
+        """Drops what still arrives without StopRead; what was handed out counts as consumed."""
         stream.discarding = True
         if stream.unconsumed:
             self.consume(stream, stream.unconsumed)
 
     def close_creation(self) -> None:
-        """Sends a global Close: this end creates no more streams.
-
-        Raises:
-            LocalProtocolError: It was sent before.
-            ClosedError: The connection has failed.
-
-        Example:
-            >>> connection.close_creation()
-        """
+        """Sends a global Close: this end creates no more streams."""
         self._check_alive()
         self._check_may(self.own, Packet.CLOSE, "a global Close")
         self._send_global(Packet.CLOSE)
         self._finish_if_done()
 
     def stop_creation(self) -> None:
-        """Sends a global StopRead: this end allows no more streams.
-
-        Raises:
-            LocalProtocolError: It was sent before.
-            ClosedError: The connection has failed.
-
-        Example:
-            >>> connection.stop_creation()
-        """
+        """Sends a global StopRead: this end allows no more streams."""
         self._check_alive()
         self._check_may(self.own, Packet.STOP_READ, "a global StopRead")
         self._send_global(Packet.STOP_READ)
         self._finish_if_done()
 
     def finish(self) -> None:
-        """Ends the creation of streams in both directions; ``ConnectionFinished`` follows when the last stream has ended.
-
-        Raises:
-            ClosedError: The connection has failed.
-
-        Example:
-            >>> connection.finish()
-        """
+        """Ends the creation of streams in both directions; ``ConnectionFinished`` follows when the last stream has ended."""
         self._check_alive()
         if not self.own & HalfState.CLOSED:
             self.close_creation()
@@ -502,17 +373,7 @@ class BymuxEngine(Lifecycle):
         return bool(self._control or self._grants or self._ready)
 
     def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
-        """Returns the bytes of :meth:`data_to_send` in pieces that were not copied, for transports that can gather.
-
-        Args:
-            limit: About how many bytes to return at most (a packet is not cut); 256 KiB by default.
-
-        Returns:
-            The pieces in order; an empty list when nothing is due.
-
-        Example:
-            >>> sock.sendmsg(connection.segments_to_send())
-        """
+        """Returns the bytes of :meth:`data_to_send` in pieces that were not copied, for transports that can gather."""
         out: list[bytes | memoryview] = []
         if self._grants:
             self._emit_grants()

@@ -69,33 +69,14 @@ class Lifecycle(SansIoConnection[StreamState, events.Event]):
             self.allow_streams(missing)
 
     def fail(self, error: MainstemError) -> None:
-        """Ends the connection from outside, for instance because its transport broke.
-
-        Args:
-            error: Why. Only the first failure counts.
-
-        Example:
-            >>> connection.fail(ConnectionLost("the transport broke"))
-        """
+        """Ends the connection from outside, for instance because its transport broke."""
         if self.failure is None:
             self.failure = error
 
     # ---- credit
 
     def grant(self, stream: StreamState, amount: int) -> None:
-        """Gives the peer credit by hand.
-
-        Args:
-            stream: The stream.
-            amount: Bytes; ``INFINITE`` cannot be taken back.
-
-        Raises:
-            LocalProtocolError: The amount or the sum is out of range, or StopRead was sent.
-            ClosedError: The connection has failed.
-
-        Example:
-            >>> connection.grant(stream, 65536)
-        """
+        """Gives the peer credit by hand."""
         self._check_alive()
         self._check_may(stream.own, Packet.CREDIT, f"credit on stream {stream.id}")
         credit = stream.receive_credit
@@ -113,18 +94,7 @@ class Lifecycle(SansIoConnection[StreamState, events.Event]):
         stream.receive_credit = credit + amount
 
     def allow_streams(self, amount: int) -> None:
-        """Gives the peer global credit.
-
-        Args:
-            amount: How many more streams it may create.
-
-        Raises:
-            LocalProtocolError: The amount or the sum is out of range, or the global StopRead was sent.
-            ClosedError: The connection has failed.
-
-        Example:
-            >>> connection.allow_streams(100)
-        """
+        """Gives the peer global credit."""
         self._check_alive()
         self._check_may(self.own, Packet.CREDIT, "global credit")
         if amount < 1 or self.peer_streams_credit + amount > INFINITE:
@@ -138,14 +108,7 @@ class Lifecycle(SansIoConnection[StreamState, events.Event]):
     # ---- timeouts
 
     def next_timeout_ns(self) -> int | None:
-        """Returns when :meth:`handle_timeout` is due next.
-
-        Returns:
-            An instant, or ``None`` when no heartbeat is on.
-
-        Example:
-            >>> deadline_ns = connection.next_timeout_ns()
-        """
+        """Returns when :meth:`handle_timeout` is due next."""
         due = self._heartbeat.next_timeout_ns() if self.failure is None else None
         timers = self._timers
         while timers:
@@ -158,18 +121,7 @@ class Lifecycle(SansIoConnection[StreamState, events.Event]):
         return due
 
     def handle_timeout(self, now_ns: int) -> None:
-        """Sends the pings that are due, and gives up streams or a peer that did not respond to one.
-
-        Args:
-            now_ns: The present instant.
-
-        Raises:
-            Timeout: The peer is dead; the connection has failed.
-            ClosedError: The connection had failed before.
-
-        Example:
-            >>> connection.handle_timeout(now_ns)
-        """
+        """Sends the pings that are due, and gives up streams or a peer that did not respond to one."""
         self._check_alive()
         verdict = self._heartbeat.check(now_ns)
         if verdict is Verdict.DEAD:
@@ -197,19 +149,7 @@ class Lifecycle(SansIoConnection[StreamState, events.Event]):
             self._set_timer(stream)
 
     def ping(self, stream: StreamState | None = None, *, now_ns: int = 0) -> None:
-        """Sends a Ping; :class:`~.events.PongReceived` follows.
-
-        Args:
-            stream: The stream, or ``None`` for a global ping.
-            now_ns: The present instant.
-
-        Raises:
-            LocalProtocolError: Both Close and StopRead were sent, or 64 pings are outstanding.
-            ClosedError: The connection has failed.
-
-        Example:
-            >>> connection.ping(now_ns=now_ns)
-        """
+        """Sends a Ping; :class:`~.events.PongReceived` follows."""
         self._check_alive()
         if stream is None:
             self._check_may(self.own, Packet.PING, "a global Ping")
@@ -225,18 +165,7 @@ class Lifecycle(SansIoConnection[StreamState, events.Event]):
         pings.append(now_ns)
 
     def pong(self, stream: StreamState) -> None:
-        """Sends a Pong by hand, where ``send_stream_pongs`` is off.
-
-        Args:
-            stream: The stream.
-
-        Raises:
-            LocalProtocolError: Both Close and StopRead were sent.
-            ClosedError: The connection has failed.
-
-        Example:
-            >>> connection.pong(event.stream)
-        """
+        """Sends a Pong by hand, where ``send_stream_pongs`` is off."""
         self._check_alive()
         self._check_may(stream.own, Packet.PONG, f"Pong on stream {stream.id}")
         self._control += codec.encode_stream(Packet.PONG, stream.id)

@@ -158,26 +158,7 @@ class BaseStream:
     # ---- reading
 
     async def read(self, limit: int = READ_LIMIT, *, timeout: float | None = None) -> bytes:
-        """Waits for bytes and returns them.
-
-        Args:
-            limit: The most bytes to return (256 KiB by default). A negative limit returns everything up to the end, at
-                most the settings' ``read_limit``.
-            timeout: Seconds to wait; ``None`` waits without a limit.
-
-        Returns:
-            Between one and ``limit`` bytes as soon as there are some; ``b""`` at the end.
-
-        Raises:
-            LimitExceeded: More than ``read_limit`` bytes came before the end; smaller reads return them.
-            MainstemError: What ended the stream, after the bytes from before it were read. With a negative limit those
-                bytes are left for other reads.
-            Timeout: The timeout passed.
-            RuntimeError: Another task is reading.
-
-        Example:
-            >>> request = await stream.read(-1)
-        """
+        """Waits for bytes and returns them."""
         if timeout is not None:
             return await within(timeout, self.read(limit), f"read of stream {self.id}")
         buffer = self._buffer
@@ -196,24 +177,7 @@ class BaseStream:
         return data
 
     async def readexactly(self, count: int, *, timeout: float | None = None) -> bytes:
-        """Waits for ``count`` bytes and returns them.
-
-        Args:
-            count: How many bytes.
-            timeout: Seconds to wait; ``None`` waits without a limit.
-
-        Returns:
-            Exactly ``count`` bytes.
-
-        Raises:
-            asyncio.IncompleteReadError: The stream ended before; ``partial`` has the bytes that came.
-            MainstemError: What broke the stream off; the bytes that came are left for other reads.
-            Timeout: The timeout passed.
-            RuntimeError: Another task is reading.
-
-        Example:
-            >>> length = int.from_bytes(await stream.readexactly(4), "big")
-        """
+        """Waits for ``count`` bytes and returns them."""
         if timeout is not None:
             return await within(timeout, self.readexactly(count), f"read of stream {self.id}")
         buffer = self._buffer
@@ -235,15 +199,7 @@ class BaseStream:
         self._wake_reader()
 
     def at_eof(self) -> bool:
-        """Whether everything was read and no more will come.
-
-        Returns:
-            ``True`` once the peer has finished and the last byte was read.
-
-        Example:
-            >>> while not stream.at_eof():
-            ...     print(await stream.read())
-        """
+        """Whether everything was read and no more will come."""
         return self._eof and not self._buffer.size
 
     def __aiter__(self) -> Self:
@@ -301,18 +257,7 @@ class BaseStream:
     # ---- writing
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Queues bytes; :meth:`drain` waits for the peer's credit.
-
-        Args:
-            data: The bytes; what is mutable is copied.
-
-        Raises:
-            MainstemError: What ended the writing half.
-            TypeError: The data is no bytes-like object.
-
-        Example:
-            >>> stream.write(b"tide")
-        """
+        """Queues bytes; :meth:`drain` waits for the peer's credit."""
         raise NotImplementedError
 
     async def drain(self, *, timeout: float | None = None) -> None:
@@ -336,19 +281,7 @@ class BaseStream:
             await within(timeout, self._drain_to(WRITE_LIMIT, WRITE_LIMIT // 2), f"drain of stream {self.id}")
 
     async def flush(self, *, timeout: float | None = None) -> None:
-        """Waits until the transport has taken everything that was written.
-
-        Args:
-            timeout: Seconds to wait; ``None`` waits without a limit.
-
-        Raises:
-            Timeout: The timeout passed.
-            MainstemError: What ended the writing half before that.
-
-        Example:
-            >>> stream.write(b"now")
-            >>> await stream.flush()
-        """
+        """Waits until the transport has taken everything that was written."""
         await within(timeout, self._drain_to(0, 0), f"flush of stream {self.id}")
         self._check_written()
 

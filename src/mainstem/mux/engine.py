@@ -137,14 +137,7 @@ class Engine:
 
     @ends_connection_on_error
     def transport_ready(self, transport: Transport) -> None:
-        """Starts to use a transport; called by it once it is connected.
-
-        Args:
-            transport: The transport.
-
-        Example:
-            >>> connection.transport_ready(transport)
-        """
+        """Starts to use a transport; called by it once it is connected."""
         self._transport = transport
         self._connection.peer_name = transport.peer
         self.traffic.connections_opened += 1
@@ -152,37 +145,19 @@ class Engine:
 
     @ends_connection_on_error
     def data_received(self, data: memoryview) -> None:
-        """Takes received bytes; called by the transport.
-
-        Args:
-            data: The bytes; the memory belongs to the transport again when the call returns.
-
-        Example:
-            >>> connection.data_received(memoryview(data))
-        """
+        """Takes received bytes; called by the transport, whose the memory is again when the call returns."""
         if not self.over:
             self.traffic.bytes_received += len(data)
             self._advance(self._connection.receive_data, data, self._clock.monotonic_ns())
 
     @ends_connection_on_error
     def writing_resumed(self) -> None:
-        """Writes more; called by the transport when it has room again.
-
-        Example:
-            >>> connection.writing_resumed()
-        """
+        """Writes more; called by the transport when it has room again."""
         self.flush()
 
     @ends_connection_on_error
     def transport_lost(self, error: Exception | None) -> None:
-        """Ends the connection; called by the transport at its end.
-
-        Args:
-            error: Why; ``None`` when the peer ended it in order.
-
-        Example:
-            >>> connection.transport_lost(None)
-        """
+        """Ends the connection; called by the transport at its end. ``error`` is None when the peer ended it in order."""
         if self.over:
             self._finish()
             return
@@ -206,22 +181,13 @@ class Engine:
     # ---- called by streams
 
     def schedule_flush(self) -> None:
-        """Flushes at the end of this turn of the event loop, so that what is queued in it leaves together.
-
-        Example:
-            >>> connection.sans_io.allow_streams(10)
-            >>> connection.schedule_flush()
-        """
+        """Flushes at the end of this turn of the event loop, so that what is queued in it leaves together."""
         if not self.flush_scheduled:
             self.flush_scheduled = True
             self._loop.call_soon(self._on_turn)
 
     def flush(self) -> None:
-        """Writes as much to the transport as it takes now.
-
-        Example:
-            >>> connection.flush()
-        """
+        """Writes as much to the transport as it takes now."""
         transport = self._transport
         if transport is None or self.over:
             return
@@ -245,11 +211,7 @@ class Engine:
         transport.write(segments)
 
     def dispatch(self) -> None:
-        """Calls the handlers of the protocol's events.
-
-        Example:
-            >>> connection.dispatch()
-        """
+        """Calls the handlers of the protocol's events."""
         next_event = self._connection.next_event
         handlers = self._handlers
         while (event := next_event()) is not None:
@@ -272,32 +234,14 @@ class Engine:
     # ---- life
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Starts a task of the connection.
-
-        Args:
-            work: What it runs.
-
-        Returns:
-            The task. An exception that it raises is logged.
-
-        Example:
-            >>> connection.spawn(watch(connection))
-        """
+        """Starts a task of the connection. An exception that it raises is logged."""
         task = start_task(work, self._loop)
         self.tasks.add(task)
         task.add_done_callback(self._task_done)
         return task
 
     def end(self, error: MainstemError | None = None, *, abort: bool = False) -> None:
-        """Ends the connection from this side.
-
-        Args:
-            error: What its streams raise; a ``ClosedError`` by default.
-            abort: Whether to drop what was not sent.
-
-        Example:
-            >>> connection.end(abort=True)
-        """
+        """Ends the connection from this side; ``error`` is what its streams raise, and ``abort`` drops what was not sent."""
         self._fail(error or ClosedError("the connection was closed here"), abort=abort)
 
     async def shutdown(self, deadline: float) -> None:
@@ -305,33 +249,15 @@ class Engine:
         raise NotImplementedError
 
     async def wait_ended(self) -> None:
-        """Waits until the transport is gone.
-
-        Example:
-            >>> await connection.wait_ended()
-        """
+        """Waits until the transport is gone."""
         await asyncio.shield(self._ended)
 
     def on_ended(self, call: Callable[[], object]) -> None:
-        """Registers a function for the end of the transport.
-
-        Args:
-            call: Called without arguments, from the event loop.
-
-        Example:
-            >>> connection.on_ended(lambda: print("gone"))
-        """
+        """Registers a function to be called at the end of the transport."""
         self._ended.add_done_callback(lambda _: call())
 
     def on_done(self, call: Callable[[], object]) -> None:
-        """Registers a function for the end of the transport and of the last task.
-
-        Args:
-            call: Called without arguments, from the event loop.
-
-        Example:
-            >>> connection.on_done(lambda: print("nothing of it is left"))
-        """
+        """Registers a function to be called at the end of the transport and of the last task."""
         self._done.add_done_callback(lambda _: call())
 
     # ---- internals

@@ -114,15 +114,7 @@ class SansIoConnection(Generic[M, E]):
         raise NotImplementedError
 
     def next_event(self) -> E | None:
-        """Returns the oldest event that was not yet fetched.
-
-        Returns:
-            The event, or ``None`` when there is none.
-
-        Example:
-            >>> while (event := connection.next_event()) is not None:
-            ...     print(event)
-        """
+        """Returns the oldest event that was not yet fetched."""
         return self._events.popleft() if self._events else None
 
     @property
@@ -131,18 +123,7 @@ class SansIoConnection(Generic[M, E]):
         raise NotImplementedError
 
     def data_to_send(self, limit: int = SEND_LIMIT) -> bytes:
-        """Returns the next bytes for the transport: responses and credit first, then one packet of each stream in turn.
-
-        Args:
-            limit: About how many bytes to return at most (a packet is not cut), so that what becomes urgent meanwhile
-                is next. The default is 256 KiB.
-
-        Returns:
-            The bytes; empty when nothing is due.
-
-        Example:
-            >>> transport.write(connection.data_to_send())
-        """
+        """Returns the next bytes for the transport: responses and credit first, then one packet of each stream in turn."""
         return b"".join(self.segments_to_send(limit))
 
     def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:

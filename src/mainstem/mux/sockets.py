@@ -181,15 +181,7 @@ class Server(Generic[E]):
         await self._sockets.start(host, port or 0, path, create)
 
     def stats(self) -> EndpointStats:
-        """Returns what the server has now and what it has counted; may be called in any thread.
-
-        Returns:
-            The figures of all its connections, those that have ended among them.
-
-        Example:
-            >>> server.stats().connections_opened
-            17
-        """
+        """Returns what the server has now and what it has counted; may be called in any thread."""
         self._traffic.connections_refused = self._arrivals.places.refused
         self._traffic.connections_silent = self._arrivals.places.dropped_silent
         return engine_stats(
@@ -248,30 +240,13 @@ class Server(Generic[E]):
         return f"<{self._protocol} Server {where}>"
 
     async def wait(self, timeout: float | None = None) -> None:
-        """Waits until the server is closed.
-
-        Args:
-            timeout: Seconds to wait; ``None`` waits without a limit.
-
-        Raises:
-            Timeout: The timeout passed; the server goes on.
-
-        Example:
-            >>> await server.wait()
-        """
+        """Waits until the server is closed."""
         await within(timeout, self._closed.wait(), "wait for the end of the server")
 
     async def shutdown(self, timeout: float | None = None) -> None:
         """Stops listening, lets the handlers that run finish, and closes the server.
 
         Streams and requests that come in meanwhile are given to no handler.
-
-        Args:
-            timeout: Seconds for the handlers, after which those that are left are cancelled and their streams aborted; ``None``
-                waits without a limit.
-
-        Example:
-            >>> await server.shutdown(timeout=5)
         """
         self._stop_listening()
         deadline = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
@@ -282,12 +257,6 @@ class Server(Generic[E]):
         """Stops listening, ends every connection at once and cancels every handler. Twice is fine.
 
         What was written and not sent yet is dropped; :meth:`shutdown` sends it.
-
-        Args:
-            timeout: Seconds to wait for the end of the handlers (10 by default).
-
-        Example:
-            >>> await server.close()
         """
         ending = self._end()
         await cancel_and_wait(self._arrivals.tasks.union(*(engine.tasks for engine in ending)), timeout)
@@ -296,11 +265,7 @@ class Server(Generic[E]):
         self._closed.set()
 
     def abort(self) -> None:
-        """Does what :meth:`close` does, without waiting for the end of the handlers.
-
-        Example:
-            >>> server.abort()
-        """
+        """Does what :meth:`close` does, without waiting for the end of the handlers."""
         for engine in self._end():
             cancel_tasks(engine.tasks)
         self._closed.set()
