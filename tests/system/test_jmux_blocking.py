@@ -287,6 +287,8 @@ def test_errors_say_what_may_be_sent_again() -> None:
     def big(session: jmux.ServerSession) -> None:
         session.read(-1)
         session.write(bytes(2000))
+        while session.caller_waiting:  # the end of the response would come with its bytes
+            time.sleep(0.001)
 
     server = jmux.serve(big, "127.0.0.1", 0)
     with jmux.connect("127.0.0.1", server.port, read_limit=1000) as client:
