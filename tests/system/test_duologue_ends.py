@@ -395,6 +395,41 @@ def test_a_message_for_which_there_is_no_room_can_time_out(aeron: Aeron, port: i
         assert client.receive(STALL_S) == b"4"
 
 
+def test_a_handler_waits_for_the_room_that_a_slow_client_makes(aeron: Aeron, port: int) -> None:
+    messages = [b"%d" % number + bytes(8000) for number in range(100)]
+
+    def pour(duologue: Duologue) -> None:
+        for message in messages:
+            duologue.send(message)
+
+    with (
+        serve(pour, settings=server_settings(port), aeron=aeron) as server,
+        connect(settings=client_settings(port), aeron=aeron) as client,
+    ):
+        wait_for(lambda: server.stats().duologues_joined)
+        time.sleep(0.2)  # the window fills
+        assert list(client) == messages
+
+
+async def test_a_task_waits_for_the_room_that_a_slow_client_makes(aeron: Aeron, port: int) -> None:
+    messages = [b"%d" % number + bytes(8000) for number in range(100)]
+
+    async def pour(duologue: aio.Duologue) -> None:
+        for message in messages:
+            await duologue.send(message)
+
+    async with (
+        aio.serve(pour, settings=server_settings(port), aeron=aeron),
+        aio.connect(settings=client_settings(port), aeron=aeron) as client,
+    ):
+        await asyncio.sleep(0.2)  # the window fills
+        assert await soon(_all(client)) == messages
+
+
+async def _all(client: aio.Client) -> list[bytes]:
+    return [message async for message in client]
+
+
 def test_a_server_whose_close_a_signal_handler_interrupted_can_be_closed(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,8 @@ class Outbox:
         if self._queue:
             return False
         status = self._offer(message)
+        if status == OfferStatus.ADMIN_ACTION:  # a term was full
+            status = self._offer(message)
         if status > 0:
             return True
         self._check_open(status)

@@ -129,6 +129,7 @@ class Session:
         self._received: deque[bytes] = deque()
         self._messages_received = self._bytes_received = 0
         self._outbox: Outbox | None = None
+        self._wants_room = False
         self._publication: ExclusivePublication | None = None
         self._subscription: Subscription | None = None
         self._opening: list[Operation[Subscription] | Operation[ExclusivePublication]] = []
@@ -191,7 +192,10 @@ class Session:
         """Send a message if there is room for it. Raises what ended the duologue."""
         self._check_open()
         assert self._outbox is not None
-        return self._outbox.offer(message)
+        is_sent = self._outbox.offer(message)
+        if not is_sent:
+            self._wants_room = True
+        return is_sent
 
     def queue(self, message: bytes) -> None:
         """Send a message, or queue it; the duologue ends where it is not accepted for 500 ms. Raises BackPressured too."""
@@ -245,7 +249,9 @@ class Session:
             except MainstemError as error:
                 self.error = error
                 return 1, str(error)
-            if work:
+            if work or self._wants_room:
+                # Nothing tells when there is room: who waits for it looks again.
+                self._wants_room = False
                 self.changed.notify_all()
             if self.state is State.CLOSING and not self._outbox:
                 # What the client must still receive is in the stream; the driver keeps it for a while after the close.
