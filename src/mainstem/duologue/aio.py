@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mainstem.duologue.crypto import ServerKey
     from mainstem.duologue.ends import Steps
     from mainstem.duologue.session import Session
+    from mainstem.errors import MainstemError
 
 T = TypeVar("T")
 
@@ -82,16 +83,27 @@ async def _in_thread(open_it: Callable[[], object], close_it: Callable[[], objec
         raise
 
 
-async def _completed(work: Awaitable[T]) -> T:
-    """Await something to its end, also if this is cancelled meanwhile, which is raised then."""
-    doing = asyncio.ensure_future(work)
+async def _to_the_end(function: Callable[[], object]) -> None:
+    """Run a function in a thread, and return when it has ended, whatever cancels this meanwhile."""
+    running = asyncio.ensure_future(asyncio.to_thread(function))
+    while not running.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([running])
+    running.result()
+
+
+async def _join(task: asyncio.Task[None]) -> None:
+    """Wait for a task that ends something; where this is cancelled, so is the task, which then ends it at once."""
     try:
-        return await asyncio.shield(doing)
+        await asyncio.wait([task])
     except asyncio.CancelledError:
-        while not doing.done():
+        task.cancel()
+        while not task.done():
             with suppress(asyncio.CancelledError):
-                await asyncio.wait([doing])
+                await asyncio.wait([task])
         raise
+    if not task.cancelled():
+        task.result()
 
 
 class _Talk(End):
@@ -316,13 +328,19 @@ class Server(ServerEnd):
     async def close(self) -> None:
         """End every duologue, cancel its handler, and end the server and the driver that was started for it. May be called again.
 
-        Messages that were sent still reach the clients. Handlers are waited for, 10 s at most. Once begun, a close that is
-        cancelled goes on to its end.
+        Messages that were sent still reach the clients. Handlers are waited for, 10 s at most. A close that is cancelled ends
+        everything without waiting.
 
         Example:
             >>> await server.close()
         """
-        await self._end(waits=True)
+        if self._task is None:
+            return
+        if self._closing is None:
+            self._task.cancel()
+            self._closing = asyncio.get_running_loop().create_task(self._finish(waits=True))
+        if asyncio.current_task() not in self._handlers.tasks:
+            await _join(self._closing)
 
     def abort(self) -> None:
         """End at once: the clients learn that their duologues were aborted, and no handler is waited for.
@@ -334,17 +352,7 @@ class Server(ServerEnd):
         if self._task is not None and self._closing is None:
             self._task.cancel()
             self._life.on_close()
-            self._closing = asyncio.ensure_future(self._finish(waits=False))
-
-    async def _end(self, *, waits: bool) -> None:
-        if self._closing is None:
-            if self._task is None:
-                return
-            self._task.cancel()
-            self._closing = asyncio.ensure_future(self._finish(waits=waits))
-        if asyncio.current_task() in self._handlers.tasks:
-            return
-        await _completed(self._closing)
+            self._closing = asyncio.get_running_loop().create_task(self._finish(waits=False))
 
     async def _finish(self, *, waits: bool) -> None:
         try:
@@ -359,7 +367,8 @@ class Server(ServerEnd):
                 while not self._life.has_released():
                     await pause.step()
         finally:
-            await asyncio.to_thread(self._life.disconnect)
+            self._life.on_close()
+            await _to_the_end(self._life.disconnect)
 
     async def __aenter__(self) -> Self:
         return self
@@ -384,6 +393,7 @@ class Client(ClientEnd, _Talk):
     ) -> None:
         super().__init__(settings, aeron=aeron, directory=directory)
         self._ending: asyncio.Task[None] | None = None
+        self._failure: MainstemError | None = None
 
     @property
     def _has_ended(self) -> bool:
@@ -396,8 +406,7 @@ class Client(ClientEnd, _Talk):
             await self._run(self._opening())
         except BaseException:
             self.abort()
-            assert self._ending is not None
-            await _completed(self._ending)
+            await self.close()
             raise
         return self
 
@@ -413,8 +422,7 @@ class Client(ClientEnd, _Talk):
     async def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
         """Leave the duologue, once the server has received everything, and end the driver that was started for it.
 
-        What the server has sent and was not received is dropped. May be called again. Once begun, a close that is cancelled goes
-        on to its end.
+        What the server has sent and was not received is dropped. May be called again. A close that is cancelled aborts.
 
         Args:
             timeout: Seconds to wait for the server, at most; None waits forever.
@@ -426,24 +434,22 @@ class Client(ClientEnd, _Talk):
         Example:
             >>> await duologue.close()
         """
-        if self._connection is None and self._ending is None:
-            return
-        is_first = self._ending is None
-        if self._ending is None:
-            self._ending = asyncio.ensure_future(self._finish(timeout))
-        try:
-            await _completed(self._ending)
-        except Exception:
-            if is_first:
-                raise
+        if self._ending is None and self._connection is not None:
+            self._ending = asyncio.get_running_loop().create_task(self._finish(timeout))
+        if self._ending is not None:
+            await _join(self._ending)
+            # Raised once, to the first who waits for it.
+            failure, self._failure = self._failure, None
+            if failure is not None:
+                raise failure
 
-    async def _finish(self, timeout: float | None) -> None:
+    async def _finish(self, timeout: float | None, *, aborts: bool = False) -> None:
         try:
-            failure = await self._run(self._closing(timeout))
+            if not aborts:
+                self._failure = await self._run(self._closing(timeout))
         finally:
-            await asyncio.to_thread(self._disconnect)
-        if failure is not None:
-            raise failure
+            self._abort()
+            await _to_the_end(self._disconnect)
 
     def abort(self) -> None:
         """End the duologue at once, without waiting for the server. What it has not received is lost; it learns of the abort.
@@ -453,7 +459,7 @@ class Client(ClientEnd, _Talk):
         """
         self._abort()
         if self._ending is None:
-            self._ending = asyncio.ensure_future(asyncio.to_thread(self._disconnect))
+            self._ending = asyncio.get_running_loop().create_task(self._finish(None, aborts=True))
 
     async def __aenter__(self) -> Self:
         return self
