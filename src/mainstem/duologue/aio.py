@@ -367,7 +367,6 @@ class Server(ServerEnd):
                 while not self._life.has_released():
                     await pause.step()
         finally:
-            self._life.on_close()
             await _to_the_end(self._life.disconnect)
 
     async def __aenter__(self) -> Self:

@@ -109,7 +109,8 @@ class ServerLife:
         return core.release(SYSTEM_CLOCK.monotonic_ns(), waits=connection.owns_driver)
 
     def disconnect(self) -> None:
-        """Close the client of the driver, and the driver that was started here. May be called again."""
+        """Close everything that was opened here. May be called again."""
+        self.on_close()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
