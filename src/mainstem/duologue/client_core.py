@@ -1,29 +1,21 @@
 """The duologue client's steps and duty cycle: no thread, no clock and no socket of its own.
 
 See docs/protocols/duologue.md, 4.4 and 4.6.
-
-A signal handler may raise in the thread that runs the duty cycles, behind any call. A message passes from the log to ``receive`` as
-``polled.py`` of the client of Aeron has it, and its number is counted in the same statements: none is lost, and none comes twice.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.client.polled import polled
 from mainstem.clock import seconds_ns
 from mainstem.duologue.limits import longest_message
 from mainstem.duologue.messages import KEY_BITS, Connect, Hello, decrypt_session, error_of, parse_response
-from mainstem.duologue.outbox import Outbox
 from mainstem.duologue.stats import DuologueStats
+from mainstem.duologue.streams import Exchange, StreamPair
 from mainstem.errors import (
-    Aborted,
     ClosedError,
-    ConnectionLost,
     ConnectRefused,
     ConnectTimeout,
     MainstemError,
@@ -36,9 +28,6 @@ if TYPE_CHECKING:
 
     from mainstem._core.log.fragment import Fragment
     from mainstem.aeron.client.client import Aeron
-    from mainstem.aeron.client.operation import Operation
-    from mainstem.aeron.client.publication import ExclusivePublication
-    from mainstem.aeron.client.subscription import Image, Subscription
     from mainstem.duologue.crypto import Ciphers, ClientHandshake
     from mainstem.duologue.settings import ClientSettings
 
@@ -46,8 +35,6 @@ logger = logging.getLogger("mainstem.duologue.client")
 
 RESPONSES_AT_ONCE = 10  # of the all-clients channel, most of which are meant for others
 MESSAGES_AT_ONCE = 64
-# Messages that came and that the program has not received; beyond that the server is not read.
-MAX_RECEIVED = 1_024
 
 
 class Step(Enum):
@@ -60,51 +47,6 @@ class Step(Enum):
     JOIN = "the server's duologue is reached"
     TALK = "nothing: the duologue is open"
     CLOSED = "nothing: the duologue is closed"
-
-
-class StreamPair:
-    """A subscription and a publication that are opened together, without waiting."""
-
-    def __init__(self, aeron: Aeron, subscription: str, publication: str, stream_id: int) -> None:
-        self._subscribing: Operation[Subscription] = aeron.async_add_subscription(subscription, stream_id)
-        self._publishing: Operation[ExclusivePublication] = aeron.async_add_exclusive_publication(
-            publication, stream_id
-        )
-        self._open: list[Operation[Subscription] | Operation[ExclusivePublication]] = [
-            self._subscribing,
-            self._publishing,
-        ]
-
-    @property
-    def subscription(self) -> Subscription | None:
-        """The subscription, once the driver has made it. Raises RegistrationError or DriverTimeout."""
-        return self._subscribing.poll()
-
-    @property
-    def publication(self) -> ExclusivePublication | None:
-        """The publication, once the driver has made it. Raises RegistrationError or DriverTimeout."""
-        return self._publishing.poll()
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether both are made."""
-        return self.subscription is not None and self.publication is not None
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether both reach the other side."""
-        subscription, publication = self.subscription, self.publication
-        return bool(subscription and publication and subscription.is_connected and publication.is_connected)
-
-    def close(self) -> bool:
-        """Close both; False while the driver has not responded to a command, and this is to be called again."""
-        for operation in [each for each in self._open if each.is_done]:
-            self._open.remove(operation)
-            with suppress(MainstemError):
-                resource = operation.poll()
-                if resource is not None:
-                    resource.close()
-        return not self._open
 
 
 class ClientCore:
@@ -142,15 +84,11 @@ class ClientCore:
             self._handshake = ClientHandshake(settings.server_key, self._key, chance)
         self._ciphers: Ciphers | None = None
         self._response: Connect | None = None
-        self._arrived: deque[bytes] = deque()  # emptied by each duty cycle, except where it was interrupted
-        self._received: deque[bytes] = deque()
-        self._messages_received = self._bytes_received = 0
         self._has_asked = self._is_finishing = False
-        self._outbox: Outbox | None = None
         self._pairs: list[StreamPair] = []
         self._all_clients = self._pair(settings.initial_subscription, settings.initial_publication)
         self._duologue: StreamPair | None = None
-        self._image: Image | None = None
+        self._exchange: Exchange | None = None
 
     def _pair(self, subscription: str, publication: str) -> StreamPair:
         pair = StreamPair(self._aeron, subscription, publication, self.settings.stream_id)
@@ -177,10 +115,7 @@ class ClientCore:
 
     def stats(self) -> DuologueStats:
         """What was sent and received on the duologue."""
-        sent = (0, 0)
-        if self._outbox is not None and self.duologue_session:
-            sent = self._outbox.messages_sent, self._outbox.bytes_sent
-        return DuologueStats(*sent, self._messages_received, self._bytes_received)
+        return DuologueStats() if self._exchange is None else self._exchange.stats()
 
     def do_work(self, now_ns: int) -> int:
         """Run one duty cycle, and return how much was done.
@@ -223,17 +158,15 @@ class ClientCore:
     def _reach(self, now_ns: int) -> int:
         if not self._all_clients.is_connected:
             return 0
-        assert self._all_clients.publication is not None
-        self._outbox = Outbox(self._all_clients.publication, name="all clients")
         return self._enter(Step.ASK, now_ns)
 
     def _ask(self, now_ns: int) -> int:
-        subscription = self._all_clients.subscription
+        subscription, publication = self._all_clients.subscription, self._all_clients.publication
         assert subscription is not None
-        assert self._outbox is not None
+        assert publication is not None
         if not self._has_asked:
             hello = Hello(self._key) if self._handshake is None else self._handshake.hello
-            self._has_asked = self._outbox.offer(hello.encode())
+            self._has_asked = publication.offer(hello.encode()) > 0
             if self._has_asked:
                 logger.debug("[%d] send: HELLO", self.session_id)
         work = subscription.poll_messages(self._on_response, RESPONSES_AT_ONCE)
@@ -280,57 +213,31 @@ class ClientCore:
         assert self._duologue is not None
         if not self._duologue.is_connected:
             return 0
-        assert self._duologue.publication is not None
-        self._outbox = Outbox(self._duologue.publication, name=f"duologue {self.duologue_session}")
-        if self._ciphers is not None:
-            self._outbox.sealer = self._ciphers.sealer
+        self._exchange = Exchange(
+            self._duologue,
+            peer=self.peer,
+            name=f"duologue {self.duologue_session}",
+            ciphers=self._ciphers,
+            inspect=self._inspect,
+        )
         return self._enter(Step.TALK, now_ns)
 
     def _talk(self, now_ns: int) -> int:  # noqa: ARG002 - a step
-        assert self._duologue is not None
-        subscription, publication = self._duologue.subscription, self._duologue.publication
-        assert subscription is not None
-        assert publication is not None
-        arrived = self._arrived
+        duologue, exchange = self._duologue, self._exchange
+        assert duologue is not None
+        assert exchange is not None
+        while duologue.arrivals:
+            exchange.image = duologue.arrivals.popleft()
         if self._is_finishing:
-            self._received.clear()
-        room = min(MESSAGES_AT_ONCE, MAX_RECEIVED - len(self._received)) - len(arrived)
-        if room > 0:
-            arrived.extend(polled(subscription.poll_bytes, room))
-        work = len(arrived)
-        self._take_in()
-        for image in subscription.images:
-            self._image = image
-        self._check_server(self._image, publication)
+            exchange.drop()
+        work = exchange.poll(MESSAGES_AT_ONCE)
+        exchange.check_peer()
         return work
 
-    def _check_server(self, image: Image | None, publication: ExclusivePublication) -> None:
-        """Raise what says that the server has gone. What it sent before is received by then."""
-        if image is None:
-            return
-        if image.is_publication_revoked:
-            raise Aborted(f"{self.peer} aborted the duologue")
-        if image.is_end_of_stream:
-            raise ClosedError(f"{self.peer} ended the duologue")
-        if image.closed or not (publication.closed or publication.is_connected):
-            raise ConnectionLost(f"nothing was heard from {self.peer} for too long")
-
-    def _take_in(self) -> None:
-        arrived, received = self._arrived, self._received
-        opener = None if self._ciphers is None else self._ciphers.opener
-        while arrived:
-            message = arrived[0] if opener is None else opener.open(arrived[0])
-            length = len(message)
-            reason = error_of(message)
-            if reason is not None:
-                raise ConnectRefused(f"{self.peer} ended the duologue: {reason}", reason=reason, peer=self.peer)
-            # Calls nothing.
-            received += (message,)
-            del arrived[0]
-            self._messages_received += 1
-            self._bytes_received += length
-            if opener is not None:
-                opener.number += 1
+    def _inspect(self, message: bytes) -> None:
+        reason = error_of(message)
+        if reason is not None:
+            raise ConnectRefused(f"{self.peer} ended the duologue: {reason}", reason=reason, peer=self.peer)
 
     _STEPS: dict[Step, Callable[[ClientCore, int], int]] = {  # noqa: RUF012 - never changed
         Step.INTRODUCE: _introduce,
@@ -353,18 +260,14 @@ class ClientCore:
     def offer(self, message: bytes) -> bool:
         """Send a message if there is room for it. Raises what ended the duologue."""
         self._check_open()
-        assert self._outbox is not None
-        return self._outbox.offer(message)
+        assert self._exchange is not None
+        return self._exchange.outbox.offer(message)
 
     def receive(self) -> bytes | None:
         """Take the oldest message; None if there is none yet. Raises what ended the duologue, once all are taken."""
-        received = self._received
-        if not received:
+        message = None if self._exchange is None else self._exchange.take()
+        if message is None:
             self._check_open()
-            return None
-        message = received[0]
-        # Calls nothing up to the caller.
-        del received[0]
         return message
 
     def _check_open(self) -> None:
@@ -378,13 +281,13 @@ class ClientCore:
         What comes from now on is dropped.
         """
         self._is_finishing = True
-        if self.is_open and self._duologue is not None and (publication := self._duologue.publication) is not None:
-            publication.close()
+        if self.is_open and self._exchange is not None:
+            self._exchange.publication.close()
 
     def abort(self) -> None:
         """End the duologue at once; the server learns that it was aborted."""
-        if self.is_open and self._duologue is not None and (publication := self._duologue.publication) is not None:
-            publication.revoke()
+        if self.is_open and self._exchange is not None:
+            self._exchange.publication.revoke()
         self.close()
 
     def close(self) -> bool:

@@ -97,6 +97,11 @@ class Outbox:
                 break
         return sent
 
+    def drop(self) -> None:
+        """Give up all that waits."""
+        self._queue.clear()
+        self._octets = 0
+
     def drop_first(self) -> None:
         """Give up the message that was refused; those behind it get their own time."""
         length = len(self._queue[0])

@@ -5,22 +5,18 @@ The server's thread runs its duty cycles. The thread or task of its handler send
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, Self
 
-from mainstem._core import layout
-from mainstem.aeron.client.polled import polled
 from mainstem.clock import seconds_ns
 from mainstem.duologue.limits import address_of, longest_message
 from mainstem.duologue.messages import BAD_MESSAGE, error_text
-from mainstem.duologue.outbox import Outbox
 from mainstem.duologue.state import DuologueState, Lifetime
 from mainstem.duologue.stats import DuologueStats
+from mainstem.duologue.streams import Exchange, StreamPair
 from mainstem.errors import (
-    Aborted,
+    BadMessage,
     ClosedError,
-    ConnectionLost,
     MainstemError,
     OfferError,
     RemoteProtocolError,
@@ -32,15 +28,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from mainstem.aeron.client.client import Aeron
-    from mainstem.aeron.client.operation import Operation
-    from mainstem.aeron.client.publication import ExclusivePublication
-    from mainstem.aeron.client.subscription import Image, Subscription
     from mainstem.duologue.crypto import Ciphers
     from mainstem.duologue.settings import ServerSettings
 
 MESSAGES_AT_ONCE = 10  # of one client in one duty cycle, so that a busy one does not hold up the others
-MAX_RECEIVED = 256
-"""Messages of one client that its handler has not received; then the client feels back pressure."""
 
 State = DuologueState
 
@@ -122,33 +113,19 @@ class Session:
         self.on_failed: Callable[[], None] | None = None
         self._settings = settings
         self._now_ns = now_ns
-        # Filled by the client conductor's thread, emptied by the server's: a deque is safe for that.
-        self._images: deque[Image] = deque()
-        self._image: Image | None = None
-        self._arrived: deque[bytes] = deque()  # emptied by each duty cycle, except where it was interrupted
-        self._received: deque[bytes] = deque()
-        self._messages_received = self._bytes_received = 0
-        self._outbox: Outbox | None = None
         self._wants_room = False
-        self._publication: ExclusivePublication | None = None
-        self._subscription: Subscription | None = None
-        self._opening: list[Operation[Subscription] | Operation[ExclusivePublication]] = []
-        self._subscribing: Operation[Subscription] | None = None
-        self._publishing: Operation[ExclusivePublication] | None = None
+        self._streams: StreamPair | None = None
+        self._exchange: Exchange | None = None
 
     def begin(self, aeron: Aeron) -> None:
         """Ask the driver for both streams. Raises DriverTimeout if it accepts no more commands."""
         settings, (port, control_port) = self._settings, self.ports
-        self._subscribing = aeron.async_add_subscription(
+        self._streams = StreamPair(
+            aeron,
             settings.duologue_subscription(port, self.session_id),
+            settings.duologue_publication(control_port, self.session_id),
             settings.stream_id,
-            on_available_image=self._images.append,
         )
-        self._opening.append(self._subscribing)
-        self._publishing = aeron.async_add_exclusive_publication(
-            settings.duologue_publication(control_port, self.session_id), settings.stream_id
-        )
-        self._opening.append(self._publishing)
 
     @property
     def state(self) -> DuologueState:
@@ -163,13 +140,14 @@ class Session:
     @property
     def peer_address(self) -> tuple[str, int]:
         """The client's address and port."""
-        source = "" if self._image is None else self._image.source_identity
+        image = None if self._exchange is None else self._exchange.image
+        source = "" if image is None else image.source_identity
         return self.owner, int(source.rpartition(":")[2] or 0)
 
     @property
     def queued(self) -> int:
         """Messages that wait because the client's window is full."""
-        return 0 if self._outbox is None else len(self._outbox)
+        return 0 if self._exchange is None else len(self._exchange.outbox)
 
     @property
     def max_message_length(self) -> int:
@@ -178,57 +156,50 @@ class Session:
 
     def stats(self) -> DuologueStats:
         """What was sent and received."""
-        sent = (0, 0) if self._outbox is None else (self._outbox.messages_sent, self._outbox.bytes_sent)
-        return DuologueStats(*sent, self._messages_received, self._bytes_received)
+        return DuologueStats() if self._exchange is None else self._exchange.stats()
 
     # -- the handler's side, under ``changed`` ---------------------------------------------------------------------
 
-    def _check_open(self) -> None:
-        if not self.is_open:
+    def _open_exchange(self) -> Exchange:
+        if self._exchange is None or not self.is_open:
             self.has_told = True
             raise self.error or ClosedError(f"duologue {self.session_id} ended: {self.reason or 'closed by this side'}")
+        return self._exchange
 
     def offer(self, message: bytes) -> bool:
         """Send a message if there is room for it. Raises what ended the duologue."""
-        self._check_open()
-        assert self._outbox is not None
-        is_sent = self._outbox.offer(message)
+        is_sent = self._open_exchange().outbox.offer(message)
         if not is_sent:
             self._wants_room = True
         return is_sent
 
     def queue(self, message: bytes) -> None:
         """Send a message, or queue it; the duologue ends where it is not accepted for 500 ms. Raises BackPressured too."""
-        self._check_open()
-        assert self._outbox is not None
-        self._outbox.queue(message, self._now_ns)
+        self._open_exchange().outbox.queue(message, self._now_ns)
 
     def receive(self) -> bytes | None:
         """Take the oldest message; None if there is none yet. Raises what ended the duologue, once all are taken."""
-        if self._received:
-            return self._received.popleft()
-        self._check_open()
-        return None
+        message = None if self._exchange is None else self._exchange.take()
+        if message is None:
+            self._open_exchange()
+        return message
 
     def close(self, error: str = "") -> None:
         """End the duologue, after what was sent has gone out; with ``error`` as the last message, unless it is empty."""
         if not self.is_open:
             return
-        if error and self._outbox is not None:
+        if error:
             with suppress(OfferError, ClosedError):
-                self._outbox.queue(error_text(error), self._now_ns)
+                self.queue(error_text(error))
         self.lifetime.move(State.CLOSING, self._now_ns)
         self.changed.notify_all()
 
     def abort(self) -> None:
         """End the duologue at once; the client learns that it was aborted."""
-        if self.is_open or self.state is State.CLOSING:
-            if self._publication is not None:
-                self._publication.revoke()
-            if self.is_open:
-                self.lifetime.move(State.CLOSING, self._now_ns)
-            self._outbox = None
-            self.changed.notify_all()
+        if self._exchange is not None and (self.is_open or self.state is State.CLOSING):
+            self._exchange.publication.revoke()
+            self._exchange.outbox.drop()
+            self.close()
 
     # -- the server's side -----------------------------------------------------------------------------------------
 
@@ -253,7 +224,7 @@ class Session:
                 # Nothing tells when there is room: who waits for it looks again.
                 self._wants_room = False
                 self.changed.notify_all()
-            if self.state is State.CLOSING and not self._outbox:
+            if self.state is State.CLOSING and not self.queued:
                 # What the client must still receive is in the stream; the driver keeps it for a while after the close.
                 return work, "closed by the server"
             reason = self.lifetime.on_time_event(now_ns)
@@ -265,86 +236,71 @@ class Session:
     def _step(self, now_ns: int, on_open: Callable[[Session], None]) -> int:
         if self.state is State.OPENING:
             return self._finish_opening(now_ns)
-        work = self._take_images()
-        publication, subscription = self._publication, self._subscription
-        assert publication is not None
-        assert subscription is not None
-        if self.state is State.WAITING and self._image and not self._image.closed and publication.is_connected:
+        streams, exchange = self._streams, self._exchange
+        assert streams is not None
+        assert exchange is not None
+        work = self._take_images(streams, exchange)
+        image = exchange.image
+        if self.state is State.WAITING and image and not image.closed and exchange.publication.is_connected:
             self.lifetime.move(State.JOINED, now_ns)
             on_open(self)
             work += 1
-        if self._outbox is not None:
-            work += self._outbox.do_work(now_ns)
+        work += exchange.outbox.do_work(now_ns)
         # A client that does not receive the responses is not read.
-        room = min(MESSAGES_AT_ONCE, MAX_RECEIVED - len(self._received)) - len(self._arrived)
-        if self.state is State.JOINED and not self._outbox and room > 0:
-            self._arrived.extend(polled(subscription.poll_bytes, room))
-            work += len(self._arrived)
-            self._take_in(now_ns)
-        if self.state is State.JOINED and self._has_left(publication):
+        if self.is_open and not exchange.outbox:
+            try:
+                work += exchange.poll(MESSAGES_AT_ONCE)
+            except BadMessage:
+                # What follows it is not read.
+                self.bad_messages += 1
+                self.close(BAD_MESSAGE)
+        if self.is_open and self._has_left(exchange):
             self.lifetime.move(State.LEFT, now_ns)
             work += 1
         return work
 
     def _finish_opening(self, now_ns: int) -> int:
-        assert self._subscribing is not None
-        assert self._publishing is not None
-        self._subscription = self._subscription or self._subscribing.poll()
-        self._publication = self._publication or self._publishing.poll()
-        if self._subscription is None or self._publication is None:
+        assert self._streams is not None
+        if not self._streams.is_ready:
             return 0
-        self._outbox = Outbox(self._publication, name=f"duologue {self.session_id}")
-        if self.ciphers is not None:
-            self._outbox.sealer = self.ciphers.sealer
+        self._exchange = Exchange(
+            self._streams,
+            peer=self.owner,
+            name=f"duologue {self.session_id}",
+            ciphers=self.ciphers,
+            inspect=self._inspect,
+        )
         self.lifetime.move(State.WAITING, now_ns)
         if self.on_ready is not None:
             self.on_ready()
         return 1
 
-    def _take_images(self) -> int:
+    def _take_images(self, streams: StreamPair, exchange: Exchange) -> int:
         work = 0
-        while self._images:
-            image = self._images.popleft()
+        while streams.arrivals:
+            image = streams.arrivals.popleft()
             work += 1
             source = image.source_identity
             if self._settings.check_address and address_of(source) != self.owner:
                 raise RemoteProtocolError(f"{source} joined what {self.owner} asked for", rule="guide 4.3", peer=source)
-            self._image = image
+            exchange.image = image
         return work
 
-    def _has_left(self, publication: ExclusivePublication) -> bool:
-        """Whether the client is gone; ``error`` says why, unless it left in order and all that it sent was received."""
-        image = self._image
-        assert image is not None
-        if image.is_publication_revoked:
-            self.error = Aborted(f"{self.owner} aborted the duologue")
-        elif image.is_end_of_stream:
+    def _has_left(self, exchange: Exchange) -> bool:
+        """Whether the client is gone; ``error`` says why, unless it left in order."""
+        try:
+            exchange.check_peer()
+        except ClosedError:
             return True
-        elif image.closed or not publication.is_connected:
-            self.error = ConnectionLost(f"nothing was heard from {self.owner} for too long")
-        else:
-            return False
-        return True
+        except MainstemError as error:
+            self.error = error
+            return True
+        return False
 
-    def _take_in(self, now_ns: int) -> None:
-        arrived = self._arrived
-        opener = None if self.ciphers is None else self.ciphers.opener
-        while arrived:
-            self.lifetime.heard(now_ns)
-            message = arrived[0] if opener is None else opener.open(arrived[0])
-            length = len(message)
-            if length > self.max_message_length:
-                # What follows a bad message is not read.
-                self.bad_messages += 1
-                self.close(BAD_MESSAGE)
-                return
-            # Calls nothing.
-            self._received += (message,)
-            del arrived[0]
-            self._messages_received += 1
-            self._bytes_received += length
-            if opener is not None:
-                opener.number += 1
+    def _inspect(self, message: bytes) -> None:
+        self.lifetime.heard(self._now_ns)
+        if len(message) > self.max_message_length:
+            raise BadMessage
 
     def end(self, reason: str, now_ns: int) -> None:
         """Note that it has ended, and why; `release` goes on."""
@@ -361,26 +317,16 @@ class Session:
         The subscription is kept until the client's stream has ended too, ``closing_timeout`` at most: only then is it certain
         that the client has learned of the end. ``waits=False`` does not wait for that.
         """
-        waits = waits and self._client_goes_on and now_ns - self.lifetime.since_ns < self._closing_ns
-        for operation in [each for each in self._opening if each.is_done]:
-            if operation is self._subscribing and waits:
-                continue
-            self._opening.remove(operation)
-            with suppress(MainstemError):
-                result = operation.poll()
-                if result is not None:
-                    result.close()
+        exchange, is_late = self._exchange, now_ns - self.lifetime.since_ns >= self._closing_ns
+        listens = waits and not is_late and exchange is not None and exchange.peer_listens
+        if self._streams is not None:
+            self._streams.close(listens=listens)
         return self.is_released and not self.has_handler
 
     @property
     def is_released(self) -> bool:
         """Whether both streams are closed."""
-        return not self._opening
-
-    @property
-    def _client_goes_on(self) -> bool:
-        image = self._image
-        return image is not None and not (image.closed or image.end_of_stream_position < layout.NEVER_NS)
+        return self._streams is None or self._streams.is_closed
 
     def __repr__(self) -> str:
         return f"<Session {self.session_id} of {self.owner} on {self.ports}, {self.state.name.lower()}>"

@@ -12,9 +12,9 @@ import pytest
 from mainstem.clock import NS_PER_SECOND
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.server_core import ServerCore
-from mainstem.duologue.session import MAX_RECEIVED
 from mainstem.duologue.settings import ClientSettings, ServerSettings
 from mainstem.duologue.stats import DuologueStats
+from mainstem.duologue.streams import MAX_RECEIVED
 from mainstem.errors import Aborted, BackPressured, ClosedError, ConnectionLost, ConnectRefused, DriverTimeout, Timeout
 from mainstem.sim.world import World
 
@@ -56,7 +56,7 @@ class Ends:
                 self.echo()
             for client in self.clients:
                 client.do_work(self.world.now_ns)
-                if client.error is not None and not client._received:
+                if client.error is not None and not (client._exchange and client._exchange._received):
                     raise client.error
             return condition()
 

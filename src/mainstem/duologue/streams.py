@@ -1,0 +1,185 @@
+"""The two streams of a duologue, as both ends have them: how they are opened and closed, and what goes over them.
+
+A signal handler may raise in the thread that runs the duty cycles, behind any call. A message passes from the log to its receiver
+as ``polled.py`` of the client of Aeron has it, and its number is counted in the same statements: none is lost, none comes twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from mainstem._core import layout
+from mainstem.aeron.client.polled import polled
+from mainstem.duologue.outbox import Outbox
+from mainstem.duologue.stats import DuologueStats
+from mainstem.errors import Aborted, ClosedError, ConnectionLost, MainstemError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem.aeron.client.client import Aeron
+    from mainstem.aeron.client.operation import Operation
+    from mainstem.aeron.client.publication import ExclusivePublication
+    from mainstem.aeron.client.subscription import Image, Subscription
+    from mainstem.duologue.crypto import Ciphers
+
+MAX_RECEIVED = 256
+"""Messages that came and that nobody has received; then the peer is not read, and feels back pressure."""
+
+
+class StreamPair:
+    """A subscription and a publication that are opened together, without waiting.
+
+    Attributes:
+        arrivals: The images that became available, to be taken from the left; the client conductor's thread adds them.
+    """
+
+    def __init__(self, aeron: Aeron, subscription: str, publication: str, stream_id: int) -> None:
+        self.arrivals: deque[Image] = deque()
+        self._subscribing: Operation[Subscription] = aeron.async_add_subscription(
+            subscription, stream_id, on_available_image=self.arrivals.append
+        )
+        self._publishing: Operation[ExclusivePublication] = aeron.async_add_exclusive_publication(
+            publication, stream_id
+        )
+        self._open: list[Operation[Subscription] | Operation[ExclusivePublication]] = [
+            self._publishing,
+            self._subscribing,
+        ]
+
+    @property
+    def subscription(self) -> Subscription | None:
+        """The subscription, once the driver has made it. Raises RegistrationError or DriverTimeout."""
+        return self._subscribing.poll()
+
+    @property
+    def publication(self) -> ExclusivePublication | None:
+        """The publication, once the driver has made it. Raises RegistrationError or DriverTimeout."""
+        return self._publishing.poll()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether both are made."""
+        return self.subscription is not None and self.publication is not None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether both reach the other side."""
+        subscription, publication = self.subscription, self.publication
+        return bool(subscription and publication and subscription.is_connected and publication.is_connected)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether both are closed."""
+        return not self._open
+
+    def close(self, *, listens: bool = False) -> bool:
+        """Close both; False while the driver has not responded to a command, and this is to be called again.
+
+        Args:
+            listens: Closes the publication only.
+
+        Returns:
+            Whether both are closed.
+        """
+        for operation in [each for each in self._open if each.is_done]:
+            if operation is self._subscribing and listens:
+                continue
+            self._open.remove(operation)
+            with suppress(MainstemError):
+                resource = operation.poll()
+                if resource is not None:
+                    resource.close()
+        return self.is_closed
+
+
+class Exchange:
+    """What is sent and received over both streams of an open duologue.
+
+    Args:
+        streams: Both streams, ready.
+        peer: The other end, for errors.
+        name: The duologue, for errors.
+        ciphers: What seals and opens messages; None without encryption.
+        inspect: Called with each message before it can be received; what it raises ends the duologue.
+
+    Attributes:
+        outbox: The messages on their way to the peer.
+        image: The peer's stream; None while it has not come.
+    """
+
+    def __init__(
+        self, streams: StreamPair, *, peer: str, name: str, ciphers: Ciphers | None, inspect: Callable[[bytes], None]
+    ) -> None:
+        subscription, publication = streams.subscription, streams.publication
+        assert subscription is not None
+        assert publication is not None
+        self.publication = publication
+        self.outbox = Outbox(publication, name=name, sealer=None if ciphers is None else ciphers.sealer)
+        self.image: Image | None = None
+        self._subscription = subscription
+        self._peer = peer
+        self._opener = None if ciphers is None else ciphers.opener
+        self._inspect = inspect
+        self._arrived: deque[bytes] = deque()  # emptied by each duty cycle, except where it was interrupted
+        self._received: deque[bytes] = deque()
+        self._messages_received = self._bytes_received = 0
+
+    def stats(self) -> DuologueStats:
+        """What was sent and received."""
+        outbox = self.outbox
+        return DuologueStats(outbox.messages_sent, outbox.bytes_sent, self._messages_received, self._bytes_received)
+
+    @property
+    def peer_listens(self) -> bool:
+        """Whether the peer's stream has not ended, so that it may wait for the end of this one."""
+        image = self.image
+        return image is not None and not (image.closed or image.end_of_stream_position < layout.NEVER_NS)
+
+    def poll(self, most: int) -> int:
+        """Take in what came, at most so many messages; returns how many."""
+        arrived, received, opener = self._arrived, self._received, self._opener
+        room = min(most, MAX_RECEIVED - len(received)) - len(arrived)
+        if room > 0:
+            arrived.extend(polled(self._subscription.poll_bytes, room))
+        work = len(arrived)
+        while arrived:
+            message = arrived[0] if opener is None else opener.open(arrived[0])
+            length = len(message)
+            self._inspect(message)
+            # Calls nothing.
+            received += (message,)
+            del arrived[0]
+            self._messages_received += 1
+            self._bytes_received += length
+            if opener is not None:
+                opener.number += 1
+        return work
+
+    def take(self) -> bytes | None:
+        """The oldest message that was not received; None where there is none."""
+        received = self._received
+        if not received:
+            return None
+        message = received[0]
+        # Calls nothing up to the caller.
+        del received[0]
+        return message
+
+    def drop(self) -> None:
+        """Forget what was not received."""
+        self._received.clear()
+
+    def check_peer(self) -> None:
+        """Raise what says that the peer has gone: ClosedError if it left in order. What it sent before was taken in by then."""
+        image, publication = self.image, self.publication
+        if image is None:
+            return
+        if image.is_publication_revoked:
+            raise Aborted(f"{self._peer} aborted the duologue")
+        if image.is_end_of_stream:
+            raise ClosedError(f"{self._peer} ended the duologue")
+        if image.closed or not (publication.closed or publication.is_connected):
+            raise ConnectionLost(f"nothing was heard from {self._peer} for too long")
