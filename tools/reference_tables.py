@@ -9,6 +9,8 @@ import importlib
 import inspect
 from typing import TYPE_CHECKING, Any
 
+import vocabulary
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -300,7 +302,18 @@ def tables() -> str:
 
 
 # The name of each page, what it is, and what writes it.
+def families() -> str:
+    """One vocabulary: the names of each concept in each protocol family."""
+    return (
+        "# One vocabulary\n\n"
+        "What each concept is called in each protocol family, in the bare package, which blocks, and in its `.aio` submodule,\n"
+        "which has the same names for asyncio. `connect` and `serve` of `.aio` may be awaited or used with `async with`.\n\n"
+        + vocabulary.table()
+    )
+
+
 PAGES = {
+    "vocabulary": ("what each concept is called in each protocol family", families),
     "cli": ("every command and option of `mainstem`", command_line),
     "settings": ("every setting of driver and client", settings),
     "counters": ("every counter of a driver, and its metric", counters),

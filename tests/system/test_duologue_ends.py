@@ -258,8 +258,10 @@ def test_a_shutdown_refuses_newcomers_and_lets_handlers_finish(aeron: Aeron, por
 
 def test_a_shutdown_gives_up_after_its_timeout(aeron: Aeron, port: int) -> None:
     ended: list[object] = []
+    started = threading.Event()
 
     def patient(duologue: Duologue) -> None:
+        started.set()
         try:
             duologue.receive()
         finally:
@@ -269,6 +271,7 @@ def test_a_shutdown_gives_up_after_its_timeout(aeron: Aeron, port: int) -> None:
         serve(patient, settings=server_settings(port), aeron=aeron) as server,
         connect(settings=client_settings(port), aeron=aeron) as client,
     ):
+        assert started.wait(STALL_S)
         server.shutdown(timeout=0.05)
         assert server.closed
         assert ended == [True]

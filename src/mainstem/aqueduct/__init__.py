@@ -1,8 +1,7 @@
 """Aqueduct: message channels sent through message channels, over QUIC.
 
 `connect` and `serve` open connections, `channel` and `oneshot` make channels; handles travel inside messages. Calls block;
-`mainstem.aqueduct.aio` has the same names for asyncio. The engine underneath, `AqueductConnection`, uses no library, socket or
-clock.
+`mainstem.aqueduct.aio` has the same names for asyncio. The engine underneath uses no library, socket or clock.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from mainstem.aqueduct import aio
     from mainstem.aqueduct.blocking import Connection, Receiver, Sender, Server, channel, connect, oneshot, serve
     from mainstem.aqueduct.certificates import make_certificates
-    from mainstem.aqueduct.connection import AqueductConnection
     from mainstem.aqueduct.events import Mode
     from mainstem.aqueduct.limits import Limits
     from mainstem.aqueduct.middleware import CborSerializer, Message, MsgspecSerializer, RawSerializer, Serializer
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.stats import AqueductStats
 
 __all__ = [
-    "AqueductConnection",
     "AqueductStats",
     "CborSerializer",
     "Connection",
@@ -48,7 +45,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AqueductConnection": "connection",
     "AqueductStats": "stats",
     "CborSerializer": "middleware",
     "Connection": "blocking",

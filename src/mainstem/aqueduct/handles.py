@@ -366,14 +366,15 @@ class Sender(_Half, Generic[M]):
         pipe.wake()
 
     async def close(self, timeout: float | None = None) -> None:
-        """Finish the channel, and wait until all was received. May be called again. Does nothing if it was sent away.
+        """Finish the channel, and wait until all was received. May be called again.
+
+        Does nothing after `abort`, or if it was sent away.
 
         Args:
             timeout: Seconds to wait; None waits forever.
 
         Raises:
             Timeout: The receiver did not have everything in time.
-            Aborted: The channel was aborted.
             NoReceivers: The receiver was closed before it had everything.
             LostInTransit: The receiver was lost on its way to the peer.
             ConnectionLost: The connection under the channel ended.
@@ -381,7 +382,7 @@ class Sender(_Half, Generic[M]):
         Example:
             >>> await sender.close()
         """
-        if not self._moved:
+        if not self._moved and not self._pipe.aborted:
             self.finish()
             await self.wait_closed(timeout)
 

@@ -155,6 +155,24 @@ class _Talk(End):
         """
         return await self._run(self._receiving(timeout))
 
+    async def close(self) -> None:
+        """End it in order."""
+        raise NotImplementedError
+
+    def abort(self) -> None:
+        """End it at once."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.abort()
+        await self.close()
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Iterate over messages until the peer leaves. Raises what `receive` raises for any other end."""
         while True:
@@ -459,16 +477,6 @@ class Client(ClientEnd, _Talk):
         self._abort()
         if self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._finish(None, aborts=True))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            self.abort()
-        await self.close()
 
 
 def serve(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem.aeron.idle import BackoffIdle
 from mainstem.duologue.ends import CLOSE_TIMEOUT, ClientEnd
@@ -17,7 +17,6 @@ from mainstem.unclosed import finalise_at_exit
 if TYPE_CHECKING:
     import os
     from contextlib import AbstractContextManager
-    from types import TracebackType
 
     from mainstem.aeron.client.client import Aeron
     from mainstem.duologue.ends import Steps
@@ -104,17 +103,6 @@ class Client(ClientEnd, Talk):
     def _leave_to_parent(self) -> None:
         """In a forked child: threads, driver and clients are the parent's."""
         self._is_over = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
     def __del__(self) -> None:
         if not getattr(self, "_is_over", True):

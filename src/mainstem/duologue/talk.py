@@ -10,6 +10,8 @@ from mainstem.errors import ClosedError
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
+    from types import TracebackType
+    from typing import Self
 
     from mainstem.duologue.ends import Steps
 
@@ -107,6 +109,25 @@ class Talk(End):
                 self._work()
                 message = link.receive()
             return message
+
+    def close(self) -> None:
+        """End it in order."""
+        raise NotImplementedError
+
+    def abort(self) -> None:
+        """End it at once."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
 
     def __iter__(self) -> Iterator[bytes]:
         """Iterate over messages until the peer leaves. Raises what `receive` raises for any other end."""

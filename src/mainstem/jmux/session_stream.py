@@ -85,8 +85,11 @@ class SessionStream(BaseStream):
         """
         self._check_writable()
         session = self._handle
-        if session.response_complete and (session.ended or session.client is Half.TERMINATED):
-            return
+        if self._closed:
+            raise ClosedError(f"session {session.id} is closed")
+        is_early = session.response_complete and session.client is not Half.FINISHED
+        if is_early and (session.ended or session.client is Half.TERMINATED):
+            return  # nobody wants the rest of the request
         self._sans_io.write(session, data)
         self._written(session.outbound)
 

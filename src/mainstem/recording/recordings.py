@@ -48,6 +48,9 @@ class Recordings(Sequence[RecordingReader]):
         self._readers = list(readers)
         self._archives = list(archives) or [reader.archive for reader in self._readers]
 
+    def __repr__(self) -> str:
+        return f"<Recordings of {len(self._readers)} recordings>"
+
     def __enter__(self) -> Recordings:
         return self
 

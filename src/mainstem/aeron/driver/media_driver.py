@@ -175,6 +175,9 @@ class MediaDriver:
             running  # kept until the child ends: its finaliser would warn of a process that still runs
         )
 
+    def __repr__(self) -> str:
+        return f"<MediaDriver {self._directory!r}{'' if self.is_running else ' closed'}>"
+
     def __enter__(self) -> Self:
         return self
 
