@@ -52,7 +52,7 @@ async def page_of_a_server() -> str:
 
     with tempfile.TemporaryDirectory() as folder:
         files = aqueduct.make_certificates(Path(folder))
-        async with await aqueduct.serve(handler, certificate=files.certificate, key=files.key) as server:
+        async with aqueduct.aio.serve(handler, certificate=files.certificate, key=files.key) as server:
             endpoints = Endpoints()
             endpoints.add("gauges", server)
             return render_families(endpoints.families())

@@ -35,7 +35,7 @@ except MissingExtraError as error:
         ("from mainstem.duologue import ServerKey", "cryptography", "encryption"),
         ("import mainstem.spark.tables", "numpy", "arrow"),
         ("from mainstem.spark import create_session; create_session()", "pyspark", "spark"),
-        ("from mainstem import open_recordings; open_recordings('s3://bucket/tides')", "pyarrow", "arrow"),
+        ("from mainstem import open_recordings; open_recordings('s3://bucket/tides')", "obstore", "stores"),
     ],
 )
 def test_the_error_names_the_extra(code: str, module: str, extra: str) -> None:

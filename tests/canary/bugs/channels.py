@@ -8,7 +8,7 @@ BUGS = (
     Bug(
         name="bymux: credit is lost after 2**20 bytes",
         harm="a stream stops after a megabyte",
-        file="bymux/connection.py",
+        file="bymux/engine.py",
         old="        stream.send_credit = credit + amount if amount else INFINITE\n",
         new="        stream.send_credit = credit + (amount if stream.sent < 1 << 20 else 0) if amount else INFINITE\n",
         finder=Simulator(scenarios=("bymux",)),
@@ -16,7 +16,7 @@ BUGS = (
     Bug(
         name="Jmux: a ration is counted twice",
         harm="a peer that keeps to its ration is thrown out",
-        file="jmux/connection.py",
+        file="jmux/engine.py",
         old="            session.inbound -= length\n",
         new="            session.inbound -= 2 * length\n",
         finder=Simulator(scenarios=("jmux",)),
