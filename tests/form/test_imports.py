@@ -106,6 +106,7 @@ DOORS: dict[str, set[str]] = {
     "mux/arrivals.py": {"asyncio", "socket"},
     "mux/listening.py": {"socket"},
     "mux/sockets.py": {"asyncio", "socket"},
+    "mux/tls.py": {"ssl"},
     "recording/tiered_archive.py": {"threading"},
     "store/call.py": {"threading"},
     "store/http.py": {"ssl", "threading"},

@@ -38,8 +38,6 @@ AWAITED = {"close", "read", "readexactly", "receive", "request", "send", "serve"
 OF_NO_VARIANT = {"MediaDriver", "Recordings", "ServerTickets", "Sessions"}
 # Members with other arguments: asyncio's `write` waits for nothing (`drain` does); a blocking `serve` calls its handler itself.
 DIFFERENT = {"write", ("Responder", "serve")}
-# Arguments of `serve` that limit threads.
-OF_THREADS = {"max_handlers", "max_handlers_per_address"}
 # Settings of a driver and its client carry Aeron's own names, and events and counters its units.
 AERONS_OWN = {"ClientSettings", "DriverSettings", "ClientContext", "MediaDriver"}
 
@@ -150,7 +148,7 @@ def test_connect_and_serve_take_the_same_arguments_and_open_in_two_ways(package:
     blocking, asynchronous = (
         inspect.signature(getattr(importlib.import_module(each), name)) for each in (package, f"{package}.aio")
     )
-    assert [(p.name, p.kind, p.default) for p in blocking.parameters.values() if p.name not in OF_THREADS] == [
+    assert [(p.name, p.kind, p.default) for p in blocking.parameters.values()] == [
         (p.name, p.kind, p.default) for p in asynchronous.parameters.values()
     ]
     assert str(asynchronous.return_annotation).startswith("Opening[")

@@ -15,6 +15,7 @@ from tests.support.patience import STALL_S, soon, until
 from mainstem import bymux
 from mainstem import jmux as jmux_blocking
 from mainstem._internal.loop_thread import LoopThread
+from mainstem.aqueduct import make_certificates
 from mainstem.errors import ConnectionLost
 from mainstem.jmux import aio as jmux
 
@@ -50,9 +51,12 @@ async def test_a_handler_has_the_address_and_certificate_of_its_peer(protocol: A
         seen.set_result((stream.peer_address, stream.peer_certificate))
         await stream.read(-1)
 
-    authority = example().Authority(tmp_path)
-    server = authority.context(ssl.Purpose.CLIENT_AUTH, "localhost")
-    client = authority.context(ssl.Purpose.SERVER_AUTH, "ada.example")
+    files = make_certificates(tmp_path, clients=("ada.example",))
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(files.ca))
+    server.verify_mode = ssl.CERT_REQUIRED
+    server.load_cert_chain(files.certificate, files.key)
+    client = ssl.create_default_context(cafile=str(files.ca))
+    client.load_cert_chain(*files.clients["ada.example"])
     async with await protocol.serve(handler, "127.0.0.1", 0, ssl=server) as listener:
         connection = await protocol.connect("127.0.0.1", listener.port, ssl=client, server_hostname="localhost")
         stream = await (connection.open_stream() if protocol is bymux.aio else connection.open_session())
@@ -98,10 +102,10 @@ def test_the_blocking_apis_show_the_peer_too(tls: bool, tmp_path: Path) -> None:
     serving: dict[str, Any] = {}
     connecting: dict[str, Any] = {}
     if tls:
-        authority = example().Authority(tmp_path)
-        serving["ssl"] = authority.context(ssl.Purpose.CLIENT_AUTH, "localhost")
-        connecting["ssl"] = authority.context(ssl.Purpose.SERVER_AUTH, "ada.example")
-        connecting["server_hostname"] = "localhost"
+        files = make_certificates(tmp_path, clients=("ada.example",))
+        certificate, key = files.clients["ada.example"]
+        serving = {"certificate": files.certificate, "key": files.key, "client_ca": files.ca}
+        connecting = {"ca": files.ca, "certificate": certificate, "key": key, "server_hostname": "localhost"}
     views = []
     with LoopThread("server") as thread:
         listener = thread.run(awaited(bymux.aio.serve(echo, "127.0.0.1", 0, **serving)))
@@ -141,12 +145,11 @@ async def test_a_client_without_a_certificate_is_refused(tmp_path: Path, caplog:
     async def handler(session: jmux.ServerSession) -> None:
         await session.read(-1)
 
-    authority = example().Authority(tmp_path)
-    server = authority.context(ssl.Purpose.CLIENT_AUTH, "localhost")
-    bare = ssl.create_default_context(cafile=str(authority.path))
-    async with jmux.serve(handler, "127.0.0.1", 0, ssl=server) as listener:
+    files = make_certificates(tmp_path)
+    tls = {"certificate": files.certificate, "key": files.key, "client_ca": files.ca}
+    async with jmux.serve(handler, "127.0.0.1", 0, **tls) as listener:
         with pytest.raises(ConnectionLost) as caught:
-            await jmux.connect("127.0.0.1", listener.port, ssl=bare, server_hostname="localhost")
+            await jmux.connect("127.0.0.1", listener.port, ca=files.ca)
         assert caught.value.delivery == "none"
         await until(lambda: not len(listener._arrivals))
     assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -21,9 +21,10 @@ from mainstem.bymux.runner import Runner
 from mainstem.bymux.settings import Settings
 from mainstem.bymux.state import Role
 from mainstem.clock import SYSTEM_CLOCK
-from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
 from mainstem.mux.engine import engine_stats
+from mainstem.mux.settings import MAX_CONNECTIONS
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Address, Server
+from mainstem.mux.tls import client_context, server_context
 from mainstem.mux.transports import Publication, PublicationTransport, StreamPairTransport, Subscription
 
 if TYPE_CHECKING:
@@ -167,9 +168,11 @@ def connect(
     """
     settings = Settings.of(settings, overrides)
 
+    address = Address(host, port, path, client_context(ssl, settings), server_hostname)
+
     async def open_connection() -> Connection:
         connection = Connection(Role.PROACTIVE, settings, handler=handler)
-        await Address(host, port, path, ssl, server_hostname).connect(connection._runner, timeout)
+        await address.connect(connection._runner, timeout)
         return connection
 
     return Opening(open_connection, "bymux.aio.connect")
@@ -183,9 +186,6 @@ def serve(
     path: str | None = None,
     ssl: ssl_module.SSLContext | None = None,
     on_connection: ConnectionHandler | None = None,
-    max_connections: int = MAX_CONNECTIONS,
-    max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS,
-    handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S,
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Opening[Server[Any]]:
@@ -197,15 +197,10 @@ def serve(
         host: The address or name to listen on, or several; ``None`` for all interfaces.
         port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
         path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
-        ssl: A server-side context, for TLS.
+        ssl: A server-side context, for TLS; or give the settings' ``certificate`` and ``key``.
         on_connection: A coroutine function, which is called with each connection. Whatever it raises ends that connection and
             counts as a failed handler; to refuse a peer it calls ``connection.abort()``. Streams are served meanwhile, unless
             ``allow_at_start`` is off.
-        max_connections: Connections at once (1024 by default), with those that are gone and whose handlers still run. A further
-            one replaces a connection that has sent nothing yet, or is closed if there is no such connection.
-        max_connections_per_address: Of these, from one IPv4 address or IPv6 /64 network (256 by default); raise it where
-            clients come through a proxy.
-        handshake_timeout: Seconds for TLS and for the peer's first byte (15 by default); ``None`` for no limit.
         settings: The configuration of each connection; the defaults are vanilla bymux.
         **overrides: Settings by name, as `Settings` has them.
 
@@ -221,15 +216,17 @@ def serve(
     """
     settings = Settings.of(settings, overrides)
 
+    context = server_context(ssl, settings)
+
     async def open_server() -> Server[Any]:
         server = Server(
             lambda: Connection(Role.REACTIVE, settings, handler=handler, on_connection=on_connection)._runner,
             protocol=BymuxEngine.PROTOCOL,
-            max_connections=max_connections,
-            max_connections_per_address=max_connections_per_address,
-            handshake_timeout=handshake_timeout,
+            max_connections=settings.max_connections or MAX_CONNECTIONS,
+            max_connections_per_address=settings.max_connections_per_address,
+            handshake_timeout=settings.handshake_timeout,
         )
-        await server._start(host, port, path=path, ssl=ssl)
+        await server._start(host, port, path=path, ssl=context)
         return server
 
     return Opening(open_server, "bymux.aio.serve")

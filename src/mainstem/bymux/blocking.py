@@ -6,11 +6,11 @@ import asyncio
 import socket
 from typing import IO, TYPE_CHECKING, Any
 
-from mainstem._internal.handler_threads import MAX_HANDLERS, MAX_HANDLERS_PER_ADDRESS, HandlerThreads
+from mainstem._internal.handler_threads import HandlerThreads
 from mainstem._internal.loop_thread import LoopThread
 from mainstem.bymux import aio
 from mainstem.bymux.aio_stream import PING_TIMEOUT_S
-from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
+from mainstem.bymux.settings import Settings
 from mainstem.mux.blocking import BaseStream, PeerFacade, Server
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S
 from mainstem.mux.transports import Publication, PublicationTransport, Subscription
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
     from typing import Self
 
-    from mainstem.bymux.settings import Settings
     from mainstem.bymux.state import Role
     from mainstem.endpoint_stats import EndpointStats
 
@@ -358,7 +357,7 @@ def connect(
         host: The peer's address.
         port: Its TCP port.
         path: The path of a Unix socket, in place of host and port.
-        ssl: A client-side context, for TLS.
+        ssl: A client-side context, for TLS; or give the settings' ``ca``.
         server_hostname: The name that the peer's certificate must have; ``host`` by default.
         handler: Called with each stream that the peer creates, in a thread of its own. Without one they wait for
             :meth:`Connection.accept_stream`.
@@ -404,11 +403,6 @@ def serve(
     path: str | None = None,
     ssl: ssl_module.SSLContext | None = None,
     on_connection: ConnectionHandler | None = None,
-    max_handlers: int = MAX_HANDLERS,
-    max_handlers_per_address: int = MAX_HANDLERS_PER_ADDRESS,
-    max_connections: int = MAX_CONNECTIONS,
-    max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS,
-    handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S,
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Server:
@@ -421,18 +415,10 @@ def serve(
         host: The address or name to listen on, or several; ``None`` for all interfaces.
         port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
         path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
-        ssl: A server-side context, for TLS.
+        ssl: A server-side context, for TLS; or give the settings' ``certificate`` and ``key``.
         on_connection: Called with each connection, in a thread of its own. Whatever it raises ends that connection and counts as
             a failed handler; to refuse a peer it calls ``connection.abort()``. Streams are served meanwhile, unless
             ``allow_at_start`` is off.
-        max_handlers: Threads at once, for handlers and ``on_connection`` (512 by default). Streams beyond wait, and their peers
-            run out of credit.
-        max_handlers_per_address: Of these, for one IPv4 address or IPv6 /64 network (128 by default).
-        max_connections: Connections at once (1024 by default), with those that are gone and whose handlers still run. A further
-            one replaces a connection that has sent nothing yet, or is closed if there is no such connection.
-        max_connections_per_address: Of these, from one IPv4 address or IPv6 /64 network (256 by default); raise it where
-            clients come through a proxy.
-        handshake_timeout: Seconds for TLS and for the peer's first byte (15 by default); ``None`` for no limit.
         settings: The configuration of each connection; the defaults are vanilla bymux.
         **overrides: Settings by name, as `Settings` has them.
 
@@ -449,7 +435,8 @@ def serve(
         >>> with bymux.serve(echo, "127.0.0.1", 7000) as server:
         ...     server.wait()
     """
-    handlers = HandlerThreads(max_handlers, max_handlers_per_address)
+    made = Settings.of(settings, overrides)
+    handlers = HandlerThreads(made.max_handlers, made.max_handlers_per_address)
 
     async def start(thread: LoopThread) -> Server:
         def view(connection: aio.Connection) -> Connection:
@@ -464,11 +451,7 @@ def serve(
             path=path,
             ssl=ssl,
             on_connection=None if on_connection is None else handlers.adapt(on_connection, view),
-            max_connections=max_connections,
-            max_connections_per_address=max_connections_per_address,
-            handshake_timeout=handshake_timeout,
-            settings=settings,
-            **overrides,
+            settings=made,
         )
         return Server(thread, await opening)
 

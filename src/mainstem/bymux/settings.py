@@ -8,7 +8,7 @@ from mainstem.amounts import check_seconds, check_whole
 from mainstem.bymux.codec import INFINITE, MAX_STREAM_ID
 from mainstem.bymux.state import HalfState
 from mainstem.errors import ConfigurationError
-from mainstem.mux.sans_io import PING_TIMEOUT_S, ConnectionSettings
+from mainstem.mux.settings import PING_TIMEOUT_S, ConnectionSettings
 
 # Both halves of a window travel while a grant is on its way: enough for 1 GB/s at a quarter of a millisecond.
 STREAM_WINDOW = 256 * 1024
@@ -69,6 +69,19 @@ class Settings(ConnectionSettings):
         mark_aborts: Whether the Close of an aborted stream has the bit that marks its data as incomplete. Turn it off for a
             peer that does not ignore unused bits.
         stall_timeout: Seconds without progress after which closing a stream gives up and aborts it (600); None for no limit.
+        handshake_timeout: Seconds for TLS and for the peer's first byte (15); None for no limit.
+        max_connections: Of a server: connections at once (1024), with those that are gone and whose handlers still run. A further
+            one replaces a connection that has sent nothing yet, or is closed if there is no such connection.
+        max_connections_per_address: Of these, from one IPv4 address or IPv6 /64 network (256); raise it where clients come
+            through a proxy.
+        max_handlers: Of a blocking server: threads at once, for handlers and ``on_connection`` (512). Streams beyond wait, and
+            their peers run out of credit.
+        max_handlers_per_address: Of these, for one address (128).
+        certificate: A PEM file with this end's certificate chain. A server with one speaks TLS; a client presents it.
+        key: A PEM file with the certificate's private key; None if it is in the same file.
+        ca: Of a client: a PEM file of the authorities that it trusts; with it the client speaks TLS. For those of the system give
+            ``ssl=ssl.create_default_context()``.
+        client_ca: Of a server: a PEM file of the authorities whose certificates clients must present; None asks for none.
 
     Raises:
         ConfigurationError: A value is out of range, or an initial stream's id occurs twice.

@@ -14,10 +14,11 @@ from mainstem.errors import ConnectionLost, Delivery, MainstemError, Timeout
 from mainstem.jmux.aio_pool import RETRY_FIRST_S, RETRY_MAX_S, ClientConnection, Pool
 from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.session_stream import SessionStream
-from mainstem.jmux.settings import Settings, settings_of
+from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import Acknowledgment, Half
 from mainstem.mux.engine import engine_stats
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Address
+from mainstem.mux.tls import client_context
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -262,8 +263,8 @@ def connect(
     **overrides: Any,
 ) -> Opening[Client]:
     """Connects to a server, as :func:`mainstem.jmux.connect`; await it, or use it with ``async with``."""
-    client_settings = settings_of(settings, overrides)
-    address = Address(host, port, path, ssl, server_hostname)
+    client_settings = Settings.of(settings, overrides)
+    address = Address(host, port, path, client_context(ssl, client_settings), server_hostname)
 
     async def open_client() -> Client:
         client = Client(address, settings=client_settings, timeout=timeout)

@@ -15,11 +15,12 @@ from mainstem.jmux import events
 from mainstem.jmux.codec import MAX_SESSIONS
 from mainstem.jmux.server_engine import ServerEngine
 from mainstem.jmux.session_stream import JmuxConnection, SessionStream
-from mainstem.jmux.settings import settings_of
+from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import Half
-from mainstem.mux.arrivals import MAX_CONNECTIONS
 from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, logger, wait_for_tasks
+from mainstem.mux.settings import MAX_CONNECTIONS
 from mainstem.mux.sockets import Server
+from mainstem.mux.tls import server_context
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from mainstem.clock import Clock
     from mainstem.jmux.session import Session
-    from mainstem.jmux.settings import Settings
 
 # Handlers of one connection that run at once: as many as it has session ids. A client that aborts a session may use its id
 # again while the handler still runs; the new session waits then, and what it may send is bounded by its ration.
@@ -220,7 +220,7 @@ async def start_server(
         max_connections_per_address=settings.max_connections_per_address,
         handshake_timeout=settings.handshake_timeout,
     )
-    await server._start(host, port, path=path, ssl=ssl)
+    await server._start(host, port, path=path, ssl=server_context(ssl, settings))
     return server
 
 
@@ -242,7 +242,7 @@ def serve(
         host: The address or name to listen on, or several; ``None`` for all interfaces.
         port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
         path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
-        ssl: A server-side context, for TLS.
+        ssl: A server-side context, for TLS; or give the settings' ``certificate`` and ``key``.
         settings: The limits and times of the server and its connections.
         overrides: Fields of :class:`~mainstem.jmux.Settings`, in place of those of ``settings``.
 
@@ -253,7 +253,7 @@ def serve(
         >>> async with aio.serve(handler, "127.0.0.1", 7001) as server:
         ...     await server.wait()
     """
-    server_settings = settings_of(settings, overrides)
+    server_settings = Settings.of(settings, overrides)
 
     async def handle(session: ServerSession) -> None:
         session._begin()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem._internal.loop_thread import LoopThread
 from mainstem.jmux import aio_client
 from mainstem.jmux.blocking_session import Session
-from mainstem.jmux.settings import settings_of
+from mainstem.jmux.settings import Settings
 from mainstem.mux.blocking import PeerFacade
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from mainstem.endpoint_stats import EndpointStats
     from mainstem.errors import Delivery
-    from mainstem.jmux.settings import Settings
 
 
 class ClientSession(Session[aio_client.ClientSession]):
@@ -211,7 +210,7 @@ def connect(
         host: The server's address.
         port: Its TCP port.
         path: The path of a Unix socket, in place of host and port.
-        ssl: A client-side context, for TLS.
+        ssl: A client-side context, for TLS; or give the settings' ``ca``.
         server_hostname: The name that the server's certificate must have; ``host`` by default.
         settings: The limits and times of the client and its connections.
         timeout: Seconds for each connecting, the server's header included; ``None`` waits without a limit.
@@ -230,7 +229,7 @@ def connect(
         >>> with jmux.connect("127.0.0.1", 7001) as client:
         ...     print(client.request(b"whole request"))
     """
-    made = settings_of(settings, overrides)
+    made = Settings.of(settings, overrides)
 
     async def start(thread: LoopThread) -> Client:
         opening = aio_client.connect(

@@ -8,14 +8,12 @@ from mainstem._internal.handler_threads import HandlerThreads
 from mainstem._internal.loop_thread import LoopThread
 from mainstem.jmux import aio_server
 from mainstem.jmux.blocking_session import Session
-from mainstem.jmux.settings import settings_of
+from mainstem.jmux.settings import Settings
 from mainstem.mux.blocking import Server
 
 if TYPE_CHECKING:
     import ssl as ssl_module
     from collections.abc import Callable, Sequence
-
-    from mainstem.jmux.settings import Settings
 
 
 class ServerSession(Session[aio_server.ServerSession]):
@@ -121,7 +119,7 @@ def serve(
         host: The address or name to listen on, or several; ``None`` for all interfaces.
         port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
         path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
-        ssl: A server-side context, for TLS.
+        ssl: A server-side context, for TLS; or give the settings' ``certificate`` and ``key``.
         settings: The limits and times of the server and its connections.
         overrides: Fields of :class:`Settings`, in place of those of ``settings``.
 
@@ -135,7 +133,7 @@ def serve(
         >>> with jmux.serve(handler, "127.0.0.1", 7001) as server:
         ...     server.wait()
     """
-    made = settings_of(settings, overrides)
+    made = Settings.of(settings, overrides)
     threads = HandlerThreads(made.max_handlers, made.max_handlers_per_address)
 
     async def start(thread: LoopThread) -> Server:

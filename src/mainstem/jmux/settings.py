@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
-from mainstem._internal.handler_threads import MAX_HANDLERS, MAX_HANDLERS_PER_ADDRESS
-from mainstem.amounts import check_seconds, check_whole
+from mainstem.amounts import check_whole
 from mainstem.errors import ConfigurationError
 from mainstem.jmux.codec import MAX_LENGTH, RATION_UNIT
-from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS_PER_ADDRESS
-from mainstem.mux.sans_io import ConnectionSettings
+from mainstem.mux.settings import ConnectionSettings
 
 # Bytes of one session that wait unread here; times 128 sessions it bounds a connection at 32 MiB.
 INITIAL_RATION = 256 * 1024
@@ -41,6 +38,11 @@ class Settings(ConnectionSettings):
             where clients come through a proxy.
         max_handlers: Handlers that a blocking server runs at once (512), each in a thread of its own. Further requests wait.
         max_handlers_per_address: Of these, those that serve one address (128).
+        certificate: A PEM file with this end's certificate chain. A server with one speaks TLS; a client presents it.
+        key: A PEM file with the certificate's private key; None if it is in the same file.
+        ca: Of a client: a PEM file of the authorities that it trusts; with it the client speaks TLS. For those of the system give
+            ``ssl=ssl.create_default_context()``.
+        client_ca: Of a server: a PEM file of the authorities whose certificates clients must present; None asks for none.
 
     Raises:
         ConfigurationError: A value is out of range.
@@ -51,11 +53,6 @@ class Settings(ConnectionSettings):
 
     initial_ration: int = INITIAL_RATION
     fragment_limit: int = FRAGMENT_LIMIT
-    handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S
-    max_connections: int | None = None
-    max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS
-    max_handlers: int = MAX_HANDLERS
-    max_handlers_per_address: int = MAX_HANDLERS_PER_ADDRESS
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,13 +63,3 @@ class Settings(ConnectionSettings):
                 f"initial_ration={self.initial_ration} is not a multiple of {RATION_UNIT} in 0..{0xFFFF * RATION_UNIT} bytes"
             )
         check_whole({"fragment_limit": self.fragment_limit}, least=1, most=MAX_LENGTH)
-        check_seconds({"handshake_timeout": self.handshake_timeout}, may_be_none=True)
-        counts = ("max_connections_per_address", "max_handlers", "max_handlers_per_address")
-        check_whole({name: getattr(self, name) for name in counts}, least=1)
-        if self.max_connections is not None:
-            check_whole({"max_connections": self.max_connections}, least=1)
-
-
-def settings_of(settings: Settings | None, overrides: dict[str, Any]) -> Settings:
-    """Returns the settings that the arguments of ``connect`` and ``serve`` describe."""
-    return replace(settings or Settings(), **overrides)

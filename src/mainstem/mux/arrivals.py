@@ -38,6 +38,7 @@ from mainstem._internal.tasks import start_task
 from mainstem.amounts import check_seconds
 from mainstem.errors import Timeout
 from mainstem.mux.admission import Admission
+from mainstem.mux.settings import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
 from mainstem.mux.transports import SocketTransport
 from mainstem.prefixes import owner_of
 
@@ -46,13 +47,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mainstem.mux.engine import Engine
-
-# Connections that one listener serves at once; each may hold its windows' worth of memory.
-MAX_CONNECTIONS = 1024
-# Of these, from one address: multiplexed streams share a connection, so that a host needs few.
-MAX_CONNECTIONS_PER_ADDRESS = 256
-# Seconds for TLS and the peer's first byte, which every client of ours sends at once.
-HANDSHAKE_TIMEOUT_S = 15.0
 
 
 class Arrivals:

@@ -24,18 +24,15 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from mainstem.amounts import check_seconds, check_whole
 from mainstem.errors import ClosedError
 from mainstem.mux.heartbeat import Heartbeat
 from mainstem.mux.queues import RoundRobin, Schedulable
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from mainstem.errors import MainstemError
+    from mainstem.mux.settings import ConnectionSettings
 
 # The default limit of one data_to_send: few enough bytes that a small message waits a short time.
 SEND_LIMIT = 256 * 1024
@@ -44,45 +41,11 @@ MAX_OUTSTANDING_PINGS = 64
 # Responses (Pong, StopRead, Credit, PingAck, Abort) that wait because the peer does not read; beyond it the connection ends.
 CONTROL_LIMIT = 1024 * 1024
 
-# Bytes that one read(-1) collects at most.
-READ_ALL_LIMIT = 64 * 1024 * 1024
-
-# A reader may pause, for a page of output or a busy disk; one that takes nothing for this long is not coming back. What it
-# keeps here until then is one window of memory, a stream and its handler.
-STALL_TIMEOUT_S = 600.0
-
-# A peer that has sent nothing for the first is pinged, and presumed dead if it sends nothing for the second either: long enough for
-# a process that is stopped for a moment, short enough that a lost one does not hold streams and handlers for long.
-PING_INTERVAL_S = 10.0
-PING_TIMEOUT_S = 30.0
-
 
 class Rule(str):
     """The name of a broken rule; in a state table it is an entry in place of the next state."""
 
     __slots__ = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConnectionSettings:
-    """Settings that both multiplexers have."""
-
-    control_limit: int = CONTROL_LIMIT
-    read_limit: int = READ_ALL_LIMIT
-    ping_interval: float | None = PING_INTERVAL_S
-    ping_timeout: float = PING_TIMEOUT_S
-    stall_timeout: float | None = STALL_TIMEOUT_S
-
-    @classmethod
-    def of(cls, settings: Self | None, overrides: dict[str, Any]) -> Self:
-        """The settings, or the defaults, with some of them replaced."""
-        return cls(**overrides) if settings is None else replace(settings, **overrides)
-
-    def __post_init__(self) -> None:
-        check_whole({"control_limit": self.control_limit, "read_limit": self.read_limit}, least=1)
-        limits = {"ping_interval": self.ping_interval, "stall_timeout": self.stall_timeout}
-        check_seconds(limits, may_be_none=True)
-        check_seconds({"ping_timeout": self.ping_timeout})
 
 
 M = TypeVar("M", bound=Schedulable)

@@ -13,9 +13,10 @@ from mainstem._internal.listening import BACKLOG
 from mainstem._internal.tasks import within
 from mainstem.endpoint_stats import Traffic
 from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, RemoteProtocolError, Timeout
-from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, Arrival, Arrivals
+from mainstem.mux.arrivals import Arrival, Arrivals
 from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, cancel_tasks, engine_stats, logger
 from mainstem.mux.listening import ListeningSockets
+from mainstem.mux.settings import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
 from mainstem.mux.transports import SocketTransport
 
 if TYPE_CHECKING:

@@ -1,0 +1,77 @@
+"""TLS contexts from the files that settings name."""
+
+from __future__ import annotations
+
+import ssl as ssl_module
+from typing import TYPE_CHECKING, TypeVar
+
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem.mux.settings import ConnectionSettings
+
+T = TypeVar("T")
+
+
+def client_context(ssl: ssl_module.SSLContext | None, settings: ConnectionSettings) -> ssl_module.SSLContext | None:
+    """The context of a client: ``ssl``, or one that trusts ``ca`` and presents ``certificate``; None for no TLS."""
+    if settings.client_ca is not None:
+        raise ConfigurationError("client_ca is a server's; a client trusts ca")
+    if settings.ca is None and settings.certificate is None:
+        _no_key_alone(settings)
+        return ssl
+    _not_both(ssl)
+    context = _load(lambda: ssl_module.create_default_context(cafile=settings.ca), f"ca {settings.ca}")
+    _load_certificate(context, settings)
+    return context
+
+
+def server_context(ssl: ssl_module.SSLContext | None, settings: ConnectionSettings) -> ssl_module.SSLContext | None:
+    """The context of a server: ``ssl``, or one with ``certificate`` that demands certificates of ``client_ca``; None for no TLS."""
+    if settings.ca is not None:
+        raise ConfigurationError("ca is a client's; a server trusts client_ca")
+    if settings.certificate is None:
+        _no_key_alone(settings)
+        if settings.client_ca is not None:
+            raise ConfigurationError("client_ca needs certificate and key")
+        return ssl
+    _not_both(ssl)
+    context = ssl_module.create_default_context(ssl_module.Purpose.CLIENT_AUTH)
+    _load_certificate(context, settings)
+    if (client_ca := settings.client_ca) is not None:
+        _load(lambda: context.load_verify_locations(client_ca), f"client_ca {client_ca}")
+        context.verify_mode = ssl_module.CERT_REQUIRED
+    return context
+
+
+def _load_certificate(context: ssl_module.SSLContext, settings: ConnectionSettings) -> None:
+    if (certificate := settings.certificate) is None:
+        _no_key_alone(settings)
+        return
+
+    def no_password() -> str:
+        raise ConfigurationError(f"key {settings.key}: the file is encrypted; a key without a password is needed")
+
+    files = f"certificate {certificate}, key {settings.key or certificate}"
+    _load(lambda: context.load_cert_chain(certificate, settings.key, password=no_password), files)
+
+
+def _load(load: Callable[[], T], files: str) -> T:
+    try:
+        return load()
+    except ssl_module.SSLError as error:
+        raise ConfigurationError(f"{files}: {error.reason or error}") from None
+    except OSError as error:
+        raise ConfigurationError(f"{files}: {error.strerror or error}") from None
+
+
+def _not_both(ssl: ssl_module.SSLContext | None) -> None:
+    if ssl is not None:
+        raise ConfigurationError("give either ssl= or files (certificate=, key=, ca=, client_ca=), not both")
+
+
+def _no_key_alone(settings: ConnectionSettings) -> None:
+    if settings.key is not None:
+        raise ConfigurationError("key needs certificate")
