@@ -248,7 +248,7 @@ class RemoteProtocolError(ProtocolError):
 
     Example:
         >>> try:
-        ...     await session.read()
+        ...     session.read()
         ... except RemoteProtocolError as error:
         ...     print(error.peer, error.rule)
     """
@@ -540,7 +540,7 @@ class ChannelError(MainstemError):
 
     Example:
         >>> try:
-        ...     await sender.send(b"tide")
+        ...     sender.send(b"tide")
         ... except ChannelError as error:
         ...     print(type(error).__name__)
     """
@@ -551,7 +551,7 @@ class NoReceivers(ChannelError):
 
     Example:
         >>> try:
-        ...     await sender.send(b"tide")
+        ...     sender.send(b"tide")
         ... except NoReceivers:
         ...     sender.close()
     """
@@ -562,7 +562,7 @@ class Aborted(ChannelError):
 
     Example:
         >>> try:
-        ...     message = await receiver.receive()
+        ...     message = receiver.receive()
         ... except Aborted:
         ...     message = None
     """
@@ -577,9 +577,9 @@ class ConnectionLost(ChannelError):
 
     Example:
         >>> try:
-        ...     message = await receiver.receive()
+        ...     message = receiver.receive()
         ... except ConnectionLost:
-        ...     await reconnect()
+        ...     reconnect()
     """
 
     def __init__(self, message: str = "", *, delivery: Delivery = Delivery.UNKNOWN) -> None:
@@ -592,7 +592,7 @@ class LostInTransit(ChannelError):
 
     Example:
         >>> try:
-        ...     message = await receiver.receive()
+        ...     message = receiver.receive()
         ... except LostInTransit:
         ...     print("the half never arrived")
     """

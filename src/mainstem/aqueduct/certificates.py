@@ -105,7 +105,7 @@ def make_certificates(
 
     Example:
         >>> files = make_certificates("certs")
-        >>> server = await serve(handler, certificate=files.certificate, key=files.key)
+        >>> server = serve(handler, certificate=files.certificate, key=files.key)
     """
     with needs_extras():
         from cryptography.hazmat.primitives import serialization

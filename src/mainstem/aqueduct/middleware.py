@@ -88,7 +88,7 @@ class Message:
 
     Example:
         >>> sender, receiver = channel()
-        >>> await connection.sender.send(Message(b"subscribe", [sender]))
+        >>> connection.sender.send(Message(b"subscribe", [sender]))
     """
 
     payload: bytes
@@ -99,7 +99,7 @@ class RawSerializer:
     """Messages are bytes, or a `Message` where handles go with them. The default.
 
     Example:
-        >>> connection = await connect(url, ca=ca, serializers=[RawSerializer()])
+        >>> connection = connect("gauges.example", 4433, ca=ca, serializers=[RawSerializer()])
     """
 
     header = ""
@@ -169,8 +169,8 @@ class MsgspecSerializer:
         ConfigurationError: msgspec is not installed.
 
     Example:
-        >>> connection = await connect(url, ca=ca, serializers=[MsgspecSerializer()])
-        >>> await connection.sender.send({"text": "tide", "response": sender})
+        >>> connection = connect("gauges.example", 4433, ca=ca, serializers=[MsgspecSerializer()])
+        >>> connection.sender.send({"text": "tide", "response": sender})
     """
 
     header = "msgspec-6e0d1f"
@@ -245,8 +245,8 @@ class CborSerializer:
         ConfigurationError: cbor2 is not installed.
 
     Example:
-        >>> connection = await connect(url, ca=ca, serializers=[CborSerializer()])
-        >>> await connection.sender.send({"text": "tide", "response": sender})
+        >>> connection = connect("gauges.example", 4433, ca=ca, serializers=[CborSerializer()])
+        >>> connection.sender.send({"text": "tide", "response": sender})
     """
 
     header = "cbor-3b91ce"

@@ -114,7 +114,7 @@ class ServerTickets:
         path: A file, which is made if need be; None keeps them in memory.
 
     Example:
-        >>> server = await serve(handler, tickets=ServerTickets("tickets.db"), certificate=certificate, key=key)
+        >>> server = serve(handler, tickets=ServerTickets("tickets.db"), certificate=certificate, key=key)
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
@@ -166,7 +166,7 @@ class Sessions:
         path: A file, which is made if need be; None keeps them in memory.
 
     Example:
-        >>> connection = await connect(url, ca=ca, sessions=Sessions("sessions.db"), early=True)
+        >>> connection = connect("gauges.example", 4433, ca=ca, sessions=Sessions("sessions.db"), early=True)
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
