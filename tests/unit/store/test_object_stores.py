@@ -111,6 +111,15 @@ def test_a_forked_process_does_not_hang(s3: str) -> None:
     assert os.waitpid(pid, 0)[1] == 0
 
 
+@pytest.fixture
+def pythons_sigint() -> Iterator[None]:
+    """Python's own handler: PySpark, whose tests may have run in this process, installs one that asks its JVM first."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("pythons_sigint")
 @pytest.mark.parametrize("action", ["size", "read", "list", "put"])
 def test_a_signal_ends_the_wait_for_a_server(action: str) -> None:
     pytest.importorskip("obstore")
