@@ -313,7 +313,7 @@ class Sender(_Half, Generic[M]):
             raise
 
     async def _send_tagged(self, message: M) -> asyncio.Future[None] | None:
-        """Sends a message; returns the future of its acknowledgement, None where there is none within the process."""
+        """Sends a message; returns the future of its acknowledgement, or None within the process."""
         pipe = self._require_open()
         while pipe.remote_sender is not None and (pipe.queue or not pipe.remote_sender.has_room):
             await pipe.remote_sender.wait()

@@ -127,7 +127,7 @@ class Server(UdpEndpoint):
         return session_stats(sessions, self._traffic, self._ended_counts, role="server", is_over=self.closed)
 
     def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Session | None:
-        """The session of a datagram, None where there is none. A first packet makes one."""
+        """The session that a datagram belongs to, or None. A first packet creates one."""
         if data and data[0] < LONG_HEADER:
             # Most packets: one byte, then the connection id, which is this server's own.
             return self._by_cid.get(data[1 : 1 + CID_LENGTH])

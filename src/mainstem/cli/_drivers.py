@@ -43,7 +43,7 @@ POLL_S = 0.001  # between two checks of whether the other side is there
 
 
 def open_directory(directory: str) -> DirectoryReader:
-    """Opens a directory, or the default one. Raises DriverTimeout with a hint where there is no driver."""
+    """Opens a directory, or the default one. Raises DriverTimeout with a hint if no driver runs there."""
     directory = directory or default_directory()
     try:
         return DirectoryReader(directory)

@@ -376,7 +376,7 @@ class TopApp(App[None]):
 
 
 def spark(values: Iterable[float], width: int) -> str:
-    """Returns the last values as a line of bars, the largest as high as can be; blank where there are none yet."""
+    """Returns the last values as a line of bars, scaled to the largest; blank before the first value."""
     last = list(values)[-width:]
     top = max(last, default=0)
     if top <= 0:

@@ -226,7 +226,7 @@ class _Handlers:
         self.tasks: set[asyncio.Task[None]] = set()
 
     def start(self, session: Session) -> None:
-        """Start the handler of a client that joined. One that goes on after the end of its duologue is cancelled after a while."""
+        """Start the handler of a client that joined. If it outlives its duologue, it is cancelled after a while."""
         loop = asyncio.get_running_loop()
         session.has_handler = True
         task = start_task(self._run(session), loop)

@@ -165,7 +165,7 @@ class TriggerOptions:
     min_bytes: int | None = option(
         "minBytesPerTrigger",
         positive,
-        "no micro-batch before so many bytes are new, or `maxTriggerDelay` has passed since the last one. The first micro-batch of "
+        "wait for this many new bytes before a micro-batch, at most `maxTriggerDelay` since the last one. The first micro-batch of "
         "a run and `Trigger.AvailableNow` do not wait. From Spark 4.2 on",
         limit=True,
     )

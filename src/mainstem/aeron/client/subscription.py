@@ -261,7 +261,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
     def messages(self, *, timeout: float | None = None, metadata: bool = False) -> Iterator[bytes] | Iterator[Message]:
         """Yields whole messages as they come, until every image has ended, or the subscription is closed.
 
-        An iterator that is left, by ``break`` or by a time-out, loses nothing: the next one goes on behind the last message that
+        An iterator that is left, by ``break`` or by a time-out, loses nothing: the next one continues after the last message that
         was yielded. What an iterator has taken from the log, at most 256 messages, is not seen by ``poll``.
 
         Args:
