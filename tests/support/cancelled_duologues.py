@@ -32,9 +32,9 @@ def messages(count: int, size: int) -> list[bytes]:
 
 def table(cancelled: str, never_waits: str) -> dict[str, str]:
     """What becomes of each awaitable."""
-    never = {"Client.__aenter__", "Server.__aenter__"}
+    never = {"Client.__aenter__", "Duologue.__aenter__", "Server.__aenter__"}
     waits = ("Client.__aexit__", "Client.__aiter__", "Client.close", "Client.receive", "Client.send")
-    waits += ("Duologue.__aiter__", "Duologue.close", "Duologue.receive", "Duologue.send")
+    waits += ("Duologue.__aexit__", "Duologue.__aiter__", "Duologue.close", "Duologue.receive", "Duologue.send")
     waits += ("Server.__aexit__", "Server.close", "Server.shutdown", "Server.wait", "connect", "serve")
     return {**dict.fromkeys(never, never_waits), **dict.fromkeys(waits, cancelled)}
 
@@ -94,8 +94,12 @@ async def duologue_world(cancel: Canceller, resources: tuple[Aeron, int]) -> lis
         else:
             for _ in range(int(count)):
                 await send(cancel, "Duologue", duologue, await receive(cancel, "Duologue", duologue, 1))
-        if rng.random() < 0.5:
+        ending = rng.random()
+        if ending < 0.3:
             await cancel("Duologue.close", duologue.close)
+        elif ending < 0.6:
+            await cancel("Duologue.__aenter__", duologue.__aenter__)
+            await cancel("Duologue.__aexit__", lambda: duologue.__aexit__(None, None, None))
 
     server = await cancel(
         "serve",
