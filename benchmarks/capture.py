@@ -26,10 +26,10 @@ from harness.make_capture import DATA_PORT, MUX_PORT, make
 from harness.options import parse_options
 from harness.report import Report
 
+from mainstem._internal.units import parse_size
 from mainstem.capture.index import build
 from mainstem.capture.planning import FrameSelection, Part, plan
 from mainstem.capture.reading import read
-from mainstem.units import parse_size
 
 if TYPE_CHECKING:
     import argparse

@@ -30,7 +30,7 @@ PUBLIC = {
     "mainstem.spark.foreach_batch": ("spark-foreach-batch", "micro-batches into tables and sinks of your own, once"),
     "mainstem.metrics": ("metrics", "counters for monitoring systems: of drivers, of a program's servers and clients"),
     "mainstem.instruments": ("instruments", "hooks that observe a protocol engine"),
-    "mainstem.repeats": ("repeats", "dropping what a sink sent twice"),
+    "mainstem.message_keys": ("message-keys", "drop duplicates that a sink sent"),
     "mainstem.sim": ("sim", "the deterministic simulator"),
 }
 

@@ -238,9 +238,9 @@ def counters() -> str:
 
 def endpoint_metrics() -> list[tuple[str, str, str]]:
     """Every metric of ``Endpoints``, from an endpoint that has all of them."""
+    from mainstem._internal.endpoint_stats import Traffic
     from mainstem.aqueduct.connection_state import Counts
     from mainstem.aqueduct.stats import session_stats
-    from mainstem.endpoint_stats import Traffic
     from mainstem.metrics import Endpoints
 
     class Example:

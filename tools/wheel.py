@@ -28,12 +28,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NOT_SHIPPED = (".ci/", ".gitignore")
 COMPILERS = ("cc", "gcc", "clang", "c99", "x86_64-linux-gnu-gcc", "aarch64-linux-gnu-gcc")
 # They need pytest and hypothesis alone.
-TESTS = ("_core", "aeron", "mux", "sim", "test_exports.py", "test_log_limit.py", "test_repeats.py", "test_settings.py")
+TESTS = ("_core", "aeron", "mux", "sim", "test_exports.py", "_internal", "test_message_keys.py", "test_settings.py")
 # What imports the libraries of an extra, or a library itself where nothing of Mainstem's does at import.
 IMPORTS = {
     "cli": "mainstem.cli, typer, rich",
-    "arrow": "mainstem.arrow, pyarrow, numpy",
-    "polars": "mainstem.arrow, polars, pyarrow",
+    "arrow": "mainstem._internal.arrow_batches, pyarrow, numpy",
+    "polars": "mainstem._internal.arrow_batches, polars, pyarrow",
     "stores": "mainstem.store, obstore, fsspec, urllib3",
     "spark": "mainstem.spark, pyspark, pyarrow, pandas",
     "report": "mainstem.analysis.program, duckdb",

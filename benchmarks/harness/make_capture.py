@@ -12,7 +12,7 @@ import struct
 import sys
 from pathlib import Path
 
-from mainstem.units import parse_size
+from mainstem._internal.units import parse_size
 
 DATA_PORT, CONTROL_PORT, MUX_PORT = 40123, 40456, 9000
 MESSAGE = 256

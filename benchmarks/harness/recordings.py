@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mainstem._internal.units import parse_size
 from mainstem.recording import Recorder
-from mainstem.units import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable

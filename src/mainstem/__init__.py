@@ -1,7 +1,7 @@
 """Mainstem: reliable message streams, and their way into Apache Spark.
 
 What users may import: the names in ``__all__`` here, and what these modules list in theirs: ``mainstem.aio``,
-``mainstem.errors``, ``mainstem.settings``, ``mainstem.repeats``, ``mainstem.instruments``, ``mainstem.metrics``,
+``mainstem.errors``, ``mainstem.settings``, ``mainstem.message_keys``, ``mainstem.instruments``, ``mainstem.metrics``,
 ``mainstem.bymux``, ``mainstem.jmux``, ``mainstem.aqueduct``, ``mainstem.duologue``, ``mainstem.recording``,
 ``mainstem.capture``, ``mainstem.codecs``, ``mainstem.sim`` and ``mainstem.spark`` with its public subpackages. Everything else is
 private and may change in any release.

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, ClassVar, Self
 
+from mainstem._internal.units import format_duration_ns, format_size, parse_duration_ns, parse_size
 from mainstem.errors import ConfigurationError
-from mainstem.units import format_duration_ns, format_size, parse_duration_ns, parse_size
 
 __all__ = [
     "Explanation",

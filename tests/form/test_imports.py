@@ -47,7 +47,7 @@ DOORS: dict[str, set[str]] = {
     "aqueduct/session.py": {"asyncio"},
     "aqueduct/udp_endpoint.py": {"asyncio"},
     "aeron/client/requester.py": {"threading"},
-    "clock.py": {"time"},
+    "_internal/clock.py": {"time"},
     "duologue/aio.py": {"asyncio"},
     "duologue/client.py": {"threading"},
     "duologue/environment.py": {"random"},

@@ -26,7 +26,7 @@ from typing import Any
 import pyspark
 from tests.support.ports import free_port
 
-from mainstem.units import parse_size
+from mainstem._internal.units import parse_size
 
 ROOT = Path(__file__).parents[2]
 HOME = Path(pyspark.__file__).parent

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mainstem.clock import SYSTEM_CLOCK
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.errors import RecordingError
 from mainstem.recording import PositionHold, Recorder, open_recordings
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from tests.spark.cluster import descendants
 
-from mainstem.units import parse_size
+from mainstem._internal.units import parse_size
 
 ROOT = Path(__file__).parents[2]
 LOOK_S = 0.1

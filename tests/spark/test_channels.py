@@ -14,11 +14,11 @@ import pyspark_mainstem_channel
 import pyspark_mainstem_live
 from mainstem import Aeron, MediaDriver
 from mainstem._internal.loop_thread import LoopThread
+from mainstem.message_keys import MessageKey
 from mainstem.recording import Recorder
 from mainstem.recording.message_log import MessageLog
 from mainstem.recording.message_server import Intake, listen
-from mainstem.repeats import MessageKey
-from mainstem.spark.tables import without_repeats
+from mainstem.spark.tables import drop_duplicates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +124,7 @@ def test_a_stream_goes_over_a_multiplexer_each_micro_batch_under_its_number(
         assert query.exception() is None
         wait_for(lambda: recorded(spark, tmp_path / "recordings").count() >= ROWS)
     df = recorded(spark, tmp_path / "recordings")
-    assert texts(without_repeats(df)) == EXPECTED
+    assert texts(drop_duplicates(df)) == EXPECTED
     keys = {MessageKey.of_reserved_value(row.reserved_value) for row in df.select("reserved_value").collect()}
     assert {key.epoch for key in keys} == ({0, 1, 2} if HAS_READ_LIMITS else {0})
 
@@ -141,7 +141,7 @@ def test_a_table_goes_over_a_multiplexer_into_a_recording_and_is_read_again(
         # The same once more: the same keys.
         writer.mode("append").save()
     df = recorded(spark, tmp_path / "recordings")
-    assert texts(without_repeats(df)) == EXPECTED
+    assert texts(drop_duplicates(df)) == EXPECTED
     assert df.count() > ROWS
     keys = {MessageKey.of_reserved_value(row.reserved_value) for row in df.select("reserved_value").collect()}
     assert {(key.epoch, key.partition) for key in keys} == {(7, 0), (7, 1), (7, 2)}

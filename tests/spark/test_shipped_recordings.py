@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.shipping import TERM, ManualClock, Station, payloads, shipper
 
-from mainstem.clock import SYSTEM_CLOCK
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.recording.shipping.retention import before_committed, remove
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.spark.sources.checkpoints import committed_positions

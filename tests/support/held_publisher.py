@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.patience import STALL_S
 
-from mainstem.clock import SYSTEM_CLOCK
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.recording import PositionHold
 
 if TYPE_CHECKING:

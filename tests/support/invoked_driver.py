@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from tests.support.memory_network import MemoryNetwork
 
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.aeron.cnc import CncFile
 from mainstem.aeron.command import commands, responses
 from mainstem.aeron.driver.context import DriverContext
@@ -16,7 +17,6 @@ from mainstem.aeron.driver.invoker import Invoker
 from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.aeron.files import MemoryFiles
 from mainstem.aeron.logbuffer import LogBuffers
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.sim.clock import ManualClock
 
 DIRECTORY = "/memory/driver"

@@ -12,7 +12,7 @@ from tests.support.object_stores import azurite_options, azurite_server, make_co
 from tests.support.shipping import ManualClock, Station, payloads
 
 from mainstem import open_recordings
-from mainstem.clock import SYSTEM_CLOCK
+from mainstem._internal.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ from tests.support.live_driver import PATIENCE_S, wait_for
 
 from mainstem import Aeron, MediaDriver
 from mainstem.bymux import connect
+from mainstem.message_keys import framed
 from mainstem.recording import messages, open_recording
-from mainstem.repeats import framed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,8 +18,8 @@ from tests.support.patience import Patience, wait_for
 from tests.system.programs.recording_station import STREAM, message
 
 from mainstem import Aeron, MediaDriver
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.aeron.system_counter import SystemCounter
-from mainstem.clock import SYSTEM_CLOCK
 from mainstem.recording import PositionHold, Recorder, messages, open_recording, open_recordings, read_catalog
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tests.support.patience import STALL_S
 from tests.support.shipping import ManualClock, Station, check_integrity, payloads
 
 from mainstem import Aeron, MediaDriver
-from mainstem.clock import SYSTEM_CLOCK
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.recording import messages, open_recording, open_recordings
 from mainstem.recording.shipping.layout import archive_ids
 from mainstem.store import open_store

@@ -26,10 +26,10 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from mainstem._internal.address_prefixes import owner_of
 from mainstem._internal.tasks import HANDLER_TASK
-from mainstem.amounts import check_whole
+from mainstem._internal.validation import check_int
 from mainstem.errors import MainstemError
-from mainstem.prefixes import owner_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -66,7 +66,7 @@ class HandlerThreads:
         self, max_handlers: int = MAX_HANDLERS, max_handlers_per_address: int = MAX_HANDLERS_PER_ADDRESS
     ) -> None:
         limits = {"max_handlers": max_handlers, "max_handlers_per_address": max_handlers_per_address}
-        check_whole(limits, least=1)
+        check_int(limits, min_value=1)
         self._slots = Slots(max_handlers, max_handlers_per_address)
         self._numbers = itertools.count(1)
 

@@ -10,9 +10,9 @@ import ipaddress
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
-from mainstem.clock import NS_PER_SECOND
+from mainstem._internal.address_prefixes import AddressPrefixes, unmapped
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.errors import ConfigurationError
-from mainstem.prefixes import Prefixes, unmapped
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -82,14 +82,14 @@ class SourceFilter:
         total_rate: float = 0.0,
         total_burst: int = 256,
         max_term_length: int = 1 << 30,
-        prefixes: Prefixes | None = None,
+        prefixes: AddressPrefixes | None = None,
     ) -> None:
         self._allow = [network(text) for text in allow]
         self._deny = [network(text) for text in deny]
         self._rate = RateLimit(rate, burst) if rate else None
         self._total = RateLimit(total_rate, total_burst) if total_rate else None
         self._max_term_length = max_term_length
-        self._prefixes = prefixes or Prefixes()
+        self._prefixes = prefixes or AddressPrefixes()
 
     def admits(self, address: str) -> bool:
         """Decides by the networks alone."""
@@ -106,7 +106,7 @@ class SourceFilter:
         return (
             self.admits(address)
             and term_length <= self._max_term_length
-            and (self._rate is None or self._rate.take(self._prefixes.of(address), now_ns))
+            and (self._rate is None or self._rate.take(self._prefixes.prefix_of(address), now_ns))
             and (self._total is None or self._total.take(ALL_SOURCES, now_ns))
         )
 

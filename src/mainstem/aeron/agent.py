@@ -6,17 +6,17 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from mainstem.clock import SYSTEM_CLOCK
-from mainstem.log_limit import LogLimit, kind_of
+from mainstem._internal.clock import SYSTEM_CLOCK
+from mainstem._internal.log_throttle import LogThrottle, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from mainstem._internal.clock import Clock
     from mainstem.aeron.idle import IdleStrategy
-    from mainstem.clock import Clock
 
-_limit = LogLimit(logging.getLogger(__name__))
+_limit = LogThrottle(logging.getLogger(__name__))
 
 
 class Agent(Protocol):

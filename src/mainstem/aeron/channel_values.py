@@ -12,7 +12,7 @@ from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, NamedTuple
 
 from mainstem._core import layout
-from mainstem.units import format_duration_ns, format_size
+from mainstem._internal.units import format_duration_ns, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,10 +23,10 @@ from mainstem._core.memory.broadcast import BroadcastReceiver, BroadcastTransmit
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem._core.memory.counters import CountersReader
 from mainstem._core.memory.ring_buffer import ManyToOneRingBuffer
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem._internal.frozen import frozen
 from mainstem.aeron.directory import cnc_path
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import ConfigurationError, DriverTimeout
-from mainstem.records import record
 
 if TYPE_CHECKING:
     from mainstem.aeron.files import Files
@@ -39,7 +39,7 @@ WORD_LENGTH = 8  # every section begins where a word of 64 bits may lie
 MAX_CNC_LENGTH = (1 << 31) - 1  # readers in other languages index the file with 32 bits
 
 
-@record
+@frozen
 class CncLayout:
     """Lengths of the five sections in bytes, trailers included, and the page size that the file is rounded up to."""
 

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mainstem._core.layout import COUNTER_KEY_MAX_LENGTH, COUNTER_LABEL_MAX_LENGTH
-from mainstem.records import record
+from mainstem._internal.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -239,7 +239,7 @@ def find_local_addresses(reader: CountersReader, channel_status_id: int) -> list
     return addresses
 
 
-@record
+@frozen
 class CounterSnapshot:
     """One counter as it was when it was read."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.records import record
+from mainstem._internal.frozen import frozen
 
 if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
@@ -18,7 +18,7 @@ MAX_COUNT = (1 << 31) - 1
 ENTRY_ALIGNMENT = 8
 
 
-@record
+@frozen
 class ErrorObservation:
     """One distinct error; times are epoch milliseconds."""
 

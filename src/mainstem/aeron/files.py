@@ -14,8 +14,8 @@ import stat
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from mainstem import access
 from mainstem._core.memory.buffer import AtomicBuffer
+from mainstem._internal import file_modes
 from mainstem.errors import StorageSpaceError
 
 ROOT = 0  # the user who may read and write everything anyway
@@ -132,7 +132,7 @@ class MappedFiles:
         self._mappings: dict[int, tuple[AtomicBuffer, mmap.mmap]] = {}
 
     def create(self, path: str, length: int, *, sparse_length: int = 0, prefault: bool = True) -> AtomicBuffer:
-        descriptor = access.create_file(path, os.O_RDWR | os.O_EXCL)
+        descriptor = file_modes.create_file(path, os.O_RDWR | os.O_EXCL)
         try:
             if sparse_length:
                 os.ftruncate(descriptor, length)
@@ -202,11 +202,11 @@ class MappedFiles:
             return file.read()
 
     def write_bytes(self, path: str, data: bytes) -> None:
-        with open(path, "wb", opener=access.create_file) as file:
+        with open(path, "wb", opener=file_modes.create_file) as file:
             file.write(data)
 
     def make_directory(self, path: str, *, mode: int | None = None, group: str = "") -> None:
-        access.make_directory(path, mode=mode, group=group)
+        file_modes.make_directory(path, mode=mode, group=group)
 
     def delete_directory(self, path: str) -> None:
         import shutil

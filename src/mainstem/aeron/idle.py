@@ -11,9 +11,9 @@ import os
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
+from mainstem._internal.units import format_duration_ns, parse_duration_ns
 from mainstem.errors import ConfigurationError
-from mainstem.units import format_duration_ns, parse_duration_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

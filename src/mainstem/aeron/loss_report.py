@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.records import record
+from mainstem._internal.frozen import frozen
 
 if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
@@ -20,7 +20,7 @@ ENTRY_ALIGNMENT = 64
 MAX_TEXT_LENGTH = 4095
 
 
-@record
+@frozen
 class LossEntry:
     """What one image lost; times are epoch milliseconds."""
 

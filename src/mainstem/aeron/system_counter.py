@@ -6,8 +6,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from mainstem._core.memory.counters import CounterCell
+from mainstem._internal.units import format_duration_ns
 from mainstem.aeron.counters import CounterSpec, CounterType
-from mainstem.units import format_duration_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mainstem.access import write_private
+from mainstem._internal.file_modes import write_private
 from mainstem.errors import ConfigurationError, needs_extras
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.opening import Opening
-from mainstem.amounts import check_whole
+from mainstem._internal.validation import check_int
 from mainstem.aqueduct.asyncio_connection import Connection, HeaderSource
 from mainstem.aqueduct.codec import SERIALISATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.connection import AqueductConnection
@@ -74,7 +74,7 @@ def connect(
     chosen = replace(settings or Settings(), **overrides)
     if not host:
         raise ConfigurationError("connect needs the host of a server")
-    check_whole({"port": port}, least=1, most=65_535)
+    check_int({"port": port}, min_value=1, max_value=65_535)
 
     async def open_connection() -> Connection:
         return await _connect(host, port, headers, serializers, sessions, early, timeout, chosen, instrument)

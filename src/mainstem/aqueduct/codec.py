@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from mainstem._internal.as_bytes import as_message
 from mainstem.aqueduct.limits import MAX_UINT
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
-from mainstem.payloads import exact_message
 
 Bytes = bytes | bytearray | memoryview
 Headers = tuple[tuple[str, bytes], ...]
@@ -121,7 +121,7 @@ def as_headers(headers: Mapping[str, bytes | str] | Iterable[tuple[str, bytes | 
     for key, value in pairs:
         if not key or not key.isascii():
             raise LocalProtocolError(f"header key {key!r}: keys are ASCII and not empty", rule="header key")
-        out.append((key, exact_message(value)))
+        out.append((key, as_message(value)))
     return tuple(out)
 
 

@@ -24,7 +24,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mainstem._internal.tasks import within
-from mainstem.amounts import check_whole
+from mainstem._internal.validation import check_int
 from mainstem.aqueduct.events import Mode
 from mainstem.aqueduct.limits import DEFAULT_SEND_BYTES
 from mainstem.aqueduct.middleware import Handle
@@ -138,7 +138,7 @@ class Pipe(Waiters):
         """Set how messages travel and how many may wait. Raises ConfigurationError, and then sets nothing."""
         if not isinstance(mode, Mode):
             raise ConfigurationError(f"mode={mode!r} is no Mode")
-        check_whole({"max_messages": max_messages, "max_bytes": max_bytes}, least=1)
+        check_int({"max_messages": max_messages, "max_bytes": max_bytes}, min_value=1)
         self.mode, self.max_messages, self.max_bytes = mode, max_messages, max_bytes
 
     def describe(self) -> str:

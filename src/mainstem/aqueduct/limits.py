@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from mainstem.amounts import check_whole
+from mainstem._internal.validation import check_int
 
 MAX_VERSION_LENGTH = 64
 """Bytes of a version's text: versions are short, and this is read first of all."""
@@ -42,7 +42,7 @@ class Limits:
     Raise ``max_channels`` together with ``Settings.max_streams``: each live channel owns one QUIC stream.
 
     Raises:
-        ConfigurationError: A bound is no whole number of 1 at least; ``max_header_bytes`` and ``max_attachments`` may be 0.
+        ConfigurationError: A bound is not an integer >= 1; ``max_header_bytes`` and ``max_attachments`` may be 0.
 
     Example:
         >>> connection = AqueductConnection(is_client=False, limits=Limits(max_payload=1 << 20))
@@ -98,8 +98,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         values = {field.name: getattr(self, field.name) for field in fields(Limits)}
-        check_whole({name: values.pop(name) for name in ("max_header_bytes", "max_attachments")}, least=0)
-        check_whole(values, least=1)
+        check_int({name: values.pop(name) for name in ("max_header_bytes", "max_attachments")}, min_value=0)
+        check_int(values, min_value=1)
 
 
 DEFAULT_LIMITS = Limits()

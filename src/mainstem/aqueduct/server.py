@@ -9,7 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.address_prefixes import owner_of
+from mainstem._internal.endpoint_stats import Traffic
 from mainstem._internal.listening import bind_sockets, find_listening_addresses
+from mainstem._internal.log_throttle import kind_of
 from mainstem._internal.opening import Opening
 from mainstem._internal.tasks import HANDLER_TASK, start_task, within
 from mainstem.aqueduct.admission import Admission
@@ -26,11 +29,8 @@ from mainstem.aqueduct.session import Session, logger
 from mainstem.aqueduct.settings import CID_LENGTH, Settings
 from mainstem.aqueduct.stats import add_counts, session_stats
 from mainstem.aqueduct.udp_endpoint import LONG_HEADER, UdpEndpoint
-from mainstem.endpoint_stats import Traffic
 from mainstem.errors import ChannelError, ClosedError, ConnectionLost, Delivery, LocalProtocolError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
-from mainstem.log_limit import kind_of
-from mainstem.prefixes import owner_of
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.quic.link import Address, Link, PacketHeader, ServerContext

@@ -22,6 +22,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mainstem._internal.callbacks import ends_connection_on_error
+from mainstem._internal.endpoint_stats import Traffic
+from mainstem._internal.log_throttle import LogThrottle, kind_of
 from mainstem.aqueduct.codec import EXPLICIT_CLOSE, HANDLER_FAILED, HANDSHAKE_TIMED_OUT
 from mainstem.aqueduct.events import (
     Acknowledged,
@@ -34,9 +36,7 @@ from mainstem.aqueduct.events import (
     Tally,
     Writable,
 )
-from mainstem.endpoint_stats import Traffic
 from mainstem.errors import ConnectionLost, Delivery, LostInTransit, Timeout
-from mainstem.log_limit import LogLimit, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -122,7 +122,7 @@ class Session:
         self._undelivered: dict[SenderEvents, None] = {}
         self._handshake_timer: asyncio.TimerHandle | None = None
         self.traffic = Traffic()
-        self.warnings = LogLimit(logger)
+        self.warnings = LogThrottle(logger)
         self._is_faulty = False
         self.on_headers: Callable[[Headers], None] = _ignore
         self.on_over: Callable[[], None] = lambda: None

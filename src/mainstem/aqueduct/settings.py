@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem._internal.handler_threads import MAX_HANDLERS, MAX_HANDLERS_PER_ADDRESS
-from mainstem.amounts import check_seconds, check_whole
+from mainstem._internal.validation import check_int, check_seconds
 from mainstem.aqueduct.limits import Limits
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Settings(Limits):
         check_seconds({"handshake_timeout": self.handshake_timeout, "idle_timeout": self.idle_timeout})
         check_seconds({"drain_timeout": self.drain_timeout, "keep_alive": self.keep_alive}, may_be_zero=True)
         least, most = DATAGRAM_SIZES
-        check_whole({"max_datagram_size": self.max_datagram_size}, least=least, most=most)
+        check_int({"max_datagram_size": self.max_datagram_size}, min_value=least, max_value=most)
         bounds = ["stream_window", "connection_window", "max_streams", "max_connections", "max_connections_per_address"]
         bounds += ["max_handlers", "max_handlers_per_address"]
-        check_whole({name: getattr(self, name) for name in bounds}, least=1)
+        check_int({name: getattr(self, name) for name in bounds}, min_value=1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from mainstem._internal.endpoint_stats import EndpointStats, Traffic, counters
 from mainstem.aqueduct.connection_state import Counts
-from mainstem.endpoint_stats import EndpointStats, Traffic, counters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

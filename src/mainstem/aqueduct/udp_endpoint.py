@@ -10,9 +10,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from mainstem._internal.log_throttle import LogThrottle, kind_of
 from mainstem.aqueduct.session import logger
 from mainstem.aqueduct.settings import CID_LENGTH
-from mainstem.log_limit import LogLimit, kind_of
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.quic.link import Address
@@ -30,7 +30,7 @@ class UdpEndpoint:
         self._udp = sockets[0]
         self._sockets = sockets
         self._loop = asyncio.get_running_loop()
-        self._warnings = LogLimit(logger)
+        self._warnings = LogThrottle(logger)
         self._writing: set[UdpSocket] = set()
         self._open = True
         for udp in sockets:

@@ -5,12 +5,12 @@ This package blocks. :mod:`mainstem.bymux.aio` has the same names for asyncio.
 
 from __future__ import annotations
 
+from mainstem._internal.endpoint_stats import EndpointStats
 from mainstem.bymux import aio
 from mainstem.bymux.blocking import Connection, Server, Stream, attach, connect, over_publications, serve
 from mainstem.bymux.codec import INFINITE
 from mainstem.bymux.settings import InitialStream, Settings
 from mainstem.bymux.state import HalfState, Role
-from mainstem.endpoint_stats import EndpointStats
 
 __all__ = [
     "INFINITE",

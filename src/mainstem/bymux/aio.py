@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.opening import Opening
 from mainstem._internal.tasks import within
 from mainstem.bymux.aio_stream import PING_TIMEOUT_S, Stream
@@ -20,7 +21,6 @@ from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.runner import Runner
 from mainstem.bymux.settings import Settings
 from mainstem.bymux.state import Role
-from mainstem.clock import SYSTEM_CLOCK
 from mainstem.mux.engine import engine_stats
 from mainstem.mux.settings import MAX_CONNECTIONS
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Address, Server
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import ssl as ssl_module
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from mainstem.clock import Clock
-    from mainstem.endpoint_stats import EndpointStats
+    from mainstem._internal.clock import Clock
+    from mainstem._internal.endpoint_stats import EndpointStats
     from mainstem.errors import MainstemError
 
     Handler = Callable[[Stream], Awaitable[object]]

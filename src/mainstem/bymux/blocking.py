@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
     from typing import Self
 
+    from mainstem._internal.endpoint_stats import EndpointStats
     from mainstem.bymux.state import Role
-    from mainstem.endpoint_stats import EndpointStats
 
     Handler = Callable[["Stream"], object]
     ConnectionHandler = Callable[["Connection"], object]

@@ -27,11 +27,11 @@ from mainstem.mux.engine import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from mainstem._internal.clock import Clock
     from mainstem.bymux.aio import Connection
     from mainstem.bymux.settings import Settings
     from mainstem.bymux.state import Role
     from mainstem.bymux.stream import StreamState
-    from mainstem.clock import Clock
     from mainstem.mux.transports import Transport
 
 

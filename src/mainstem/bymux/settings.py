@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mainstem.amounts import check_seconds, check_whole
+from mainstem._internal.validation import check_int, check_seconds
 from mainstem.bymux.codec import INFINITE, MAX_STREAM_ID
 from mainstem.bymux.state import HalfState
 from mainstem.errors import ConfigurationError
@@ -110,16 +110,18 @@ class Settings(ConnectionSettings):
         super().__post_init__()
         amounts = ("stream_window", "peer_streams", "local_initial_credit", "peer_initial_credit")
         streams = ("initial_local_streams", "initial_peer_streams")
-        check_whole({name: getattr(self, name) for name in (*amounts, *streams)}, least=0, most=INFINITE)
-        check_whole({"packet_limit": self.packet_limit}, least=1, most=MAX_PACKET_LIMIT)
+        check_int({name: getattr(self, name) for name in (*amounts, *streams)}, min_value=0, max_value=INFINITE)
+        check_int({"packet_limit": self.packet_limit}, min_value=1, max_value=MAX_PACKET_LIMIT)
         check_seconds({"stream_ping_interval": self.stream_ping_interval}, may_be_none=True)
         check_seconds({"stream_ping_timeout": self.stream_ping_timeout})
         seen: set[int] = set()
         for stream in self.initial_streams:
-            check_whole({"initial stream id": stream.stream_id}, least=0, most=MAX_STREAM_ID)
+            check_int({"initial stream id": stream.stream_id}, min_value=0, max_value=MAX_STREAM_ID)
             if stream.stream_id in seen:
                 raise ConfigurationError(f"initial stream id {stream.stream_id} is given twice")
-            check_whole(
-                {"local_credit": stream.local_credit, "peer_credit": stream.peer_credit}, least=0, most=INFINITE
+            check_int(
+                {"local_credit": stream.local_credit, "peer_credit": stream.peer_credit},
+                min_value=0,
+                max_value=INFINITE,
             )
             seen.add(stream.stream_id)

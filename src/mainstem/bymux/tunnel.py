@@ -18,27 +18,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem import bymux
+from mainstem._internal.endpoint_stats import Traffic
+from mainstem._internal.exposure import check_exposure, is_loopback
 from mainstem._internal.eyeballs import connect_socket
 from mainstem._internal.listening import BACKLOG, find_listening_addresses
 from mainstem._internal.open_files_limit import raise_open_files_limit
 from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.tunnel_token import CONTROL_CREDIT, TOKEN_VARIABLE, answer_handshake, check_token, handshake
-from mainstem.endpoint_stats import Traffic
 from mainstem.errors import (
     ClosedError,
     ConfigurationError,
     MainstemError,
 )
-from mainstem.exposure import check_exposure, is_loopback
 from mainstem.mux.engine import engine_stats
 from mainstem.mux.listening import ListeningSockets
 
 if TYPE_CHECKING:
     import ssl as ssl_module
 
+    from mainstem._internal.endpoint_stats import EndpointStats
     from mainstem.bymux.aio import Connection, Stream
     from mainstem.bymux.runner import Runner
-    from mainstem.endpoint_stats import EndpointStats
     from mainstem.mux.sockets import Server
 
 logger = logging.getLogger("mainstem.bymux.tunnel")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.text import Text
 
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.aeron.client import Aeron
 from mainstem.aeron.client.base import Attaching
 from mainstem.aeron.client.context import ClientContext
@@ -23,7 +24,6 @@ from mainstem.aeron.tools.stream_state import DRIVER_TIMEOUT_MS
 from mainstem.aeron.tools.streams import group_streams
 from mainstem.cli._output import moment, print_json, show_again
 from mainstem.cli._process import say
-from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, DriverTimeout, Timeout
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """The options that commands share, each declared once: a name means the same in every command.
 
-Durations and sizes are read by ``mainstem.units`` and arrive as seconds and bytes. ``Command`` and ``Group`` print the help.
+Durations and sizes are read by ``mainstem._internal.units`` and arrive as seconds and bytes. ``Command`` and
+``Group`` print the help.
 """
 
 from __future__ import annotations
@@ -15,8 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from mainstem._internal.units import (
+    format_duration_ns,
+    format_size,
+    parse_duration_ns,
+    parse_pairs,
+    parse_size,
+    parse_time,
+)
 from mainstem.errors import ConfigurationError
-from mainstem.units import format_duration_ns, format_size, parse_duration_ns, parse_pairs, parse_size, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -261,7 +269,7 @@ def filters(*, since: str = "", until: str = "", **ids: Sequence[int] | None) ->
     """The filters of ``Recordings.scan`` for these options; None for all rows."""
     from datetime import UTC, datetime
 
-    from mainstem.clock import SYSTEM_CLOCK
+    from mainstem._internal.clock import SYSTEM_CLOCK
 
     chosen: list[tuple[str, str, Any]] = [(name, "in", list(values)) for name, values in ids.items() if values]
     for text, option, operator in ((since, "--since", ">="), (until, "--until", "<")):

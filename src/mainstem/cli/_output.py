@@ -17,9 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.segment import Segment
 from rich.text import Text
 
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem._internal.printable import printable, printable_json
 from mainstem.cli._process import stopping
-from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

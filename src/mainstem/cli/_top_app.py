@@ -16,10 +16,10 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, TabPane
 
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.printable import printable
 from mainstem.aeron.tools.overview import DriverMonitor
 from mainstem.cli._output import clock_time
-from mainstem.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from mainstem._internal.units import parse_pairs
 from mainstem.cli._options import (
     CatalogOption,
     CatalogOptions,
@@ -18,7 +19,6 @@ from mainstem.cli._options import (
     store_options,
 )
 from mainstem.cli._process import say
-from mainstem.units import parse_pairs
 
 
 def run(

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from mainstem._internal.units import parse_pairs
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.cli._options import App, ConfigOption, JsonOption, SetOption
 from mainstem.cli._output import Column, Table, console, print_json, print_table
 from mainstem.errors import ConfigurationError
 from mainstem.settings import Source
-from mainstem.units import parse_pairs
 
 if TYPE_CHECKING:
     from mainstem.settings import Explanation, Settings

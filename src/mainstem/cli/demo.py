@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainstem._internal.platforms import require_linux
 from mainstem.cli import EXIT_ERROR, EXIT_INTERRUPTED
 from mainstem.cli._options import CountOption, JsonOption, LossOption, OutDirectoryOption, require_directory
 from mainstem.cli._output import Column, ProgressBars, Table, console, print_table
 from mainstem.errors import MissingExtraError
-from mainstem.platforms import require_linux
 
 if TYPE_CHECKING:
     from mainstem.demo.result import Result

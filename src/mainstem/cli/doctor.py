@@ -20,14 +20,14 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from mainstem._internal.platforms import require_linux
+from mainstem._internal.units import format_size
 from mainstem.aeron.directory import default_directory
 from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.cli._drivers import running_drivers
 from mainstem.cli._options import DirectoryOption, JsonOption
 from mainstem.cli._output import console, print_json
 from mainstem.errors import ConfigurationError, MissingExtraError
-from mainstem.platforms import require_linux
-from mainstem.units import format_size
 
 ROOT = Path("/")
 MIB = 1 << 20

@@ -13,11 +13,11 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mainstem._internal.units import parse_pairs
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode
 from mainstem.cli import _process
 from mainstem.errors import ConfigurationError
-from mainstem.units import parse_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

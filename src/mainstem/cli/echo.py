@@ -23,7 +23,7 @@ from mainstem.cli._options import (
     duration,
 )
 from mainstem.cli._process import configure, say, stopping
-from mainstem.duologue import ClientSettings, Duologue, Prefixes, ServerSettings
+from mainstem.duologue import AddressPrefixes, ClientSettings, Duologue, ServerSettings
 from mainstem.errors import BadMessage, ClosedError, ConfigurationError
 
 logger = logging.getLogger("mainstem.cli.echo")
@@ -118,7 +118,7 @@ def serve(
         base_port=base_port,
         max_clients=max_clients,
         max_per_address=max_clients_per_address,
-        prefixes=Prefixes(ipv6=ipv6_prefix),
+        prefixes=AddressPrefixes(ipv6=ipv6_prefix),
         join_timeout=join_timeout,
         idle_timeout=idle_timeout or None,
     )

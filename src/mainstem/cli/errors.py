@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK
 from mainstem.aeron.tools.reading import read_error_file
 from mainstem.cli._drivers import open_directory
 from mainstem.cli._options import CsvOption, DirectoryOption, JsonOption, SinceOption, time_ns
 from mainstem.cli._output import console, moment, print_csv, print_json
-from mainstem.clock import NS_PER_MS, SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from mainstem.aeron.error_log import ErrorObservation

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
+from mainstem._internal.units import parse_pairs
 from mainstem.cli._options import (
     FORMAT_HELP,
     CatalogOption,
@@ -29,9 +31,7 @@ from mainstem.cli._options import (
 )
 from mainstem.cli._output import ProgressBars
 from mainstem.cli._process import say, stopping
-from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import needs_extras
-from mainstem.units import parse_pairs
 
 if TYPE_CHECKING:
     from mainstem.cli._process import Stop

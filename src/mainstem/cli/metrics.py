@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.aeron.directory import default_directory
 from mainstem.aeron.tools.reading import DirectoryReader
 from mainstem.cli._options import DirectoryOption, ListenOption
 from mainstem.cli._process import say
-from mainstem.clock import SYSTEM_CLOCK
 from mainstem.metrics.page_server import PageServer
 from mainstem.metrics.prometheus import render
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.aeron.client import FragmentAssembler, OfferStatus
 from mainstem.aeron.client.offer_status import offer_error
 from mainstem.aeron.client.resource import raise_error_of
@@ -23,7 +24,6 @@ from mainstem.cli._options import (
     SpinOption,
 )
 from mainstem.cli._process import say, stopping
-from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from mainstem.aeron.client import ExclusivePublication, Fragment

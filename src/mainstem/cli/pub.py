@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.aeron.client import OfferStatus
 from mainstem.aeron.client.publication import offer_error_of
 from mainstem.aeron.tools.channel_checks import check_publication
@@ -36,7 +37,6 @@ from mainstem.cli._options import (
 )
 from mainstem.cli._output import amount
 from mainstem.cli._process import say, stopping
-from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.codecs import find_codec
 from mainstem.codecs.numerals import is_held
 from mainstem.errors import (

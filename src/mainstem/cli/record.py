@@ -13,9 +13,10 @@ from urllib.parse import SplitResult, urlsplit
 
 import typer
 
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
+from mainstem._internal.file_modes import RECORDINGS_MODE, make_directory, parse_mode
 from mainstem._internal.loop_thread import LoopThread
 from mainstem._internal.open_files_limit import raise_open_files_limit
-from mainstem.access import RECORDINGS_MODE, make_directory, parse_mode
 from mainstem.aeron.client.resource import raise_error_of
 from mainstem.aeron.tools.channel_checks import check_subscription
 from mainstem.cli import ship
@@ -38,7 +39,6 @@ from mainstem.cli._options import (
 )
 from mainstem.cli._output import amount
 from mainstem.cli._process import say, stopping
-from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
 from mainstem.recording.message_log import MessageLog

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK, seconds_ns
 from mainstem._internal.printable import printable
 from mainstem.cli._options import (
     App,
@@ -21,7 +22,6 @@ from mainstem.cli._options import (
 )
 from mainstem.cli._output import Column, Table, console, moment, number, print_json, print_table
 from mainstem.cli._process import say, stopping
-from mainstem.clock import NS_PER_MS, SYSTEM_CLOCK, seconds_ns
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader, faults
 from mainstem.recording.archive import DirectoryArchive

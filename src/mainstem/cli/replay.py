@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.aeron.tools.channel_checks import check_publication
 from mainstem.cli._drivers import connect, wait_until
 from mainstem.cli._options import (
@@ -28,7 +29,6 @@ from mainstem.cli._options import (
 )
 from mainstem.cli._output import amount
 from mainstem.cli._process import say, stopping
-from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
 from mainstem.recording import open_recordings
 from mainstem.recording.play import play

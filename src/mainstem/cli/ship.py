@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, seconds_ns
 from mainstem.cli._options import (
     FlushIntervalOption,
     JsonOption,
@@ -24,7 +25,6 @@ from mainstem.cli._options import (
     store_options,
 )
 from mainstem.cli._process import say, stopping
-from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK, seconds_ns
 from mainstem.errors import ConfigurationError, RecordingError, StoreError
 from mainstem.metrics import render_families, shipping_families
 from mainstem.metrics.page_server import PageServer

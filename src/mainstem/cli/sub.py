@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.aeron.client.resource import raise_error_of
 from mainstem.aeron.tools.channel_checks import check_subscription
 from mainstem.aeron.tools.latency import RateMeter
@@ -31,7 +32,6 @@ from mainstem.cli._options import (
 )
 from mainstem.cli._output import amount
 from mainstem.cli._process import say, stopping
-from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, MissingExtraError, StoreError, Timeout
 from mainstem.recording.export import json_of
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, StoreError
 from mainstem.store.retry import Retry, TransientError
 

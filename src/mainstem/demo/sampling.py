@@ -13,7 +13,7 @@ from mainstem.aeron.tools.reading import DirectoryReader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mainstem.clock import Clock
+    from mainstem._internal.clock import Clock
 
 INTERVAL_SECONDS = 0.05
 

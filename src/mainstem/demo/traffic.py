@@ -10,12 +10,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from mainstem._core.driver.loss_generator import RandomLoss
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.aeron.client import Aeron
 from mainstem.aeron.driver.context import DriverContext
 from mainstem.aeron.driver.media.transport import SystemTransports
 from mainstem.aeron.driver.media_driver import MediaDriver, temporary_directory
 from mainstem.aeron.driver.settings import DriverSettings
-from mainstem.clock import SYSTEM_CLOCK
 from mainstem.demo.sampling import Sampler
 from mainstem.errors import NotConnected, OfferError
 from mainstem.recording import Recorder

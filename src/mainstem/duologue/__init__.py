@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mainstem.duologue import aio
     from mainstem.duologue.client import Client, connect
     from mainstem.duologue.crypto import ServerKey
-    from mainstem.duologue.limits import Prefixes
+    from mainstem.duologue.limits import AddressPrefixes
     from mainstem.duologue.server import Duologue, Server, serve
     from mainstem.duologue.settings import ClientSettings, ServerSettings
     from mainstem.duologue.stats import DuologueStats, ServerStats
@@ -24,7 +24,7 @@ _HOMES = {
     "ClientSettings": "settings",
     "Duologue": "server",
     "DuologueStats": "stats",
-    "Prefixes": "limits",
+    "AddressPrefixes": "limits",
     "Server": "server",
     "ServerKey": "crypto",
     "ServerSettings": "settings",
@@ -34,11 +34,11 @@ _HOMES = {
 }
 
 __all__ = [
+    "AddressPrefixes",
     "Client",
     "ClientSettings",
     "Duologue",
     "DuologueStats",
-    "Prefixes",
     "Server",
     "ServerKey",
     "ServerSettings",

@@ -19,11 +19,11 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.opening import Opening
 from mainstem._internal.tasks import start_task
 from mainstem.aeron.agent import AgentTerminated
 from mainstem.aeron.aio.waiting import Pause
-from mainstem.clock import SYSTEM_CLOCK
 from mainstem.duologue.ends import CLOSE_TIMEOUT, ClientEnd, DuologueEnd, End
 from mainstem.duologue.server_life import HANDLER_TIMEOUT, ServerEnd, ServerLife, reason_after
 from mainstem.duologue.settings import ClientSettings, ServerSettings, client_settings, server_settings

@@ -7,12 +7,12 @@ import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mainstem._internal.exit_cleanup import close_at_exit
 from mainstem.aeron.idle import BackoffIdle
 from mainstem.duologue.ends import CLOSE_TIMEOUT, ClientEnd
 from mainstem.duologue.settings import ClientSettings, client_settings
 from mainstem.duologue.talk import Talk
 from mainstem.errors import MainstemError
-from mainstem.unclosed import finalise_at_exit
 
 if TYPE_CHECKING:
     import os
@@ -44,7 +44,7 @@ class Client(ClientEnd, Talk):
         self._rlock = threading.RLock()
         self._connect()
         self._is_over = False
-        finalise_at_exit(self)
+        close_at_exit(self)
 
     @property
     def _has_ended(self) -> bool:

@@ -9,7 +9,7 @@ import logging
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from mainstem.clock import seconds_ns
+from mainstem._internal.clock import seconds_ns
 from mainstem.duologue.limits import longest_message
 from mainstem.duologue.messages import KEY_BITS, Connect, Hello, decrypt_session, error_of, parse_response
 from mainstem.duologue.stats import DuologueStats

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK, seconds_ns
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, seconds_ns
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.environment import DriverConnection, secure_random
 from mainstem.duologue.limits import checked_message

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from mainstem._internal.address_prefixes import AddressPrefixes, address_of
+from mainstem._internal.as_bytes import as_message
 from mainstem.aeron.admission import RateLimit
-from mainstem.payloads import exact_message
-from mainstem.prefixes import Prefixes, address_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-__all__ = ["Prefixes", "Quota", "RateLimit", "address_of", "checked_message", "longest_message"]
+__all__ = ["AddressPrefixes", "Quota", "RateLimit", "address_of", "checked_message", "longest_message"]
 
 SEAL_LENGTH = 24  # a number and a tag, which encryption adds to a message
 
@@ -27,7 +27,7 @@ def longest_message(term_length: int, *, is_encrypted: bool) -> int:
 
 def checked_message(message: bytes | str, longest: int) -> bytes:
     """The bytes of a message. Raises TypeError where it is neither text nor bytes, ValueError where it is too long."""
-    data = exact_message(message)
+    data = as_message(message)
     if len(data) > longest:
         raise ValueError(f"a message of {len(data)} bytes is above the {longest} of a duologue")
     return data

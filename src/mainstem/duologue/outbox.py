@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
+from mainstem._internal.clock import NS_PER_MS
 from mainstem.aeron.client.offer_status import OfferStatus
-from mainstem.clock import NS_PER_MS
 from mainstem.errors import BackPressured, ClosedError, NotConnected
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from mainstem._internal.exit_cleanup import close_at_exit
 from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.idle import BackoffIdle
 from mainstem.duologue.ends import CLOSE_TIMEOUT, DuologueEnd
@@ -14,7 +15,6 @@ from mainstem.duologue.messages import INTERNAL_ERROR
 from mainstem.duologue.server_life import HANDLER_TIMEOUT, ServerEnd, ServerLife, reason_after
 from mainstem.duologue.settings import ServerSettings, server_settings
 from mainstem.duologue.talk import Talk
-from mainstem.unclosed import finalise_at_exit
 
 if TYPE_CHECKING:
     import os
@@ -146,7 +146,7 @@ class Server(ServerEnd):
         self._runner = AgentRunner(self._life, BackoffIdle())
         self._runner.start()
         self._closed = False
-        finalise_at_exit(self)
+        close_at_exit(self)
 
     @property
     def closed(self) -> bool:

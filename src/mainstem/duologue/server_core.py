@@ -6,7 +6,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from mainstem.clock import NS_PER_SECOND, seconds_ns
+from mainstem._internal.clock import NS_PER_SECOND, seconds_ns
 from mainstem.duologue import messages
 from mainstem.duologue.handshake import Handshake, Handshakes
 from mainstem.duologue.limits import Quota, RateLimit, checked_message, longest_message
@@ -175,7 +175,7 @@ class ServerCore:
 
     def _on_request(self, client: Handshake, text: bytes) -> None:
         session_id = client.image.session_id
-        prefix = self.settings.prefixes.of(client.address)
+        prefix = self.settings.prefixes.prefix_of(client.address)
         self.stats.hellos += 1
         if not self._rate.take(prefix, self._now_ns):
             self.stats.hellos_ignored += 1

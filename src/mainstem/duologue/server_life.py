@@ -6,8 +6,8 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.aeron.agent import AgentTerminated
-from mainstem.clock import SYSTEM_CLOCK
 from mainstem.duologue.environment import DriverConnection, secure_random
 from mainstem.duologue.messages import BAD_MESSAGE, INTERNAL_ERROR
 from mainstem.duologue.server_core import ServerCore

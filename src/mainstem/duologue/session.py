@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, Self
 
-from mainstem.clock import seconds_ns
+from mainstem._internal.clock import seconds_ns
 from mainstem.duologue.limits import address_of, longest_message
 from mainstem.duologue.messages import BAD_MESSAGE, error_text
 from mainstem.duologue.state import DuologueState, Lifetime

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mainstem._core import layout
-from mainstem.amounts import check_seconds, check_whole
-from mainstem.clock import seconds_ns
-from mainstem.duologue.limits import Prefixes
+from mainstem._internal.clock import seconds_ns
+from mainstem._internal.validation import check_int, check_seconds
+from mainstem.duologue.limits import AddressPrefixes
 from mainstem.duologue.port_allocator import FIRST_SESSION_ID, LAST_SESSION_ID
 from mainstem.errors import ConfigurationError
 
@@ -79,7 +79,7 @@ class ServerSettings:
     base_port: int = 9010
     max_clients: int = 64
     max_per_address: int = 4
-    prefixes: Prefixes = field(default_factory=Prefixes)
+    prefixes: AddressPrefixes = field(default_factory=AddressPrefixes)
     join_timeout: float = 5.0
     left_timeout: float = 0.0
     idle_timeout: float | None = 60.0
@@ -102,9 +102,9 @@ class ServerSettings:
             ipaddress.ip_address(self.address)
         except ValueError:
             raise ConfigurationError(f"{self.address!r} is not an address of this machine to bind") from None
-        check_whole({"max_clients": self.max_clients}, least=1, most=MAX_CLIENTS)
-        check_whole({"max_per_address": self.max_per_address}, least=1)
-        check_whole({"hello_burst": self.hello_burst}, least=0)
+        check_int({"max_clients": self.max_clients}, min_value=1, max_value=MAX_CLIENTS)
+        check_int({"max_per_address": self.max_per_address}, min_value=1)
+        check_int({"hello_burst": self.hello_burst}, min_value=0)
         for name in ("join_timeout", "handshake_timeout", "heartbeat_timeout"):
             check_seconds({name: getattr(self, name)})
         check_seconds({"left_timeout": self.left_timeout, "closing_timeout": self.closing_timeout}, may_be_zero=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from mainstem.endpoint_stats import EndpointStats
+from mainstem._internal.endpoint_stats import EndpointStats
 
 if TYPE_CHECKING:
     from mainstem.jmux import aio

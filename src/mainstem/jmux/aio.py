@@ -13,7 +13,7 @@ Example:
 
 from __future__ import annotations
 
-from mainstem.endpoint_stats import EndpointStats
+from mainstem._internal.endpoint_stats import EndpointStats
 from mainstem.jmux.aio_client import Client, ClientSession, connect
 from mainstem.jmux.aio_server import ServerSession, serve
 from mainstem.jmux.settings import Settings

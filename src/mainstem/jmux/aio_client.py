@@ -6,10 +6,10 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.clock import SYSTEM_CLOCK
+from mainstem._internal.endpoint_stats import Traffic
 from mainstem._internal.opening import Opening
 from mainstem._internal.tasks import within
-from mainstem.clock import SYSTEM_CLOCK
-from mainstem.endpoint_stats import Traffic
 from mainstem.errors import ConnectionLost, Delivery, MainstemError, Timeout
 from mainstem.jmux.aio_pool import RETRY_FIRST_S, RETRY_MAX_S, ClientConnection, Pool
 from mainstem.jmux.client_engine import ClientEngine
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import ssl as ssl_module
     from typing import Self
 
-    from mainstem.clock import Clock
-    from mainstem.endpoint_stats import EndpointStats
+    from mainstem._internal.clock import Clock
+    from mainstem._internal.endpoint_stats import EndpointStats
 
 
 class ClientSession(SessionStream):

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from mainstem.clock import Clock
-    from mainstem.endpoint_stats import Traffic
+    from mainstem._internal.clock import Clock
+    from mainstem._internal.endpoint_stats import Traffic
     from mainstem.jmux.settings import Settings
     from mainstem.mux.sockets import Address
 

@@ -7,9 +7,9 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.opening import Opening
 from mainstem._internal.tasks import within
-from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ClosedError
 from mainstem.jmux import events
 from mainstem.jmux.codec import MAX_SESSIONS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import ssl as ssl_module
     from collections.abc import Awaitable, Callable, Sequence
 
-    from mainstem.clock import Clock
+    from mainstem._internal.clock import Clock
     from mainstem.jmux.session import Session
 
 # Handlers of one connection that run at once: as many as it has session ids. A client that aborts a session may use its id

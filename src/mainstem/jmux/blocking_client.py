@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import ssl as ssl_module
     from typing import Self
 
-    from mainstem.endpoint_stats import EndpointStats
+    from mainstem._internal.endpoint_stats import EndpointStats
     from mainstem.errors import Delivery
 
 

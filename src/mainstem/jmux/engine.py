@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
-from mainstem.clock import seconds_ns
+from mainstem._internal.clock import seconds_ns
 from mainstem.errors import ConnectionLost, LocalProtocolError, RemoteProtocolError, Timeout
 from mainstem.jmux import codec, events
 from mainstem.jmux.codec import CONNECTION_HEADER_LENGTH, MAX_RATION, MESSAGE_HEADER_LENGTH, Kind, Message

@@ -6,7 +6,7 @@ import copy
 from typing import TYPE_CHECKING, TypeVar
 
 from mainstem._internal.callbacks import ends_connection_on_error
-from mainstem.clock import SYSTEM_CLOCK
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.errors import Aborted, ClosedError, Delivery, MainstemError
 from mainstem.jmux import events
 from mainstem.jmux.state import Half
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from mainstem.clock import Clock
+    from mainstem._internal.clock import Clock
     from mainstem.jmux.client_engine import ClientEngine
     from mainstem.jmux.server_engine import ServerEngine
     from mainstem.jmux.session import Session

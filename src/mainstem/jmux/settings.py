@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mainstem.amounts import check_whole
+from mainstem._internal.validation import check_int
 from mainstem.errors import ConfigurationError
 from mainstem.jmux.codec import MAX_LENGTH, RATION_UNIT
 from mainstem.mux.settings import ConnectionSettings
@@ -56,10 +56,10 @@ class Settings(ConnectionSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_whole({"initial_ration": self.initial_ration}, least=0)
+        check_int({"initial_ration": self.initial_ration}, min_value=0)
         units, rest = divmod(self.initial_ration, RATION_UNIT)
         if rest or units > 0xFFFF:
             raise ConfigurationError(
                 f"initial_ration={self.initial_ration} is not a multiple of {RATION_UNIT} in 0..{0xFFFF * RATION_UNIT} bytes"
             )
-        check_whole({"fragment_limit": self.fragment_limit}, least=1, most=MAX_LENGTH)
+        check_int({"fragment_limit": self.fragment_limit}, min_value=1, max_value=MAX_LENGTH)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from mainstem.metrics.families import PREFIX, Family, Sample
 
 if TYPE_CHECKING:
-    from mainstem.endpoint_stats import EndpointStats
+    from mainstem._internal.endpoint_stats import EndpointStats
 
 _GAUGES = {
     "connections": "Connections that are open",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.clock import SYSTEM_CLOCK, Clock
 from mainstem.aeron.tools.reading import DirectoryReader
-from mainstem.clock import SYSTEM_CLOCK, Clock
 from mainstem.errors import DriverTimeout, needs_extras
 from mainstem.metrics.families import families
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from mainstem._internal.exposure import host_name, is_literal_host
 from mainstem._internal.printable import printable
-from mainstem.exposure import host_name, is_literal_host
 
 PATH = "/metrics"
 END_OF_HEAD = b"\r\n\r\n"

@@ -15,12 +15,12 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from mainstem._internal.clock import SYSTEM_CLOCK
+from mainstem._internal.exposure import is_loopback
 from mainstem._internal.listening import bind_sockets, listening_addresses, url_of
+from mainstem._internal.log_throttle import LogThrottle, kind_of
 from mainstem.aeron.channel_values import parse_address
-from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, MainstemError
-from mainstem.exposure import is_loopback
-from mainstem.log_limit import LogLimit, kind_of
 from mainstem.metrics.page_http import END_OF_HEAD, PATH, page_response, parse_head, refusal, response, without_body
 from mainstem.metrics.prometheus import CONTENT_TYPE
 
@@ -43,7 +43,7 @@ CLOSE_SECONDS = 5.0
 # Without a free descriptor accepting pauses, and connections wait in the kernel's queue.
 ACCEPT_PAUSE_S = 0.1
 
-log = LogLimit(logging.getLogger("mainstem.metrics"))
+log = LogThrottle(logging.getLogger("mainstem.metrics"))
 
 
 class PageServer:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Generic, Protocol, TypeVar
 
-from mainstem.amounts import check_whole
+from mainstem._internal.validation import check_int
 
 
 class Candidate(Protocol):
@@ -52,7 +52,7 @@ class Admission(Generic[C]):
 
     def __init__(self, *, max_connections: int, max_connections_per_address: int) -> None:
         limits = {"max_connections": max_connections, "max_connections_per_address": max_connections_per_address}
-        check_whole(limits, least=1)
+        check_int(limits, min_value=1)
         self.refused = 0
         self.dropped_silent = 0
         self._max = max_connections

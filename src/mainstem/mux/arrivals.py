@@ -34,13 +34,13 @@ import os
 import socket
 from typing import TYPE_CHECKING, cast
 
+from mainstem._internal.address_prefixes import owner_of
 from mainstem._internal.tasks import start_task
-from mainstem.amounts import check_seconds
+from mainstem._internal.validation import check_seconds
 from mainstem.errors import Timeout
 from mainstem.mux.admission import Admission
 from mainstem.mux.settings import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
 from mainstem.mux.transports import SocketTransport
-from mainstem.prefixes import owner_of
 
 if TYPE_CHECKING:
     import ssl as ssl_module

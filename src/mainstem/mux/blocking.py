@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
     from typing import Self
 
+    from mainstem._internal.endpoint_stats import EndpointStats
     from mainstem._internal.loop_thread import LoopThread
-    from mainstem.endpoint_stats import EndpointStats
     from mainstem.errors import MainstemError
 
 I = TypeVar("I", bound=Any)  # noqa: E741 - the inner object

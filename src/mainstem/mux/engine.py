@@ -7,8 +7,8 @@ The engine is the only part that touches all three sides. It is called
 * by the streams of the connection: ``schedule_flush``, ``flush``, ``dispatch``;
 * by the event loop, for the timer and for a flush that was scheduled.
 
-Everything runs in the thread of the event loop, so nothing is locked. Time comes from the :class:`~mainstem.clock.Clock` that
-the constructor was given, and from the event loop's timers, which only decide when the clock is read again.
+Everything runs in the thread of the event loop, so nothing is locked. Time comes from the ``Clock`` that the
+constructor was given, and from the event loop's timers, which only decide when the clock is read again.
 
 One step is always the same: a verb of the sans-IO connection, then ``dispatch`` (its events, to the methods in
 ``_handlers``), then ``flush`` (its bytes, to the transport). Handlers of events are plain functions: none waits, and a task
@@ -42,15 +42,15 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.callbacks import ends_connection_on_error
+from mainstem._internal.clock import SYSTEM_CLOCK
+from mainstem._internal.endpoint_stats import EndpointStats, Traffic, counters
 from mainstem._internal.tasks import HANDLER_TASK, start_task
-from mainstem.clock import SYSTEM_CLOCK
-from mainstem.endpoint_stats import EndpointStats, Traffic, counters
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
-    from mainstem.clock import Clock
+    from mainstem._internal.clock import Clock
     from mainstem.mux.sans_io import SansIoConnection
     from mainstem.mux.transports import Transport
 

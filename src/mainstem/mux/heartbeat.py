@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from mainstem.clock import seconds_ns
+from mainstem._internal.clock import seconds_ns
 from mainstem.errors import ConfigurationError
 
 

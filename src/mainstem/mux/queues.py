@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from mainstem.payloads import exact_bytes
+from mainstem._internal.as_bytes import as_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ class OutQueue:
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
         """Adds a chunk at the end. What is mutable is copied; empty chunks are dropped. Raises TypeError where it is no buffer."""
-        chunk = exact_bytes(data)
+        chunk = as_bytes(data)
         if chunk:
             self.chunks.append(chunk)
             self.size += len(chunk)

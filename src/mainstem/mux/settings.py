@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.handler_threads import MAX_HANDLERS, MAX_HANDLERS_PER_ADDRESS
-from mainstem.amounts import check_seconds, check_whole
+from mainstem._internal.validation import check_int, check_seconds
 from mainstem.mux.sans_io import CONTROL_LIMIT
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ class ConnectionSettings:
             "max_handlers",
             "max_handlers_per_address",
         )
-        check_whole({name: getattr(self, name) for name in limits}, least=1)
+        check_int({name: getattr(self, name) for name in limits}, min_value=1)
         if self.max_connections is not None:
-            check_whole({"max_connections": self.max_connections}, least=1)
+            check_int({"max_connections": self.max_connections}, min_value=1)
         times = ("ping_interval", "stall_timeout", "handshake_timeout")
         check_seconds({name: getattr(self, name) for name in times}, may_be_none=True)
         check_seconds({"ping_timeout": self.ping_timeout})

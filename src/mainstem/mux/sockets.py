@@ -8,10 +8,10 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from mainstem._internal.endpoint_stats import Traffic
 from mainstem._internal.eyeballs import NoneSucceededError, open_socket, race, resolve
 from mainstem._internal.listening import BACKLOG
 from mainstem._internal.tasks import within
-from mainstem.endpoint_stats import Traffic
 from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, RemoteProtocolError, Timeout
 from mainstem.mux.arrivals import Arrival, Arrivals
 from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, cancel_tasks, engine_stats, logger
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Self
 
+    from mainstem._internal.endpoint_stats import EndpointStats
     from mainstem._internal.eyeballs import HostAddress
-    from mainstem.endpoint_stats import EndpointStats
     from mainstem.errors import MainstemError
     from mainstem.mux.engine import Engine
     from mainstem.mux.transports import TransportHandler

@@ -17,7 +17,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, decode_catalog, read_catalog
 from mainstem.recording.fetching import FetchedSegment

@@ -21,8 +21,8 @@ from io import BytesIO
 from typing import IO, TYPE_CHECKING
 
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
+from mainstem._internal.clock import NS_PER_MS
 from mainstem._internal.once import warn_once
-from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
 from mainstem.recording.life import StreamLife
 from mainstem.store.disk import DISK, Disk

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem._core.log.columns import FrameWalk
-from mainstem.clock import NS_PER_MS
+from mainstem._internal.clock import NS_PER_MS
 from mainstem.recording.start_limits import RETRY_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mainstem.clock import Clock
+    from mainstem._internal.clock import Clock
     from mainstem.recording.protocols import RecordableImage
     from mainstem.recording.writer import RecordingWriter
 

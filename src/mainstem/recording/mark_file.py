@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem._core.memory.buffer import AtomicBuffer
+from mainstem._internal.clock import NS_PER_MS
 from mainstem._internal.guarded_map import GuardedMap
-from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
-    from mainstem.clock import Clock
+    from mainstem._internal.clock import Clock
 
 MARK_FILE = "archive-mark.dat"
 LINK_FILE = "archive-mark.lnk"

@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, TYPE_DATA, TYPE_PAD
-from mainstem.clock import SYSTEM_CLOCK, Clock
+from mainstem._internal.clock import SYSTEM_CLOCK, Clock
 from mainstem.errors import RecordingError
 
 if TYPE_CHECKING:

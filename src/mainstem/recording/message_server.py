@@ -1,6 +1,6 @@
 """Listens as a bymux, Jmux or Aqueduct server and records every message that comes.
 
-A message over bymux and Jmux has its length in front (``mainstem.repeats.framed``), as ``mainstem.channel`` sends it. The key
+A message over bymux and Jmux has its length in front (``mainstem.message_keys.framed``), as ``mainstem.channel`` sends it. The key
 that may stand in front of the payload becomes the reserved value. The other side is notified that its messages are received
 only when they are in the recording: bymux by the end of our half of the stream, Jmux by the response. Aqueduct acknowledges on
 arrival.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import ConfigurationError, RemoteProtocolError
-from mainstem.repeats import KEY_LENGTH, FrameSplitter, MessageKey
+from mainstem.message_keys import KEY_LENGTH, FrameSplitter, MessageKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from mainstem._core.layout import COLUMN_PAYLOAD, COLUMN_POSITION, COLUMN_RESERVED_VALUE
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import ConfigurationError
 from mainstem.recording.replay import batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mainstem.clock import Clock
+    from mainstem._internal.clock import Clock
     from mainstem.recording.reader import RecordingReader
 
 # Where a message is not due yet, the player sleeps so long at most: then it sees that it is to end.

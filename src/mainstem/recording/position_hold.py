@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainstem.clock import NS_PER_MS
+from mainstem._internal.clock import NS_PER_MS
 from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import CATALOG_FILE, read_catalog
 from mainstem.recording.life import ENDED, StreamLife

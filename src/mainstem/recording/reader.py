@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.layout import WALK_AT_LIMIT
 from mainstem._core.log.columns import FrameWalk
-from mainstem.clock import NS_PER_MS
+from mainstem._internal.clock import NS_PER_MS
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, RecordingDescriptor
 from mainstem.recording.ends import find_end

@@ -55,9 +55,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mainstem._internal.clock import SYSTEM_CLOCK, Clock
+from mainstem._internal.file_modes import RECORDINGS_MODE
 from mainstem._internal.printable import printable
-from mainstem.access import RECORDINGS_MODE
-from mainstem.clock import SYSTEM_CLOCK, Clock
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor
@@ -118,7 +118,7 @@ class Recorder:
 
     Args:
         directory: Is created where it is missing, with the mode 0750 less the umask. Files in it have its mode, without x,
-            and its group (``mainstem.access``).
+            and its group (``mainstem._internal.file_modes``).
         segment_length: Bytes of a segment file; at least the term length of each stream.
         durable: Whether the recorded position moves only when the frames are on the device.
         clock: The time that is recorded.

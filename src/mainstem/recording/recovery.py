@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.layout import FRAME_ALIGNMENT, TYPE_DATA, WALK_AT_LIMIT
 from mainstem._core.log.columns import FrameWalk
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import NULL, PAGE_LENGTH
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mmap import mmap
     from pathlib import Path
 
-    from mainstem.clock import Clock
+    from mainstem._internal.clock import Clock
     from mainstem.recording.archive import DirectoryArchive
     from mainstem.recording.catalog import Catalog, RecordingDescriptor
     from mainstem.store.disk import Disk

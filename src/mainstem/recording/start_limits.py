@@ -5,17 +5,17 @@ limited: in an hour, of one source and in all, and by the descriptors that the p
 without being read, which holds its publisher back: it is recorded from where it was met as soon as there is room.
 
 The limits are those of a driver's images: whatever a driver has when a recorder begins, it records at once. A source is an
-IPv4 address or an IPv6 /64 network (``mainstem.prefixes``); a peer that invents source addresses meets the limit for all.
+IPv4 address or an IPv6 /64 network; a peer that invents source addresses meets the limit for all.
 """
 
 from __future__ import annotations
 
 import resource
 
+from mainstem._internal.address_prefixes import AddressPrefixes, address_of
+from mainstem._internal.clock import NS_PER_SECOND
+from mainstem._internal.validation import check_int
 from mainstem.aeron.admission import ALL_SOURCES, RateLimit
-from mainstem.amounts import check_whole
-from mainstem.clock import NS_PER_SECOND
-from mainstem.prefixes import Prefixes, address_of
 
 # As many at once, and in an hour. At this rate the catalog is full after some days (`catalog.MAX_CATALOG_LENGTH`).
 MAX_NEW_RECORDINGS = 65_536
@@ -33,7 +33,7 @@ class StartLimits:
     """Counts what begins. ``most`` recordings begin in an hour, and a quarter of them of one source."""
 
     def __init__(self, most: int = MAX_NEW_RECORDINGS) -> None:
-        check_whole({"max_new_recordings": most}, least=1)
+        check_int({"max_new_recordings": most}, min_value=1)
         of_source = max(most // SOURCE_SHARE, 1)
         self._of_source = RateLimit(of_source / HOUR_S, of_source)
         self._of_all = RateLimit(most / HOUR_S, most)
@@ -41,14 +41,14 @@ class StartLimits:
             f"its source has begun {of_source} recordings in an hour",
             f"{most} recordings have begun in an hour",
         )
-        self._prefixes = Prefixes()
+        self._prefixes = AddressPrefixes()
 
     def refusal(self, source_identity: str, written: int, now_ns: int) -> str:
         """Why a recording of a source may not begin now; empty where it may, which is counted.
 
         ``written`` is how many are being written.
         """
-        source = self._prefixes.of(address_of(source_identity))
+        source = self._prefixes.prefix_of(address_of(source_identity))
         if not self._of_source.has(source, now_ns):
             return self._texts[0]
         if not self._of_all.has(ALL_SOURCES, now_ns):

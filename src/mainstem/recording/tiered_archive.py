@@ -21,9 +21,9 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from mainstem.clock import SYSTEM_CLOCK
+from mainstem._internal.clock import SYSTEM_CLOCK
+from mainstem._internal.log_throttle import LogThrottle
 from mainstem.errors import RecordingError, StoreError
-from mainstem.log_limit import LogLimit
 from mainstem.recording.catalog import NULL
 from mainstem.recording.fetching import FetchedSegment
 from mainstem.recording.positions import IndexEntry, Positions
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mainstem.recording.archive import Archive, ArchiveSegment
     from mainstem.recording.catalog import RecordingDescriptor
 
-log = LogLimit(logging.getLogger(__name__))
+log = LogThrottle(logging.getLogger(__name__))
 
 
 class TieredArchive:

@@ -15,10 +15,10 @@ import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from mainstem.clock import SYSTEM_CLOCK, Clock
+from mainstem._internal.clock import SYSTEM_CLOCK, Clock
+from mainstem._internal.exposure import is_literal_host
+from mainstem._internal.log_throttle import LogThrottle
 from mainstem.errors import RecordingError
-from mainstem.exposure import is_literal_host
-from mainstem.log_limit import LogLimit
 from mainstem.recording.archive import IDENTITY_FILE
 from mainstem.recording.catalog import CATALOG_FILE, NULL, RecordingDescriptor
 from mainstem.serve.counts import CONTENT_TYPE, Counts
@@ -44,7 +44,7 @@ _WHOLE = re.compile(r"[0-9]{1,19}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?", re.ASCII)
 _DESCRIPTOR_FIELDS = tuple(field.name for field in fields(RecordingDescriptor) if field.compare)
 
-log = LogLimit(logging.getLogger("mainstem.serve"))
+log = LogThrottle(logging.getLogger("mainstem.serve"))
 
 
 class Refusal(Exception):

@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mainstem.clock import NS_PER_MS
+from mainstem._internal.clock import NS_PER_MS
 from mainstem.recording.archive import IDENTITY_FILE, MAX_IDENTITY_LENGTH
 from mainstem.recording.catalog import CATALOG_FILE, NULL, RecordingDescriptor, decode_catalog
 from mainstem.recording.positions import HEADER_LENGTH, RECORDED_POSITION_OFFSET, PositionsReader, positions_file
@@ -34,7 +34,7 @@ from mainstem.recording.served import identity_tag
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mainstem.clock import Clock
+    from mainstem._internal.clock import Clock
 
 # Canonical decimal numbers of at most 19 digits: each file has one name.
 _NUMBER = r"(?:0|[1-9][0-9]{0,18})"

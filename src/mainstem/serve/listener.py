@@ -14,8 +14,8 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, cast
 
-from mainstem.clock import SYSTEM_CLOCK
-from mainstem.log_limit import LogLimit
+from mainstem._internal.clock import SYSTEM_CLOCK
+from mainstem._internal.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     import socket
@@ -33,7 +33,7 @@ ACCEPT_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 BACKLOG = 256
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
-log = LogLimit(logging.getLogger("mainstem.serve"))
+log = LogThrottle(logging.getLogger("mainstem.serve"))
 
 
 class ConnectionGuard(asyncio.Protocol):

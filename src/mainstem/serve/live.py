@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from mainstem._internal.clock import SYSTEM_CLOCK
+from mainstem._internal.exposure import is_literal_host, is_loopback
 from mainstem._internal.listening import url_of
 from mainstem.aeron.tools.overview import DriverMonitor, document
-from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
-from mainstem.exposure import is_literal_host, is_loopback
 from mainstem.serve.replies import json_bytes
 from mainstem.serve.server import close_all, listening_sockets
 

@@ -13,7 +13,7 @@ from mainstem.errors import ConfigurationError, needs_extras
 with needs_extras():
     from aiohttp import web
 
-from mainstem.exposure import check_exposure
+from mainstem._internal.exposure import check_exposure
 from mainstem.serve.access import TOKEN_VARIABLE, Access
 from mainstem.serve.app import Application
 from mainstem.serve.counts import Counts

@@ -11,13 +11,13 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mainstem.clock import NS_PER_MS, NS_PER_US
+from mainstem._internal.clock import NS_PER_MS, NS_PER_US
 from mainstem.errors import ConfigurationError, ConnectionLost
 
 if TYPE_CHECKING:
     from random import Random
 
-    from mainstem.clock import Clock
+    from mainstem._internal.clock import Clock
 
 CAPACITY = 64 * 1024
 SHORT_PIECE = 16  # bytes at most of a read or write that is cut short: shorter than the headers of most protocols

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import ConfigurationError
 
 # Not zero: code that takes 0 for "never" would hide behind it.

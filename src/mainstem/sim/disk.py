@@ -21,7 +21,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mainstem.access import MAX_MODE
+from mainstem._internal.file_modes import MAX_MODE
 from mainstem.store.disk import Disk
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from mainstem.clock import NS_PER_MS
+from mainstem._internal.clock import NS_PER_MS
 from mainstem.errors import ClientTimeout, DriverTimeout
 from mainstem.sim.faults import LINK_KINDS, Faults
 from mainstem.sim.schedule import Schedule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from mainstem.clock import NS_PER_MS, NS_PER_US
+from mainstem._internal.clock import NS_PER_MS, NS_PER_US
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:

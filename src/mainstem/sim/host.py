@@ -5,13 +5,13 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from mainstem._internal.clock import NEVER_NS
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.driver.context import DriverContext
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.files import MemoryFiles
-from mainstem.clock import NEVER_NS
 from mainstem.errors import ActiveDriverError
 from mainstem.sim.host_clock import HostClock
 from mainstem.sim.transports import HostTransports

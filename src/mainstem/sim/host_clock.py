@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.clock import NS_PER_MS
+from mainstem._internal.clock import NS_PER_MS
 
 if TYPE_CHECKING:
     from mainstem.sim.clock import ManualClock

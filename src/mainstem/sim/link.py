@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -21,7 +21,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from mainstem._core import layout
-from mainstem.clock import NS_PER_MS
+from mainstem._internal.clock import NS_PER_MS
 from mainstem.sim.checkers import Violation
 from mainstem.sim.efficiency import Efficiency
 

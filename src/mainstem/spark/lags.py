@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK, Clock
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, Clock
 from mainstem.errors import ConfigurationError
 from mainstem.recording import RecordingReader
 from mainstem.recording.catalog import NULL

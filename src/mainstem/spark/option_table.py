@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mainstem._internal.units import parse_size
 from mainstem.errors import ConfigurationError
-from mainstem.units import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -43,6 +43,7 @@ __all__ = [
     "aqueduct_channels",
     "channels",
     "credits",
+    "drop_duplicates",
     "flow_control",
     "frames",
     "gaps",
@@ -57,7 +58,6 @@ __all__ = [
     "rtt",
     "sessions",
     "status_messages",
-    "without_repeats",
 ]
 
 
@@ -246,10 +246,10 @@ def latest(rows: DataFrame, identity: Iterable[str]) -> DataFrame:
 _REPEAT_KEY = ("stream_id", "reserved_value")
 
 
-def without_repeats(recordings: DataFrame, *, within: str = "1 hour", timestamp: str = "recorded_at") -> DataFrame:
+def drop_duplicates(recordings: DataFrame, *, within: str = "1 hour", timestamp: str = "recorded_at") -> DataFrame:
     """The messages that ``mainstem.channel`` sent, each once.
 
-    A message is identified by its stream and by the key in its reserved value (``mainstem.repeats``). One query may write to
+    A message is identified by its stream and by the key in its reserved value (``mainstem.message_keys``). One query may write to
     a stream. A streaming DataFrame gets a watermark on the time: a repeat that comes later than ``within`` is kept.
 
     Args:
@@ -263,7 +263,7 @@ def without_repeats(recordings: DataFrame, *, within: str = "1 hour", timestamp:
         The same rows without the repeats.
 
     Example:
-        >>> without_repeats(recordings(spark, "/data/recordings")).count()
+        >>> drop_duplicates(recordings(spark, "/data/recordings")).count()
     """
     if recordings.isStreaming:
         return recordings.withWatermark(timestamp, within).dropDuplicatesWithinWatermark(list(_REPEAT_KEY))

@@ -11,7 +11,7 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from mainstem.access import MAX_MODE, create_file, make_directory
+from mainstem._internal.file_modes import MAX_MODE, create_file, make_directory
 from mainstem.errors import RecordingError
 
 if TYPE_CHECKING:

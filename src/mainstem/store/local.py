@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from mainstem.access import RECORDINGS_MODE
+from mainstem._internal.file_modes import RECORDINGS_MODE
 from mainstem.errors import StoreError
 from mainstem.store.base import NEW_SUFFIX, StoredFile
 from mainstem.store.disk import DISK, Disk

@@ -69,6 +69,6 @@ BUGS = (
         file="repeats.py",
         old="        self._rows.move_to_end(place)\n",
         new="",
-        finder=Suite(selection=("tests/unit/test_repeats.py",)),
+        finder=Suite(selection=("tests/unit/test_message_keys.py",)),
     ),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.aeron.admission import SourceFilter, networks
-from mainstem.clock import NS_PER_SECOND
 from mainstem.errors import ConfigurationError
 
 

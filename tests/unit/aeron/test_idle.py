@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mainstem._core.log.read import SubscriptionReader
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.aeron import idle
 from mainstem.aeron.client.operation import Waiting
-from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
 
 

@@ -153,7 +153,7 @@ def test_a_full_output_is_one_sentence(arguments: list[str]) -> None:
     [
         ("pyspark", "spark", "import mainstem.spark; mainstem.spark.create_session()"),
         ("pyspark", "spark", "import mainstem.spark; mainstem.spark.register(None)"),
-        ("pyarrow", "arrow", "from mainstem.arrow import record_batch; record_batch({}, 0)"),
+        ("pyarrow", "arrow", "from mainstem._internal.arrow_batches import record_batch; record_batch({}, 0)"),
         ("opentelemetry", "metrics", "from mainstem.metrics.opentelemetry import Collector; Collector(None, None)"),
     ],
 )

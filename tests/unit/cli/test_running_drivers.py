@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.aeron.tools.driver_files import DriverFiles
 
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.cli import _drivers
 from mainstem.cli._drivers import hint_of_drivers, running_drivers
-from mainstem.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

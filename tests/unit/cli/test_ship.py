@@ -13,7 +13,7 @@ from tests.support.object_stores import s3_options, s3_server
 from tests.support.shipping import TERM, ManualClock, Station, payloads
 
 from mainstem import cli
-from mainstem.clock import SYSTEM_CLOCK
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.recording import messages, open_recording
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mainstem.clock import NS_PER_SECOND
-from mainstem.duologue.limits import Prefixes, Quota, RateLimit, address_of
+from mainstem._internal.clock import NS_PER_SECOND
+from mainstem.duologue.limits import AddressPrefixes, Quota, RateLimit, address_of
 from mainstem.errors import ConfigurationError
 
 
@@ -23,16 +23,16 @@ def test_finds_the_address_in_a_source_identity(identity: str, address: str) -> 
 
 
 def test_an_ipv4_address_counts_for_itself_and_an_ipv6_one_for_its_network() -> None:
-    prefixes = Prefixes()
-    assert prefixes.of("192.0.2.7") == "192.0.2.7/32"
-    assert prefixes.of("192.0.2.8") != prefixes.of("192.0.2.7")
-    assert prefixes.of("2001:db8:1:2:3::4") == prefixes.of("2001:db8:1:2:ffff::9") == "2001:db8:1:2::/64"
-    assert prefixes.of("2001:db8:1:3::4") != prefixes.of("2001:db8:1:2::4")
-    assert prefixes.of("::ffff:192.0.2.7") == "192.0.2.7/32"
-    assert Prefixes(ipv6=48).of("2001:db8:1:3::4") == "2001:db8:1::/48"
-    assert Prefixes(ipv4=24).of("192.0.2.7") == "192.0.2.0/24"
+    prefixes = AddressPrefixes()
+    assert prefixes.prefix_of("192.0.2.7") == "192.0.2.7/32"
+    assert prefixes.prefix_of("192.0.2.8") != prefixes.prefix_of("192.0.2.7")
+    assert prefixes.prefix_of("2001:db8:1:2:3::4") == prefixes.prefix_of("2001:db8:1:2:ffff::9") == "2001:db8:1:2::/64"
+    assert prefixes.prefix_of("2001:db8:1:3::4") != prefixes.prefix_of("2001:db8:1:2::4")
+    assert prefixes.prefix_of("::ffff:192.0.2.7") == "192.0.2.7/32"
+    assert AddressPrefixes(ipv6=48).prefix_of("2001:db8:1:3::4") == "2001:db8:1::/48"
+    assert AddressPrefixes(ipv4=24).prefix_of("192.0.2.7") == "192.0.2.0/24"
     with pytest.raises(ConfigurationError):
-        Prefixes(ipv6=129)
+        AddressPrefixes(ipv6=129)
 
 
 def test_a_quota_is_each_owners_own() -> None:

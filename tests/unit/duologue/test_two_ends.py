@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mainstem.clock import NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.server_core import ServerCore
 from mainstem.duologue.settings import ClientSettings, ServerSettings

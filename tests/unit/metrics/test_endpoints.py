@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mainstem.endpoint_stats import EndpointStats, Traffic, counters
+from mainstem._internal.endpoint_stats import EndpointStats, Traffic, counters
 from mainstem.errors import (
     ClosedError,
     ConfigurationError,

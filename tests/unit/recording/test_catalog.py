@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.patience import wait_for
 
-from mainstem.clock import SYSTEM_CLOCK
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder
 from mainstem.recording import catalog as catalog_module

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.shipping import ManualClock
 
-from mainstem.clock import NS_PER_MS
+from mainstem._internal.clock import NS_PER_MS
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder
 from mainstem.recording.mark_file import LINK_FILE, MARK_FILE

@@ -9,7 +9,7 @@ import pytest
 from tests.support.streams import Stream
 
 from mainstem._core.log.columns import Fragments
-from mainstem.clock import NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.errors import ClosedError, ConfigurationError, RecordingError, Timeout
 from mainstem.recording import Recorder
 from mainstem.recording.life import NO_LIFE, StreamLife

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.streams import Stream, record
 
-from mainstem.clock import NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.errors import ConfigurationError, Timeout
 from mainstem.recording import Recorder, RecordingReader, open_recording
 from mainstem.recording.play import LONGEST_SLEEP_S, play

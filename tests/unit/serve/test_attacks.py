@@ -14,8 +14,8 @@ import pytest
 from tests.support.http_peer import connect, get
 from tests.support.patience import soon, until
 
+from mainstem._internal.exposure import check_exposure, is_literal_host
 from mainstem.errors import ConfigurationError
-from mainstem.exposure import check_exposure, is_literal_host
 from mainstem.serve.access import Access, read_tokens
 from mainstem.serve.directory import ServedDirectory, TooManyFilesError
 from mainstem.serve.limits import Limits

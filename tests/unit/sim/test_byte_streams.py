@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import ConfigurationError, ConnectionLost
 from mainstem.sim.byte_streams import ByteStream, StreamFaults
 from mainstem.sim.clock import ManualClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainstem.clock import NS_PER_MS
+from mainstem._internal.clock import NS_PER_MS
 from mainstem.sim.checkers import Violation
 from mainstem.sim.efficiency import Efficiency
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import ClientTimeout, DriverTimeout, RegistrationError
 from mainstem.sim.world import World
 

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
+from mainstem._internal.clock import NS_PER_MS
 from mainstem.aeron.driver.media.addresses import InetAddress
-from mainstem.clock import NS_PER_MS
 from mainstem.errors import ConfigurationError
 from mainstem.sim.clock import ManualClock
 from mainstem.sim.faults import Faults

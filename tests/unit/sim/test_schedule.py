@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstem.clock import NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.sim.schedule import Plan, Schedule
 from mainstem.sim.shrinking import shrink
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from mainstem._core import layout
-from mainstem.clock import NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.sim import torn_writes
 from mainstem.sim.world import World
 

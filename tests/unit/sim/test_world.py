@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.sim.world import World
 
 HEARTBEAT_NS = 100 * NS_PER_MS

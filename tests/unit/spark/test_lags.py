@@ -11,7 +11,7 @@ from tests.support.many_recordings import make_recordings
 from tests.support.queries import STREAM, Progress, recorded
 from tests.support.streams import Stream, record
 
-from mainstem.clock import SYSTEM_CLOCK
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
 from mainstem.recording import reader as readers

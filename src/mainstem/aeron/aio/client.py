@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem._internal.opening import Opening
 from mainstem.aeron.aio.resource import Closing
 from mainstem.aeron.aio.streams import Counter, ExclusivePublication, Publication, Subscription
@@ -13,7 +14,6 @@ from mainstem.aeron.aio.waiting import result_of
 from mainstem.aeron.client.base import AeronBase, Attaching
 from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.cnc import ATTACH_POLL_INTERVAL_NS
-from mainstem.clock import NS_PER_SECOND
 
 if TYPE_CHECKING:
     import os

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from mainstem._internal.opening import Opening
+from mainstem._internal.validation import check_int
 from mainstem.aeron.aio.resource import Closing
 from mainstem.aeron.aio.streams import ExclusivePublication
 from mainstem.aeron.aio.waiting import MAX_SLEEP, Pause
@@ -19,7 +20,6 @@ from mainstem.aeron.client.requests import (
     response_mode,
     with_parameter,
 )
-from mainstem.amounts import check_whole
 from mainstem.errors import Delivery, MainstemError, Timeout
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Requester(Opened[RequesterState], RequesterBase):
         response_stream_id: int,
         max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
-        check_whole({"max_in_flight": max_in_flight}, least=1)
+        check_int({"max_in_flight": max_in_flight}, min_value=1)
 
         async def open_state() -> RequesterState:
             subscription = await aeron.add_subscription(response_mode(response_channel), response_stream_id)
@@ -160,7 +160,7 @@ class Responder(Opened[ResponderState], ResponderBase):
         response_stream_id: int,
         max_clients: int = MAX_CLIENTS,
     ) -> None:
-        check_whole({"max_clients": max_clients}, least=1)
+        check_int({"max_clients": max_clients}, min_value=1)
 
         async def open_state() -> ResponderState:
             subscription = await aeron.add_subscription(channel, stream_id)
@@ -211,7 +211,7 @@ class Responder(Opened[ResponderState], ResponderBase):
             ...     return await database.price(symbol)
             >>> await responder.serve(price, max_concurrent=16)
         """
-        check_whole({"max_concurrent": max_concurrent}, least=1)
+        check_int({"max_concurrent": max_concurrent}, min_value=1)
         state = self._state
         conductor = state.subscription._conductor
         pause = Pause.of(conductor, None)

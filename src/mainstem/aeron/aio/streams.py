@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from mainstem._core.log.append import ConcurrentAppender, ExclusiveAppender
+from mainstem._internal.clock import NOT_A_TIME
 from mainstem.aeron.aio.resource import Closing, Destinations
 from mainstem.aeron.aio.waiting import Pause, result_of
 from mainstem.aeron.client.counter import CounterBase
@@ -13,7 +14,6 @@ from mainstem.aeron.client.image import ImageBase
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.client.publication import PublicationBase, offer_error_of
 from mainstem.aeron.client.subscription import MESSAGES_AT_ONCE, SubscriptionBase
-from mainstem.clock import NOT_A_TIME
 from mainstem.errors import Timeout
 
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from mainstem.clock import seconds_ns
+from mainstem._internal.clock import seconds_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mainstem._internal.clock import Clock
     from mainstem.aeron.client.operation import Operation
     from mainstem.aeron.client.resource import ResourceOwner
-    from mainstem.clock import Clock
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mainstem._core import layout
-from mainstem.arrow import record_batch
+from mainstem._internal.arrow_batches import record_batch
 from mainstem.errors import needs_extras
 
 if TYPE_CHECKING:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, seconds_ns
+from mainstem._internal.exit_cleanup import close_at_exit
 from mainstem.aeron.agent import AgentInvoker, AgentRunner
 from mainstem.aeron.client import response_handlers
 from mainstem.aeron.client.conductor import ClientConductor
@@ -13,8 +15,6 @@ from mainstem.aeron.client.publication import PublicationBase
 from mainstem.aeron.client.stats import ClientStats
 from mainstem.aeron.client.subscription import SubscriptionBase
 from mainstem.aeron.cnc import CncAttach
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND, seconds_ns
-from mainstem.unclosed import finalise_at_exit
 
 if TYPE_CHECKING:
     from mainstem._core.memory.counters import CountersReader
@@ -86,7 +86,7 @@ class AeronBase:
             self._runner = AgentRunner(conductor, idle, clock=context.clock, error_handler=on_error).start()
         if context.driver_invoker is not None:
             conductor.invokers += (context.driver_invoker,)
-        finalise_at_exit(self)
+        close_at_exit(self)
 
     @property
     def client_id(self) -> int:

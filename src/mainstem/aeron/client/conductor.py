@@ -33,6 +33,7 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.aeron.agent import AgentTerminated
 from mainstem.aeron.client.operation import Operation, PendingCommand, Waiting
 from mainstem.aeron.client.resource import Resource, check_arguments, check_channel
@@ -41,7 +42,6 @@ from mainstem.aeron.command import commands
 from mainstem.aeron.command.responses import OnNextAvailableSessionId, OnSubscriptionReady, decode_response
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.idle import BackoffIdle
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import (
     ClientTimeout,
     ClosedError,

@@ -8,10 +8,10 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.clock import SYSTEM_CLOCK, Clock
+from mainstem._internal.log_throttle import LogThrottle, kind_of
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.files import Files, MappedFiles
-from mainstem.clock import SYSTEM_CLOCK, Clock
-from mainstem.log_limit import LogLimit, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mainstem._core.memory.counters import CountersReader
     from mainstem.aeron.command.responses import OnPublicationError
 
-_limit = LogLimit(logging.getLogger(__name__))
+_limit = LogThrottle(logging.getLogger(__name__))
 
 
 def log_error(error: BaseException) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from mainstem.clock import NS_PER_MS, seconds_ns
+from mainstem._internal.clock import NS_PER_MS, seconds_ns
 
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable
 
     from mainstem._core.log.read import SubscriptionReader
+    from mainstem._internal.clock import Clock
     from mainstem.aeron.command.commands import Command
     from mainstem.aeron.command.responses import Response
     from mainstem.aeron.idle import IdleStrategy
-    from mainstem.clock import Clock
 
 T = TypeVar("T")
 

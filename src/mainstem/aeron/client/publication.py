@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mainstem._core.log.append import BufferClaim, ConcurrentAppender, ExclusiveAppender
+from mainstem._internal.clock import NOT_A_TIME
 from mainstem.aeron.client.arrow import arrow_buffers
 from mainstem.aeron.client.offer_status import OfferStatus, offer_error
 from mainstem.aeron.client.resource import Destinations, Resource
@@ -12,7 +13,6 @@ from mainstem.aeron.client.stats import PublicationStats
 from mainstem.aeron.command import commands
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.group import group_size, incomplete_group
-from mainstem.clock import NOT_A_TIME
 from mainstem.errors import NotConnected
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from mainstem._internal.validation import check_int
 from mainstem.aeron.client.publication import ExclusivePublication
 from mainstem.aeron.client.requests import (
     MAX_CLIENTS,
@@ -17,7 +18,6 @@ from mainstem.aeron.client.requests import (
 )
 from mainstem.aeron.client.resource import Closing
 from mainstem.aeron.client.stats import RequesterStats, ResponderStats
-from mainstem.amounts import check_whole
 from mainstem.errors import ClosedError, Delivery, MainstemError, Timeout
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Requester(RequesterBase, Closing):
         ChannelUriError: A key of a channel is a likely typing error of a known one.
         RegistrationError: The driver refused.
         DriverTimeout: The driver did not respond in time.
-        ConfigurationError: ``max_in_flight`` is no whole number of 1 at least.
+        ConfigurationError: ``max_in_flight`` is not an integer >= 1.
 
     Example:
         >>> with Requester(aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002) as requester:
@@ -131,7 +131,7 @@ class Requester(RequesterBase, Closing):
         response_stream_id: int,
         max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
-        check_whole({"max_in_flight": max_in_flight}, least=1)
+        check_int({"max_in_flight": max_in_flight}, min_value=1)
         subscription = aeron.add_subscription(response_mode(response_channel), response_stream_id)
         try:
             channel = with_parameter(channel, f"response-correlation-id={subscription.registration_id}")
@@ -258,7 +258,7 @@ class Responder(ResponderBase, Closing):
         ChannelUriError: A key of a channel is a likely typing error of a known one.
         RegistrationError: The driver refused.
         DriverTimeout: The driver did not respond in time.
-        ConfigurationError: ``max_clients`` is no whole number of 1 at least.
+        ConfigurationError: ``max_clients`` is not an integer >= 1.
 
     Example:
         >>> with Responder(aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002) as responder:
@@ -275,7 +275,7 @@ class Responder(ResponderBase, Closing):
         response_stream_id: int,
         max_clients: int = MAX_CLIENTS,
     ) -> None:
-        check_whole({"max_clients": max_clients}, least=1)
+        check_int({"max_clients": max_clients}, min_value=1)
         subscription = aeron.add_subscription(channel, stream_id)
         self._made = ResponderState(
             aeron._conductor, ExclusivePublication, subscription, response_channel, response_stream_id, max_clients

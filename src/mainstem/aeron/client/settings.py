@@ -7,8 +7,8 @@ import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.aeron.directory import user_directory
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.settings import Settings, boolean, duration, text
 
 MAX_PROGRAM_NAME = 80  # letters: the reference's clients have names of at most 100, and the process's id follows

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, over
 
 from mainstem._core.log.columns import Columns
 from mainstem._core.log.read import SubscriptionReader
+from mainstem._internal.clock import NOT_A_TIME
 from mainstem.aeron.client.arrow import COLUMNS, poll_arrow
 from mainstem.aeron.client.image import ImageBase
 from mainstem.aeron.client.polled import polled
 from mainstem.aeron.client.resource import Destinations, Resource
 from mainstem.aeron.client.stats import SubscriptionStats
 from mainstem.aeron.command import commands
-from mainstem.clock import NOT_A_TIME
 from mainstem.errors import LocalProtocolError, Timeout
 
 if TYPE_CHECKING:

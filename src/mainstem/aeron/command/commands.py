@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
+from mainstem._internal.frozen import frozen
 from mainstem.aeron.command import wire
 from mainstem.errors import RemoteProtocolError
-from mainstem.records import record
 
 MAX_COUNTER_KEY_LENGTH = 112  # what a counter's metadata record has room for
 MAX_COUNTER_LABEL_LENGTH = 380
@@ -44,7 +44,7 @@ class CommandType(IntEnum):
     GET_NEXT_AVAILABLE_SESSION_ID = 0x12
 
 
-@record
+@frozen
 class Command(wire.Message):
     """What every command begins with: the client's id, and the correlation id that the response will carry."""
 
@@ -52,7 +52,7 @@ class Command(wire.Message):
     correlation_id: wire.I64
 
 
-@record
+@frozen
 class AddPublication(Command):
     """Adds a concurrent publication, shared by all clients that add the same channel and stream."""
 
@@ -61,7 +61,7 @@ class AddPublication(Command):
     channel: wire.Channel
 
 
-@record
+@frozen
 class AddExclusivePublication(Command):
     """Adds a publication with one writer and a log of its own."""
 
@@ -70,7 +70,7 @@ class AddExclusivePublication(Command):
     channel: wire.Channel
 
 
-@record
+@frozen
 class RemovePublication(Command):
     """Removes a publication of either kind; older clients leave the flags out."""
 
@@ -84,7 +84,7 @@ class RemovePublication(Command):
         return bool(self.flags & REVOKE)
 
 
-@record
+@frozen
 class AddSubscription(Command):
     """Adds a subscription; the prefix ``aeron-spy:`` in the channel makes it a spy."""
 
@@ -94,7 +94,7 @@ class AddSubscription(Command):
     channel: wire.Channel
 
 
-@record
+@frozen
 class RemoveSubscription(Command):
     """Removes a subscription."""
 
@@ -102,14 +102,14 @@ class RemoveSubscription(Command):
     registration_id: wire.I64
 
 
-@record
+@frozen
 class ClientKeepalive(Command):
     """Keeps the client alive; modern clients write their heartbeat counter instead."""
 
     TYPE: ClassVar[int] = CommandType.CLIENT_KEEPALIVE
 
 
-@record
+@frozen
 class AddDestination(Command):
     """Adds a destination to a publication whose channel has ``control-mode=manual``."""
 
@@ -118,7 +118,7 @@ class AddDestination(Command):
     channel: wire.Channel
 
 
-@record
+@frozen
 class RemoveDestination(Command):
     """Removes a publication's destination, matched by its resolved address."""
 
@@ -127,7 +127,7 @@ class RemoveDestination(Command):
     channel: wire.Channel
 
 
-@record
+@frozen
 class AddCounter(Command):
     """Adds a counter that lives as long as its client."""
 
@@ -137,7 +137,7 @@ class AddCounter(Command):
     label: CounterLabel
 
 
-@record
+@frozen
 class RemoveCounter(Command):
     """Frees a counter."""
 
@@ -145,14 +145,14 @@ class RemoveCounter(Command):
     registration_id: wire.I64
 
 
-@record
+@frozen
 class ClientClose(Command):
     """Ends the client."""
 
     TYPE: ClassVar[int] = CommandType.CLIENT_CLOSE
 
 
-@record
+@frozen
 class AddReceiveDestination(Command):
     """Adds a destination to a subscription; the channel may be udp, ipc or a spy."""
 
@@ -161,7 +161,7 @@ class AddReceiveDestination(Command):
     channel: wire.Channel
 
 
-@record
+@frozen
 class RemoveReceiveDestination(Command):
     """Removes a subscription's destination."""
 
@@ -170,7 +170,7 @@ class RemoveReceiveDestination(Command):
     channel: wire.Channel
 
 
-@record
+@frozen
 class TerminateDriver(Command):
     """Terminates the driver, if its termination validator agrees."""
 
@@ -178,7 +178,7 @@ class TerminateDriver(Command):
     token: Token
 
 
-@record
+@frozen
 class AddStaticCounter(Command):
     """Adds a counter that belongs to no client; added again with the same type and registration it is the same counter."""
 
@@ -189,7 +189,7 @@ class AddStaticCounter(Command):
     label: CounterLabel
 
 
-@record
+@frozen
 class RejectImage(Command):
     """Rejects an image: its sender receives the reason."""
 
@@ -200,7 +200,7 @@ class RejectImage(Command):
     reason: Reason
 
 
-@record
+@frozen
 class RemoveDestinationById(Command):
     """Removes a destination by the correlation id of the command that added it."""
 
@@ -209,7 +209,7 @@ class RemoveDestinationById(Command):
     destination_registration_id: wire.I64
 
 
-@record
+@frozen
 class GetNextAvailableSessionId(Command):
     """Requests a session id that is free for that stream (control protocol 1.0.0 or later)."""
 

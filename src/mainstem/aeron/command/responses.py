@@ -6,9 +6,9 @@ from enum import IntEnum
 from ipaddress import IPv4Address, IPv6Address
 from typing import Annotated, ClassVar
 
+from mainstem._internal.frozen import frozen
 from mainstem.aeron.command import wire
 from mainstem.aeron.command.error_code import ErrorCode
-from mainstem.records import record
 
 ADDRESS_IPV4 = 1
 ADDRESS_IPV6 = 2
@@ -38,12 +38,12 @@ class ResponseType(IntEnum):
     ON_NEXT_AVAILABLE_SESSION_ID = 0x0F0D
 
 
-@record
+@frozen
 class Response(wire.Message):
     """Every response; clients select theirs by the ids in it."""
 
 
-@record
+@frozen
 class OnError(Response):
     """A command was refused."""
 
@@ -58,7 +58,7 @@ class OnError(Response):
         return ErrorCode(self.error_code)
 
 
-@record
+@frozen
 class OnAvailableImage(Response):
     """A stream can be read: its log, and the counter that holds the subscriber's position."""
 
@@ -72,7 +72,7 @@ class OnAvailableImage(Response):
     source_identity: wire.Text
 
 
-@record
+@frozen
 class OnPublicationReady(Response):
     """A publication can be written: its log, and the counter that limits it.
 
@@ -89,14 +89,14 @@ class OnPublicationReady(Response):
     log_file: wire.Text
 
 
-@record
+@frozen
 class OnExclusivePublicationReady(OnPublicationReady):
     """The same for an exclusive publication."""
 
     TYPE: ClassVar[int] = ResponseType.ON_EXCLUSIVE_PUBLICATION_READY
 
 
-@record
+@frozen
 class OnOperationSuccess(Response):
     """A command without a response of its own succeeded."""
 
@@ -104,7 +104,7 @@ class OnOperationSuccess(Response):
     correlation_id: wire.I64
 
 
-@record
+@frozen
 class OnUnavailableImage(Response):
     """A stream ended for that subscription."""
 
@@ -115,7 +115,7 @@ class OnUnavailableImage(Response):
     channel: wire.Text
 
 
-@record
+@frozen
 class OnSubscriptionReady(Response):
     """A subscription is there; ``channel_status_id`` is -1 for IPC."""
 
@@ -124,7 +124,7 @@ class OnSubscriptionReady(Response):
     channel_status_id: wire.I32
 
 
-@record
+@frozen
 class OnCounterReady(Response):
     """A counter was allocated; a client's heartbeat counter comes with the client id as correlation id."""
 
@@ -133,7 +133,7 @@ class OnCounterReady(Response):
     counter_id: wire.I32
 
 
-@record
+@frozen
 class OnUnavailableCounter(Response):
     """A counter was freed."""
 
@@ -142,7 +142,7 @@ class OnUnavailableCounter(Response):
     counter_id: wire.I32
 
 
-@record
+@frozen
 class OnClientTimeout(Response):
     """The driver timed that client out."""
 
@@ -150,7 +150,7 @@ class OnClientTimeout(Response):
     client_id: wire.I64
 
 
-@record
+@frozen
 class OnStaticCounter(Response):
     """A counter that belongs to no client is there."""
 
@@ -159,7 +159,7 @@ class OnStaticCounter(Response):
     counter_id: wire.I32
 
 
-@record
+@frozen
 class OnPublicationError(Response):
     """A receiver rejected a publication's stream."""
 
@@ -191,7 +191,7 @@ class OnPublicationError(Response):
         return ""
 
 
-@record
+@frozen
 class OnNextAvailableSessionId(Response):
     """A session id that is free."""
 

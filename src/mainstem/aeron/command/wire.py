@@ -10,8 +10,8 @@ import struct
 from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, ClassVar, Self, get_type_hints
 
+from mainstem._internal.frozen import frozen
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
-from mainstem.records import record
 
 MALFORMED_COMMAND = 7  # the error code of docs/protocols/aeron.md, 6.1 for a record that cannot be read
 
@@ -53,7 +53,7 @@ Channel = Annotated[str, Counted(MAX_CHANNEL_LENGTH, text=True)]
 _LENGTH = struct.Struct("<i")
 
 
-@record
+@frozen
 class Message:
     """A record: ``TYPE`` is its type id, ``MIN_LENGTH`` the least length that the driver accepts (shorter ones are padded)."""
 

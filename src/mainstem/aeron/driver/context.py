@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
+from mainstem._internal.clock import SYSTEM_CLOCK, Clock
 from mainstem.aeron.admission import SourceFilter, networks
 from mainstem.aeron.driver.media.loss_settings import loss_factory
 from mainstem.aeron.driver.media.transport import SystemTransports
 from mainstem.aeron.driver.settings import DATAGRAMS_PER_VECTOR, DriverSettings
 from mainstem.aeron.files import Files, MappedFiles
-from mainstem.clock import SYSTEM_CLOCK, Clock
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mainstem._core.memory.counters import CounterCell, CountersManager
+    from mainstem._internal.clock import Clock
     from mainstem.aeron.counters import CounterSpec
-    from mainstem.clock import Clock
 
 
 class DriverCounters:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from mainstem._core import layout
 from mainstem._core.driver.ipc_path import IpcCycle
 from mainstem._core.memory.counters import CountersManager
+from mainstem._internal.clock import NS_PER_MS
+from mainstem._internal.file_modes import parse_mode
+from mainstem._internal.units import format_duration_ns
 from mainstem._version import __version__
-from mainstem.access import parse_mode
 from mainstem.aeron.cnc import CncFile, CncLayout
 from mainstem.aeron.counters import endpoint_filter_refusals
 from mainstem.aeron.directory import loss_report_path
@@ -31,8 +33,6 @@ from mainstem.aeron.error_log import DistinctErrorLog
 from mainstem.aeron.logbuffer import align
 from mainstem.aeron.loss_report import LossReport
 from mainstem.aeron.system_counter import SystemCounter, SystemCounters, cycle_time_suffixes
-from mainstem.clock import NS_PER_MS
-from mainstem.units import format_duration_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

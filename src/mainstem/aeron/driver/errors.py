@@ -6,6 +6,8 @@ import errno
 import logging
 from typing import TYPE_CHECKING
 
+from mainstem._internal.address_prefixes import AddressPrefixes
+from mainstem._internal.log_throttle import LogThrottle, kind_of
 from mainstem.aeron.channel import InvalidChannel
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.system_counter import SystemCounter
@@ -15,16 +17,14 @@ from mainstem.errors import (
     RemoteProtocolError,
     StorageSpaceError,
 )
-from mainstem.log_limit import LogLimit, kind_of
-from mainstem.prefixes import Prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
+    from mainstem._internal.clock import Clock
     from mainstem.aeron.driver.event_log import EventLog
     from mainstem.aeron.error_log import DistinctErrorLog
     from mainstem.aeron.system_counter import SystemCounters
-    from mainstem.clock import Clock
 
 logger = logging.getLogger(__name__)
 
@@ -82,10 +82,10 @@ class ErrorRecorder:
         self._clock = clock
         self._system_counters = system_counters
         self._events = events
-        self._limit = LogLimit(logger)
+        self._limit = LogThrottle(logger)
         self._reserve = log.capacity // 4
         self._most_sources = max(1, min(MAX_SOURCES, log.capacity // 8 // LONG_ENTRY))
-        self._prefixes = Prefixes()
+        self._prefixes = AddressPrefixes()
         # The entry of each place in the code that raised a bug, and of each kind of a peer's error and source.
         self._bugs: dict[tuple[type, str, int], str] = {}
         self._of_peers: dict[str, dict[str, str]] = {}
@@ -113,7 +113,7 @@ class ErrorRecorder:
         an IPv4 address or an IPv6 /64; MAX_SOURCES of each kind have one, and all others share one.
         """
         text = f"{ErrorCode(code).name}: {text}"
-        entries, source = self._of_peers.setdefault(kind, {}), self._prefixes.of(address)
+        entries, source = self._of_peers.setdefault(kind, {}), self._prefixes.prefix_of(address)
         if source not in entries and len(entries) >= self._most_sources:
             source = "any other source"
         entry = entries.setdefault(source, f"{text} (the first of {source})")

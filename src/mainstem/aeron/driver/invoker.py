@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from mainstem._core.driver.loop import Loop
 
 if TYPE_CHECKING:
+    from mainstem._internal.clock import Clock
     from mainstem.aeron.driver.driver_core import DriverCore
-    from mainstem.clock import Clock
 
 # What ``Loop.run_once`` returns: there was no reason; woken, or a watched place changed, before any cycle ran.
 QUIET = 0

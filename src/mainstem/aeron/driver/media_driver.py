@@ -6,10 +6,10 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, Self
 
+from mainstem._internal.exit_cleanup import close_at_exit
+from mainstem._internal.platforms import require_linux
 from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode
 from mainstem.errors import LocalProtocolError
-from mainstem.platforms import require_linux
-from mainstem.unclosed import finalise_at_exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ class MediaDriver:
             from shutil import rmtree
 
             self._remove = rmtree
-        finalise_at_exit(self)
+        close_at_exit(self)
 
     @classmethod
     def launch(

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from mainstem._internal.frozen import frozen
 from mainstem.aeron.driver.agent_queue import AgentQueue
-from mainstem.records import record
 
 if TYPE_CHECKING:
     from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination, SendChannelEndpoint
 
 
-@record
+@frozen
 class CreateImage:
     """A SETUP of a session for which there is interest and no image; ``add_image`` or ``refuse_image`` follows.
 
@@ -37,7 +37,7 @@ class CreateImage:
     source: bytes
 
 
-@record
+@frozen
 class PublicationError:
     """A receiver refused a publication with an ERR frame (docs/protocols/aeron.md, 21)."""
 
@@ -49,7 +49,7 @@ class PublicationError:
     text: str
 
 
-@record
+@frozen
 class ResponseSetupReceived:
     """A receiver named the session that responds to a request publication (RSP_SETUP; docs/protocols/aeron.md, 20)."""
 
@@ -58,14 +58,14 @@ class ResponseSetupReceived:
     source: bytes
 
 
-@record
+@frozen
 class ResponseConnected:
     """A response publication has its first receiver: its session need not be announced any more."""
 
     registration_id: int
 
 
-@record
+@frozen
 class LossObserved:
     """Bytes of an image were found missing; bytes reported before are not counted again."""
 
@@ -74,7 +74,7 @@ class LossObserved:
     now_ns: int
 
 
-@record
+@frozen
 class ImageEndOfStream:
     """Every live connection of an image carried the end of the stream."""
 
@@ -83,35 +83,35 @@ class ImageEndOfStream:
     revoked: bool
 
 
-@record
+@frozen
 class EndpointClosed:
     """An endpoint's sockets are closed; its counters may go."""
 
     endpoint: SendChannelEndpoint | ReceiveChannelEndpoint
 
 
-@record
+@frozen
 class DestinationClosed:
     """A destination's socket is closed, after ``remove_destination``."""
 
     destination: ReceiveDestination
 
 
-@record
+@frozen
 class PublicationReleased:
     """The sender will not touch the publication's log or counters again."""
 
     registration_id: int
 
 
-@record
+@frozen
 class ImageReleased:
     """The receiver will not touch the image's log or counters again."""
 
     registration_id: int
 
 
-@record
+@frozen
 class ResolveAgain:
     """A peer has been silent: its name may have another address by now. ``destination`` is the id of one of many, else -1."""
 
@@ -121,14 +121,14 @@ class ResolveAgain:
     destination: int
 
 
-@record
+@frozen
 class NetworkFault:
     """Something for the error log: what could not be done, and where."""
 
     text: str
 
 
-@record
+@frozen
 class PeerFault:
     """Something for the error log that a peer did: one entry for each ``kind`` and source. ``source`` is packed."""
 

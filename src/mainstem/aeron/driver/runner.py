@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mainstem._core.driver.loop import Loop
+    from mainstem._internal.clock import Clock
     from mainstem.aeron.system_counter import SystemCounters
-    from mainstem.clock import Clock
 
 # A thread that does not end within this long is in a call that never returns; saying so beats waiting for ever.
 JOIN_TIMEOUT_SECONDS = 10.0

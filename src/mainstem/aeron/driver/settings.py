@@ -11,11 +11,11 @@ from enum import StrEnum
 from typing import ClassVar
 
 from mainstem._core import layout
-from mainstem.access import ACCEPTED_MODE, wrong_mode
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
+from mainstem._internal.file_modes import ACCEPTED_MODE, wrong_mode
 from mainstem.aeron.admission import networks
 from mainstem.aeron.directory import user_directory
 from mainstem.aeron.idle import idle_strategy
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
 from mainstem.errors import ConfigurationError
 from mainstem.settings import Settings, boolean, choice, duration, integer, size, text
 

@@ -6,12 +6,12 @@ import os
 from typing import TYPE_CHECKING
 
 from mainstem._core.driver.loop import Loop
+from mainstem._internal.clock import NEVER_NS
 from mainstem.aeron.driver.driver_core import DriverCore
 from mainstem.aeron.driver.invoker import Invoker
 from mainstem.aeron.driver.runner import AgentGroup, AgentThread, LoopIdle, duty_cycle_trackers
 from mainstem.aeron.driver.settings import ThreadingMode
 from mainstem.aeron.idle import BackoffIdle, SleepIdle, YieldIdle, idle_strategy
-from mainstem.clock import NEVER_NS
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -41,9 +41,9 @@ from struct import Struct
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from mainstem._core import layout
+from mainstem._internal.frozen import frozen
 from mainstem.aeron.protocol.layouts import HEADER_LENGTH, LAYOUTS, FrameType, Header
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
-from mainstem.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,7 +105,7 @@ def check_term(term_id: int, initial_term_id: int | None, rule: str) -> None:
         raise violation(rule, f"term {term_id} lies before {initial_term_id}")
 
 
-@record
+@frozen
 class Frame:
     """What all frames have: a type, flags, and fields where the layout of the type has them."""
 
@@ -131,7 +131,7 @@ class Frame:
         return header + body[HEADER_LENGTH:]
 
 
-@record
+@frozen
 class StreamFrame(Frame):
     """What carries a stream: where in which stream a frame belongs (docs/protocols/aeron.md, 13.1)."""
 
@@ -156,7 +156,7 @@ class StreamFrame(Frame):
         check_range(self.term_offset, self.aligned_length, term_length, "term range")
 
 
-@record
+@frozen
 class Data(StreamFrame):
     """A message or a fragment of one."""
 
@@ -178,7 +178,7 @@ class Data(StreamFrame):
         return (self.pack(self.frame_length) + self.payload).ljust(self.aligned_length, b"\0")
 
 
-@record
+@frozen
 class Pad(StreamFrame):
     """A range of the term without messages; a sender transmits only its header."""
 
@@ -197,7 +197,7 @@ class Pad(StreamFrame):
         return self.pack(self.frame_length)
 
 
-@record
+@frozen
 class Heartbeat(StreamFrame):
     """The sender's position while it has nothing to send: a frame of length 0, alone in its datagram."""
 
@@ -223,7 +223,7 @@ class Heartbeat(StreamFrame):
         return self.pack(0)
 
 
-@record
+@frozen
 class ControlFrame(Frame):
     """A frame that is alone in its datagram."""
 
@@ -249,7 +249,7 @@ class ControlFrame(Frame):
         return self.pack(LAYOUTS[self.type].length)
 
 
-@record
+@frozen
 class Nak(ControlFrame):
     """A receiver requests ``length`` bytes of the term from ``term_offset`` on, headers and alignment included (13.3)."""
 
@@ -266,7 +266,7 @@ class Nak(ControlFrame):
         check_term(self.term_id, initial_term_id, "NAK range")
 
 
-@record
+@frozen
 class StatusMessage(ControlFrame):
     """A receiver's position and window (13.4): everything before the position was consumed; the window counts from there.
 
@@ -341,7 +341,7 @@ class StatusMessage(ControlFrame):
         check_term(self.consumption_term_id, initial_term_id, "SM position")
 
 
-@record
+@frozen
 class ErrorFrame(ControlFrame):
     """A receiver refuses the stream (13.5): a code of the driver's (13 for a rejected image) and a text.
 
@@ -394,7 +394,7 @@ class ErrorFrame(ControlFrame):
         return fixed + data
 
 
-@record
+@frozen
 class Setup(ControlFrame):
     """A sender describes its stream (13.2). Active term and offset are where it is now; ``ttl`` is 0 for unicast."""
 
@@ -429,7 +429,7 @@ class Setup(ControlFrame):
         check_term(self.active_term_id, self.initial_term_id, "SETUP position")
 
 
-@record
+@frozen
 class ResponseSetup(ControlFrame):
     """A receiver names the session of the response stream (13.7); session and stream are those of the request."""
 
@@ -439,7 +439,7 @@ class ResponseSetup(ControlFrame):
     response_session_id: int
 
 
-@record
+@frozen
 class Rttm(ControlFrame):
     """A measurement of the round trip, in either direction (13.6).
 
@@ -463,7 +463,7 @@ class Rttm(ControlFrame):
         return replace(self, flags=0, reception_delta=reception_delta)
 
 
-@record
+@frozen
 class ResolutionEntry:
     """A driver's name, its address and port, and how many milliseconds ago it was heard of.
 
@@ -513,7 +513,7 @@ class ResolutionEntry:
         return entry, at + size + -size % _ENTRY_ALIGNMENT
 
 
-@record
+@frozen
 class Resolution(ControlFrame):
     """Names and addresses of drivers (13.8). It comes to the resolver's own socket."""
 

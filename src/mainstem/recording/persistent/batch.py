@@ -55,6 +55,6 @@ class MessageBatch:
 
     def arrow(self, first: int, last: int) -> Any:
         """These rows as a record batch. Needs pyarrow."""
-        from mainstem.arrow import record_batch
+        from mainstem._internal.arrow_batches import record_batch
 
         return record_batch(self.columns, self.rows).slice(first, last - first)

@@ -6,20 +6,20 @@ import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem._internal.units import parse_time
 from mainstem.aeron.client.resource import raise_error_of
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import ClosedError, ConfigurationError, RecordingError
 from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.persistent.session import SessionStream
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.rows.search import first_reaching
-from mainstem.units import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mainstem._internal.clock import Clock
     from mainstem.aeron.client.subscription import Image, Subscription
-    from mainstem.clock import Clock
     from mainstem.recording.archive import Archive
     from mainstem.recording.catalog import RecordingDescriptor
 

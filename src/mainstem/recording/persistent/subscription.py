@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 from mainstem._core.log.columns import Columns
+from mainstem._internal.clock import seconds_ns
 from mainstem.aeron.client.resource import Closing
-from mainstem.clock import seconds_ns
 from mainstem.errors import Timeout, needs_extras
 from mainstem.recording.persistent.batch import COLUMNS
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from mainstem.clock import Clock
+    from mainstem._internal.clock import Clock
     from mainstem.recording.persistent.batch import MessageBatch
     from mainstem.recording.persistent.session import SessionStream
     from mainstem.recording.persistent.stream import PersistentStream
@@ -71,7 +71,7 @@ class PersistentBase:
 
     def _rows(self, session: SessionStream | None, limit: int) -> pa.RecordBatch:
         with needs_extras():
-            from mainstem.arrow import record_batch
+            from mainstem._internal.arrow_batches import record_batch
 
         if session is None:
             return record_batch(Columns(COLUMNS).take(), 0)

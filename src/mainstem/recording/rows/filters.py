@@ -12,10 +12,10 @@ from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.units import parse_time
 from mainstem.errors import ConfigurationError, needs_extras
 from mainstem.recording.rows.bounds import EVERYTHING, IDS, RANGES, PredicateBounds, among, compared
 from mainstem.recording.rows.schema import columns_of
-from mainstem.units import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

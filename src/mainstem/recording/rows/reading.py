@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem._core.layout import FRAME_ALIGNMENT
-from mainstem.arrow import arrays
-from mainstem.clock import NS_PER_MS
+from mainstem._internal.arrow_batches import arrays
+from mainstem._internal.clock import NS_PER_MS
 from mainstem.errors import needs_extras
 from mainstem.recording.replay import batches
 from mainstem.recording.rows.schema import arrow_types, bits_of

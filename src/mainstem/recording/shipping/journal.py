@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mainstem.access import create_file
+from mainstem._internal.file_modes import create_file
 from mainstem.recording.shipping.garbage import garbage_names
 from mainstem.recording.shipping.page_tree import between
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem._core.log.columns import FrameWalk
-from mainstem.clock import NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import CATALOG_FILE, NULL, read_catalog

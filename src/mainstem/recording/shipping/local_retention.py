@@ -12,10 +12,10 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mainstem._internal.units import parse_duration_ns, parse_size
 from mainstem.errors import ConfigurationError
 from mainstem.recording.segments import segment_name, segments_of
 from mainstem.recording.shipping.page_tree import between
-from mainstem.units import parse_duration_ns, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

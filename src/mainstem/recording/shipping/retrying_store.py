@@ -15,7 +15,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainstem.clock import NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.errors import MainstemError, StoreError
 from mainstem.store.call import Call
 from mainstem.store.retry import Retry
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from mainstem.clock import Clock
+    from mainstem._internal.clock import Clock
     from mainstem.recording.shipping.status import ShippingCounts
     from mainstem.store import Store, StoredFile
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK, Clock
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, Clock
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL
 from mainstem.recording.fetching import DamagedRangeError, FetchedSegment

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from mainstem.clock import NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.errors import RecordingError
 from mainstem.recording.segments import segment_base, segment_name
 from mainstem.recording.shipping.archive_identity import ShipperLock, identity_of
@@ -72,7 +72,7 @@ from mainstem.store.disk import DISK
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from mainstem.clock import Clock
+    from mainstem._internal.clock import Clock
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.recording.shipping.local_recording import Cut
     from mainstem.store import Store

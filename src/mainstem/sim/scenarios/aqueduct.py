@@ -12,6 +12,7 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.aqueduct.connection import AqueductConnection
 from mainstem.aqueduct.connection_state import Timing
 from mainstem.aqueduct.events import (
@@ -31,7 +32,6 @@ from mainstem.aqueduct.events import (
 )
 from mainstem.aqueduct.limits import Limits
 from mainstem.aqueduct.state import ReceiverState, SenderState
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import BackPressured, LocalProtocolError
 from mainstem.sim.checkers import CHECKED, Violation
 

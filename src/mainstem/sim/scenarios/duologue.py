@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.crypto import ServerKey
 from mainstem.duologue.messages import BAD_MESSAGE

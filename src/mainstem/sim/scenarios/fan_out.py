@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.clock import NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.sim.checkers import StreamChecker
 from mainstem.sim.faults import Faults
 from mainstem.sim.scenarios.unicast import drawn_length

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.sim.checkers import StreamChecker, Violation
 from mainstem.sim.faults import Faults
 from mainstem.sim.scenarios.fan_out import connect

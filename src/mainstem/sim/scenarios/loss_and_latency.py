@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.aeron.counters import CounterType, snapshot
 from mainstem.aeron.system_counter import SystemCounter
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.sim.checkers import MonotoneChecker, Violation
 from mainstem.sim.faults import Faults
 from mainstem.sim.scenarios.fan_out import MAX_LOSS, MESSAGES, PATIENCE_NS, connect, deliver, end, readers, spoil

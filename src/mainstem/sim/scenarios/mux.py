@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from mainstem.clock import NEVER_NS, NS_PER_MS, NS_PER_SECOND, seconds_ns
+from mainstem._internal.clock import NEVER_NS, NS_PER_MS, NS_PER_SECOND, seconds_ns
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, Timeout
 from mainstem.sim.byte_streams import ByteStream, StreamFaults
 from mainstem.sim.checkers import CHECKED, Violation

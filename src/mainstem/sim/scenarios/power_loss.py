@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainstem.clock import NS_PER_MS
+from mainstem._internal.clock import NS_PER_MS
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor, catalog_faults

@@ -12,10 +12,10 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.client.settings import ClientSettings
-from mainstem.clock import NS_PER_SECOND
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.recorder import Recorder

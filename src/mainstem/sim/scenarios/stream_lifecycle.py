@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.clock import NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.sim.checkers import MonotoneChecker, StreamChecker, Violation
 from mainstem.sim.scenarios.fan_out import PATIENCE_NS, connect, deliver, end, readers, spoil
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from mainstem.clock import NS_PER_MS, SYSTEM_CLOCK
+from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
 from mainstem.spark.formats import partitions
 from mainstem.spark.formats.base import COMMIT_ATTEMPTS, DEFAULT_FILE_SIZE, Compaction

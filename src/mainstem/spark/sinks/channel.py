@@ -3,7 +3,7 @@
     df.write.format("mainstem.channel").option("channel", "aeron:ipc").option("streamId", 1001).mode("append").save()
 
 The guarantee is *at least once*: a task that fails is tried again, and a micro-batch that was not committed is sent again. Each
-message carries its key (``mainstem.repeats``), which is the same at every attempt, so that a reader can drop repeats. Within a
+message carries its key (``mainstem.message_keys``), which is the same at every attempt, so that a reader can drop repeats. Within a
 partition messages keep their order.
 """
 
@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
 from mainstem.spark.option_table import documents
 from mainstem.spark.sinks.channels import send

@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mainstem._internal.as_bytes import as_message
 from mainstem.errors import ConnectionLost, MainstemError, NotConnected
-from mainstem.payloads import exact_message
-from mainstem.repeats import MessageKey, framed
+from mainstem.message_keys import MessageKey, framed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -133,7 +133,7 @@ class AqueductChannel:
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
         """Raises ChannelError when the channel ends first, Timeout when nothing moves for the timeout."""
         rows = [
-            MessageKey(epoch, partition, row).encode() + exact_message(message) for row, message in enumerate(messages)
+            MessageKey(epoch, partition, row).encode() + as_message(message) for row, message in enumerate(messages)
         ]
         for first in range(0, len(rows), AT_ONCE):
             self._thread.run(
@@ -165,7 +165,7 @@ def _write(write: Callable[[bytes], object], epoch: int, partition: int, message
     count, size = 0, 0
     held: list[bytes] = []
     for message in messages:
-        held.append(framed(MessageKey(epoch, partition, count).encode() + exact_message(message)))
+        held.append(framed(MessageKey(epoch, partition, count).encode() + as_message(message)))
         count, size = count + 1, size + len(held[-1])
         if size >= PIECE:
             write(b"".join(held))

@@ -10,7 +10,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from mainstem.access import make_directory, private_directory
+from mainstem._internal.file_modes import make_directory, private_directory
 from mainstem.aeron.client import Aeron
 from mainstem.aeron.client.resource import raise_error_of
 from mainstem.errors import RecordingError

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+from mainstem._internal.units import parse_time
 from mainstem.errors import ConfigurationError
 from mainstem.recording.open_archives import ReadOptions
 from mainstem.recording.rows.scan_range import ScanRange
@@ -23,7 +24,6 @@ from mainstem.spark.option_table import (
 )
 from mainstem.spark.sources.archives import is_pattern
 from mainstem.store.options import is_store_option
-from mainstem.units import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

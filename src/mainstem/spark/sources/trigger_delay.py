@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstem.clock import SYSTEM_CLOCK, Clock
+from mainstem._internal.clock import SYSTEM_CLOCK, Clock
 
 
 class TriggerDelay:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.aeron.tools.driver_files import DriverFiles
 
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.once import warn_once
 from mainstem.aeron.client import Aeron
 from mainstem.aeron.files import MappedFiles
-from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -135,7 +135,7 @@ def test_a_live_driver_shows_clients_by_name_and_what_holds_a_stream() -> None:
 
 
 def _now_ms(directory: str) -> int:
-    from mainstem.clock import SYSTEM_CLOCK
+    from mainstem._internal.clock import SYSTEM_CLOCK
 
     assert directory
     return SYSTEM_CLOCK.epoch_ms()

@@ -26,7 +26,7 @@ from tests.support.shipping import (
     shipper,
 )
 
-from mainstem.clock import SYSTEM_CLOCK
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.errors import RecordingError, StoreError
 from mainstem.recording import Recorder, RecordingReader, open_recording, open_recordings, read_catalog
 from mainstem.recording.archive import IDENTITY_FILE, local_archive

@@ -21,7 +21,7 @@ from tests.support.shipping import (
     shipper,
 )
 
-from mainstem.clock import SYSTEM_CLOCK
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.recording.shipping.compaction import compact, sweep_orphans
 from mainstem.recording.shipping.local_retention import Keep
 from mainstem.recording.shipping.retention import remove

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.support.patience import wait_for
 
-from mainstem.clock import SYSTEM_CLOCK
+from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, StoreError
 
 pytest.importorskip("pyiceberg")

@@ -8,9 +8,9 @@ from mainstem.aeron.command.responses import MAX_MESSAGE_LENGTH, OnError
 
 if TYPE_CHECKING:
     from mainstem._core.memory.broadcast import BroadcastTransmitter
+    from mainstem._internal.clock import Clock
     from mainstem.aeron.command.responses import Response
     from mainstem.aeron.driver.event_log import EventLog
-    from mainstem.clock import Clock
     from mainstem.instruments import Instrument
 
 

@@ -37,10 +37,10 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from mainstem._core.log import term
+from mainstem._internal.frozen import frozen
 from mainstem.aeron.driver.conductor.untethered import TetherListener, have_read
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import CorruptLogError
-from mainstem.records import record
 
 if TYPE_CHECKING:
     from mainstem._core.driver.positions import PositionSet
@@ -120,7 +120,7 @@ class StuckPosition:
         return True
 
 
-@record
+@frozen
 class StreamMemory:
     """What a stream owns of shared memory: its log, the path of the log's file, and its counters."""
 

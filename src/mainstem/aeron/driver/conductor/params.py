@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from mainstem._internal.frozen import frozen
 from mainstem.aeron.channel_values import INT32, ControlMode
 from mainstem.aeron.driver.conductor.session_ids import random_i32
 from mainstem.aeron.logbuffer import wrap_i32
-from mainstem.records import record
 
 if TYPE_CHECKING:
     from random import Random
@@ -23,7 +23,7 @@ T = TypeVar("T")
 NO_RESPONSE = -1
 
 
-@record
+@frozen
 class TetherTimeouts:
     """How long an untethered subscriber may be below the limit, counts after that, and rests."""
 
@@ -59,7 +59,7 @@ class TaggedSession(NamedTuple):
     term_length: int
 
 
-@record
+@frozen
 class PublicationParams:
     """One publication's parameters. Lengths are in bytes."""
 
@@ -136,7 +136,7 @@ class PublicationParams:
         }
 
 
-@record
+@frozen
 class SubscriptionParams:
     """One subscription's parameters. ``session_id`` None takes every session; ``group`` None follows the sender."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from mainstem._core import layout
+from mainstem._internal.frozen import frozen
 from mainstem.aeron.driver.conductor.life_cycle import Stream, StreamMemory, StreamState
 from mainstem.aeron.driver.conductor.params import PublicationParams, first_term_ids
 from mainstem.aeron.driver.conductor.stream_counters import StreamCounters
@@ -12,7 +13,6 @@ from mainstem.aeron.driver.conductor.stream_registry import StreamRegistry
 from mainstem.aeron.driver.errors import conflict, invalid_channel
 from mainstem.aeron.logbuffer import LogParameters, LogType
 from mainstem.aeron.system_counter import SystemCounter
-from mainstem.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FIRST_AHEAD = 8 << 20
 
 
-@record
+@frozen
 class PublicationRequest:
     """What a client asks for: ``channel`` is its text, ``uri``, ``udp`` (None for IPC) and ``params`` its meaning."""
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from mainstem._internal.address_prefixes import AddressPrefixes
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.aeron.admission import ALL_SOURCES, RateLimit
 from mainstem.aeron.command.responses import ADDRESS_IPV4, ADDRESS_IPV6, OnPublicationError
 from mainstem.aeron.driver.media.addresses import InetAddress
-from mainstem.clock import NS_PER_SECOND
-from mainstem.prefixes import Prefixes
 
 if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
@@ -36,7 +36,7 @@ class PublicationErrors:
     def __init__(self, resources: Resources, network: NetworkPublications) -> None:
         self._resources = resources
         self._network = network
-        self._prefixes = Prefixes()
+        self._prefixes = AddressPrefixes()
         self._of_source = RateLimit(SOURCE_RATE, SOURCE_BURST)
         # A quarter of the buffer at once, and another quarter while a client that does not run is still taken for alive.
         most = max(1, resources.clients.capacity // 4 // LONGEST_RESPONSE)
@@ -49,7 +49,7 @@ class PublicationErrors:
         if publication is None:
             return
         source = InetAddress.unpack(message.source)
-        owner = (publication.registration_id, self._prefixes.of(source.ip))
+        owner = (publication.registration_id, self._prefixes.prefix_of(source.ip))
         if self._of_source.take(owner, now_ns) and self._of_all.take(ALL_SOURCES, now_ns):
             self._resources.clients.send(
                 OnPublicationError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mainstem._core import layout
 from mainstem._core.driver.delay import BackoffDelay, StaticDelay
 from mainstem._core.driver.loss_detector import LossDetector
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.aeron.channel_values import CongestionControlChoice as Choice
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.driver.conductor.params import pick
@@ -14,7 +15,6 @@ from mainstem.aeron.driver.one_way import OneWayLatency
 from mainstem.aeron.driver.receiver.congestion_control import CubicCongestionControl, StaticWindowCongestionControl
 from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
 from mainstem.aeron.driver.settings import GroupConsideration
-from mainstem.clock import NS_PER_SECOND
 
 if TYPE_CHECKING:
     from mainstem._core.driver.delay import DelayGenerator

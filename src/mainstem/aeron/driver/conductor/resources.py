@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.records import record
+from mainstem._internal.frozen import frozen
 
 if TYPE_CHECKING:
     from random import Random
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mainstem._core.driver.ipc_path import IpcCycle
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem._core.memory.ring_buffer import ManyToOneRingBuffer
+    from mainstem._internal.clock import Clock
     from mainstem.aeron.driver.agent_proxies import ReceiverProxy, SenderProxy
     from mainstem.aeron.driver.conductor.client_proxy import ClientProxy
     from mainstem.aeron.driver.conductor.raw_log_factory import RawLogFactory
@@ -23,11 +24,10 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.settings import DriverSettings
     from mainstem.aeron.loss_report import LossReport
     from mainstem.aeron.system_counter import SystemCounter, SystemCounters
-    from mainstem.clock import Clock
     from mainstem.instruments import Instrument
 
 
-@record
+@frozen
 class Resources:
     """I/O boundaries, shared memory, and the proxies of clients and of the other agents."""
 

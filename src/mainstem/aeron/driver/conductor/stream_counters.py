@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem._internal.frozen import frozen
 from mainstem.aeron.counters import CounterType, publisher_position, stream_counter
-from mainstem.records import record
 
 if TYPE_CHECKING:
     from mainstem._core.memory.counters import CounterCell
@@ -81,7 +81,7 @@ class StreamCounters:
             self._counters.free(self._cells.pop())
 
 
-@record
+@frozen
 class SendCounters:
     """The counters of a network publication, in the order in which the reference allocates them."""
 
@@ -105,7 +105,7 @@ class SendCounters:
         )
 
 
-@record
+@frozen
 class ReceiveCounters:
     """The counters of an image."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.aeron.driver.event_log.frame_text import frame_text
 from mainstem.aeron.driver.event_log.names import chosen_events, record_event
 from mainstem.aeron.driver.event_log.record_text import record_text
-from mainstem.clock import NS_PER_SECOND
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:

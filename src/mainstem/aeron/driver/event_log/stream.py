@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mainstem._core.driver.send_path import SendPath
+    from mainstem._internal.clock import Clock
     from mainstem.aeron.driver.event_log.log import EventLog
-    from mainstem.clock import Clock
 
 
 class StreamEvents:

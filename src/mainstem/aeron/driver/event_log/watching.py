@@ -13,10 +13,10 @@ from mainstem.aeron.driver.media.addresses import text_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mainstem._internal.clock import Clock
     from mainstem.aeron.driver.event_log.log import EventLog
     from mainstem.aeron.driver.media.addresses import InetAddress, NetworkInterface
     from mainstem.aeron.driver.media.transport import BufferLimits, OpenTransport, TransportRequest, Transports
-    from mainstem.clock import Clock
 
 
 class SocketWatcher:

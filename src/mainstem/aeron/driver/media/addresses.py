@@ -7,7 +7,7 @@ import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from mainstem.records import record
+from mainstem._internal.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,7 +106,7 @@ def text_of(packed: bytes) -> str:
         return "unknown"
 
 
-@record
+@frozen
 class NetworkInterface:
     """One address of one of the machine's network interfaces. ``name`` is the address's label, which an alias may have."""
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mainstem._core.driver.udp import UdpTransport
+from mainstem._internal.frozen import frozen
 from mainstem.aeron.driver.media.addresses import InetAddress, wildcard
 from mainstem.aeron.driver.media.interfaces import system_interfaces
 from mainstem.errors import ConfigurationError
-from mainstem.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -54,7 +54,7 @@ def check_buffers(settings: DriverSettings, limits: BufferLimits) -> None:
         )
 
 
-@record
+@frozen
 class TransportRequest:
     """The socket to open.
 

@@ -6,6 +6,7 @@ import ipaddress
 import itertools
 from typing import TYPE_CHECKING
 
+from mainstem._internal.frozen import frozen
 from mainstem.aeron.channel_values import ControlMode, Interface
 from mainstem.aeron.driver.media.addresses import (
     LITERAL_RESOLVER,
@@ -14,7 +15,6 @@ from mainstem.aeron.driver.media.addresses import (
     has_odd_last_byte,
     wildcard,
 )
-from mainstem.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ def _unchanged(text: str, key: str) -> str:  # noqa: ARG001 - where there is no 
     return text
 
 
-@record
+@frozen
 class UdpChannel:
     """A network channel with its names resolved.
 

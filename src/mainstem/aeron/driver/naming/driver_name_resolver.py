@@ -32,13 +32,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from mainstem._core.driver.datagram import Address
+from mainstem._internal.clock import NS_PER_MS
 from mainstem.aeron.channel_values import parse_address, parse_interface
 from mainstem.aeron.counters import bootstrap_neighbor, resolver_cache_entries, resolver_neighbors
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.transport import TransportRequest
 from mainstem.aeron.protocol.frames import Resolution, ResolutionEntry
 from mainstem.aeron.system_counter import SystemCounter
-from mainstem.clock import NS_PER_MS
 from mainstem.errors import RemoteProtocolError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from mainstem.clock import NEVER_NS, NS_PER_SECOND
+from mainstem._internal.clock import NEVER_NS, NS_PER_SECOND
 
 if TYPE_CHECKING:
     from mainstem.aeron.counters import Gauge

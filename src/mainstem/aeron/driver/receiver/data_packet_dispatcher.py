@@ -33,7 +33,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from mainstem._core.driver.receive_path import Silence
-from mainstem.clock import NEVER_NS
+from mainstem._internal.clock import NEVER_NS
 
 if TYPE_CHECKING:
     from mainstem._core.driver.receive_path import ReceiveEndpointCore

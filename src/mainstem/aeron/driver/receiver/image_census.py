@@ -6,7 +6,7 @@ received nothing yet are limited, of one source and in all, and so are those tha
 limits is ignored, and its sender repeats it every 100 ms: they delay a real stream, and never keep it out.
 
 A host that keeps its invented streams alive looks like a publisher. Only the number of its images limits it, which is set above
-what deployments have. A source is an IPv4 address or an IPv6 /64 network (``mainstem.prefixes``).
+what deployments have. A source is an IPv4 address or an IPv6 /64 network (``mainstem._internal.address_prefixes``).
 
 Only the receiver's thread uses it. Every session that is counted is uncounted by its refusal or by the end of its image.
 """
@@ -17,7 +17,7 @@ from collections import Counter
 from enum import Enum
 from typing import TypeVar
 
-from mainstem.prefixes import Prefixes
+from mainstem._internal.address_prefixes import AddressPrefixes
 
 # Images that the conductor is asked for at once: it takes about half a millisecond for each. As many new streams begin together
 # without a sender having to repeat its SETUP.
@@ -56,7 +56,7 @@ class ImageCensus:
         self._stream_limit = stream_limit
         self._source_limit = source_limit
         self._total_limit = total_limit
-        self._prefixes = Prefixes()
+        self._prefixes = AddressPrefixes()
         self._source_of: dict[Session, str] = {}
         self._creating: set[Session] = set()
         self._silent: set[Session] = set()
@@ -75,7 +75,7 @@ class ImageCensus:
             return Refusal.OF_STREAM
         if len(self._source_of) >= self._total_limit:
             return Refusal.OF_ALL
-        source = self._prefixes.of(address)
+        source = self._prefixes.prefix_of(address)
         if self._of_source[source] >= self._source_limit:
             return Refusal.OF_SOURCE
         if self._silent_of_source[source] >= MAX_SILENT_OF_SOURCE:
@@ -87,7 +87,7 @@ class ImageCensus:
     def creating(self, session: Session, address: str) -> None:
         """The conductor was asked for an image."""
         self.gone(session)
-        source = self._source_of[session] = self._prefixes.of(address)
+        source = self._source_of[session] = self._prefixes.prefix_of(address)
         self._creating.add(session)
         self._silent.add(session)
         self._of_stream[session[:2]] += 1

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from mainstem._internal.clock import NEVER_NS
+from mainstem._internal.frozen import frozen
 from mainstem.aeron.channel_values import FlowControlParams, FlowControlStrategy
-from mainstem.clock import NEVER_NS
-from mainstem.records import record
 
 if TYPE_CHECKING:
     from mainstem._core.driver.send_path import SendPath
@@ -181,7 +181,7 @@ class MinMulticastFlowControl:
         self.deadline_ns = min(now_ns + self.receiver_timeout_ns // CHECKS, self._guard_until_ns)
 
 
-@record
+@frozen
 class FlowControlDefaults:
     """What a channel's ``fc`` leaves open. ``group_tag`` -1 is the reference's own default."""
 

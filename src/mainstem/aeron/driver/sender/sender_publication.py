@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING
 from mainstem._core import layout
 from mainstem._core.driver.datagram import Address
 from mainstem._core.driver.retransmit import RetransmitHandler
+from mainstem._internal.clock import NEVER_NS
 from mainstem.aeron.channel_values import written_offset
 from mainstem.aeron.driver.sender.flow_control import FlowControlDefaults, choose_flow_control
 from mainstem.aeron.protocol.frames import Rttm
-from mainstem.clock import NEVER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.duologue.settings import reserved_sessions
 from mainstem.sim.checkers import CHECKED
 from mainstem.sim.fault_injector import FaultInjector

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from mainstem._internal.clock import NEVER_NS
 from mainstem.aeron.driver.receiver.congestion_control import CubicCongestionControl, StaticWindowCongestionControl
 from mainstem.aeron.protocol.frames import Rttm
-from mainstem.clock import NEVER_NS
 
 SECOND = 1_000_000_000
 ROUND_TRIP = 100_000

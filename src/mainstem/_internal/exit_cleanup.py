@@ -27,7 +27,7 @@ _numbers = itertools.count()
 _registered: MutableMapping[tuple[int, int], Any] = WeakValueDictionary()
 
 
-def finalise_at_exit(resource: Any) -> None:
+def close_at_exit(resource: Any) -> None:
     """Runs ``resource.__del__`` at the end of this process, unless the object is gone by then.
 
     In a forked child ``resource._leave_to_parent()`` runs at once instead, where it has that method.
@@ -36,7 +36,7 @@ def finalise_at_exit(resource: Any) -> None:
 
 
 @atexit.register
-def _finalise_all() -> None:
+def _close_all() -> None:
     for (pid, _number), resource in sorted(_registered.items(), key=lambda item: item[0], reverse=True):
         if pid == os.getpid():
             try:

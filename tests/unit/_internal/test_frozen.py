@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import pytest
 
-from mainstem.records import record
+from mainstem._internal.frozen import frozen
 
 
-@record
+@frozen
 class Base:
     """What every boat has."""
 
@@ -18,19 +18,19 @@ class Base:
     hold: int
 
 
-@record
+@frozen
 class Boat(Base):
     """A boat with a name."""
 
     name: str = "Rana"
 
 
-@record
+@frozen
 class Nothing:
     """No field."""
 
 
-@record
+@frozen
 class Loud:
     """A record with a text of its own."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from mainstem.errors import ConfigurationError
 
 
-class Prefixes:
+class AddressPrefixes:
     """Maps an address to the network that counts as one owner: by default a whole IPv4 address and an IPv6 /64.
 
     In IPv6 a single subscriber has 2**64 addresses at least, so that a limit for one address has no effect.
@@ -19,7 +19,7 @@ class Prefixes:
             raise ConfigurationError(f"prefixes /{ipv4} and /{ipv6} are not 1 to 32 and 1 to 128 bits")
         self._lengths = {4: ipv4, 6: ipv6}
 
-    def of(self, address: str) -> str:
+    def prefix_of(self, address: str) -> str:
         """Returns the prefix of an address; an IPv4 address mapped to IPv6 is IPv4.
 
         Args:
@@ -29,7 +29,7 @@ class Prefixes:
             A network, as ``192.0.2.7/32`` or ``2001:db8::/64``.
 
         Example:
-            >>> Prefixes().of("192.0.2.7")
+            >>> AddressPrefixes().prefix_of("192.0.2.7")
             '192.0.2.7/32'
         """
         try:
@@ -39,7 +39,7 @@ class Prefixes:
         return str(ipaddress.ip_network((parsed, self._lengths[parsed.version]), strict=False))
 
 
-_OWNERS = Prefixes()
+_OWNERS = AddressPrefixes()
 
 
 def owner_of(peer_address: Any) -> str:
@@ -48,7 +48,7 @@ def owner_of(peer_address: Any) -> str:
     Args:
         peer_address: A peer's address, as its socket names it.
     """
-    return _OWNERS.of(str(peer_address[0]).partition("%")[0]) if isinstance(peer_address, tuple) else ""
+    return _OWNERS.prefix_of(str(peer_address[0]).partition("%")[0]) if isinstance(peer_address, tuple) else ""
 
 
 def unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

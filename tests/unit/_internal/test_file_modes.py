@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mainstem import access
+from mainstem._internal import file_modes
 from mainstem.aeron.driver.directory_lock import claim_directory
 from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.aeron.files import MappedFiles
@@ -110,7 +110,7 @@ def test_files_follow_their_directory_when_it_is_changed(tmp_path: Path) -> None
 
 def test_files_in_a_directory_that_all_share_are_not_for_all(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
-    os.close(access.create_file(tmp_path / "file", os.O_RDWR))
+    os.close(file_modes.create_file(tmp_path / "file", os.O_RDWR))
     assert modes(tmp_path)["file"] == 0o640
 
 
@@ -133,7 +133,7 @@ def test_a_mode_that_is_none_is_refused(mode: str) -> None:
     with pytest.raises(ConfigurationError, match="octal from 0700 to 0777"):
         DriverSettings.load(dir_mode=mode)
     with pytest.raises(ConfigurationError, match=r"--mode: .*octal from 0700 to 0777"):
-        access.parse_mode(mode, name="--mode")
+        file_modes.parse_mode(mode, name="--mode")
 
 
 def test_a_group_that_there_is_not_is_refused_before_anything_is_created(tmp_path: Path) -> None:
@@ -145,10 +145,10 @@ def test_a_group_that_there_is_not_is_refused_before_anything_is_created(tmp_pat
 def test_a_private_directory_is_created_and_closed_to_others(tmp_path: Path) -> None:
     own = tmp_path / "own"
     with umask(0):
-        access.private_directory(own)
+        file_modes.private_directory(own)
     assert modes(own)["."] == 0o700
     own.chmod(0o777)
-    access.private_directory(own)
+    file_modes.private_directory(own)
     assert modes(own)["."] == 0o700
 
 
@@ -161,7 +161,7 @@ def test_what_lies_in_place_of_a_private_directory_is_refused(kind: str, tmp_pat
     else:
         own.touch()
     with pytest.raises(ConfigurationError, match="not a directory of this user"):
-        access.private_directory(own)
+        file_modes.private_directory(own)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
@@ -170,7 +170,7 @@ def test_a_private_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     own.mkdir()
     os.chown(own, 12345, -1)
     with pytest.raises(ConfigurationError, match="uid 12345"):
-        access.private_directory(own)
+        file_modes.private_directory(own)
 
 
 def test_a_private_file_takes_the_place_of_one_that_others_may_read(tmp_path: Path) -> None:
@@ -178,12 +178,12 @@ def test_a_private_file_takes_the_place_of_one_that_others_may_read(tmp_path: Pa
     path.write_bytes(b"old")
     path.chmod(0o644)
     with umask(0):
-        access.write_private(path, b"new")
+        file_modes.write_private(path, b"new")
     assert (path.read_bytes(), modes(tmp_path)["key.pem"]) == (b"new", 0o600)
     elsewhere.write_bytes(b"not ours")
     path.unlink()
     path.symlink_to(elsewhere)
-    access.write_private(path, b"new")
+    file_modes.write_private(path, b"new")
     assert (path.read_bytes(), path.is_symlink(), elsewhere.read_bytes()) == (b"new", False, b"not ours")
 
 
@@ -192,7 +192,7 @@ def test_a_link_in_place_of_a_created_file_is_refused(tmp_path: Path) -> None:
     path.symlink_to(elsewhere)
     for _ in range(2):  # a link that leads nowhere, then one to a file
         with pytest.raises(OSError, match="symbolic links"):
-            access.create_file(path, os.O_RDWR | os.O_TRUNC)
+            file_modes.create_file(path, os.O_RDWR | os.O_TRUNC)
         elsewhere.write_bytes(b"not ours")
     assert elsewhere.read_bytes() == b"not ours"
 

@@ -21,9 +21,9 @@ __all__ = [
     "MAX_ROWS",
     "PARTITION_BITS",
     "ROW_BITS",
+    "Deduplicator",
     "FrameSplitter",
     "MessageKey",
-    "RepeatFilter",
     "framed",
 ]
 
@@ -126,7 +126,7 @@ class MessageKey(NamedTuple):
         return cls(*_KEY.unpack_from(message))
 
 
-class RepeatFilter:
+class Deduplicator:
     """Distinguishes a message from its repetition. One for each stream.
 
     A sender that tries a partition again sends it from its first row, in order. So a row is new exactly when it is past every
@@ -139,7 +139,7 @@ class RepeatFilter:
         dropped: How many repetitions there were.
 
     Example:
-        >>> repeats = RepeatFilter()
+        >>> repeats = Deduplicator()
         >>> for message in subscription.messages():
         ...     if repeats.is_new(MessageKey.decode(message)):
         ...         process(message[KEY_LENGTH:])
@@ -160,7 +160,7 @@ class RepeatFilter:
             False for a repetition, which is counted in ``dropped``.
 
         Example:
-            >>> repeats = RepeatFilter()
+            >>> repeats = Deduplicator()
             >>> repeats.is_new(MessageKey(0, 0, 0)), repeats.is_new(MessageKey(0, 0, 0))
             (True, False)
         """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mainstem import aqueduct, bymux, jmux
-from mainstem.amounts import MOST, check_seconds, check_whole
+from mainstem._internal.validation import MAX_INT, check_int, check_seconds
 from mainstem.aqueduct import Limits, Settings
 from mainstem.errors import BackPressured, ConfigurationError
 
@@ -22,26 +22,26 @@ NO_TIMES: list[Any] = [-0.001, 0, math.nan, math.inf, -math.inf, None, "5", True
 
 @pytest.mark.parametrize("value", NO_COUNTS)
 def test_what_is_no_count_is_refused_by_its_name(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"^bound=.* is no whole number of 1 at least$"):
-        check_whole({"fine": 1, "bound": value}, least=1)
+    with pytest.raises(ConfigurationError, match=r"^bound=.*: must be an integer >= 1$"):
+        check_int({"fine": 1, "bound": value}, min_value=1)
 
 
 def test_every_count_within_is_accepted() -> None:
-    check_whole({"least": 1, "most": MOST}, least=1)
-    check_whole({"least": 0, "most": 7}, least=0, most=7)
-    with pytest.raises(ConfigurationError, match=r"^most=8 is no whole number in 0\.\.7$"):
-        check_whole({"most": 8}, least=0, most=7)
+    check_int({"least": 1, "most": MAX_INT}, min_value=1)
+    check_int({"least": 0, "most": 7}, min_value=0, max_value=7)
+    with pytest.raises(ConfigurationError, match=r"^most=8: must be an integer from 0 to 7$"):
+        check_int({"most": 8}, min_value=0, max_value=7)
 
 
 @pytest.mark.parametrize("value", NO_TIMES)
 def test_what_is_no_time_is_refused_by_its_name(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"^pause=.* is no number of seconds above 0$"):
+    with pytest.raises(ConfigurationError, match=r"^pause=.*: must be a number of seconds > 0$"):
         check_seconds({"fine": 1, "pause": value})
 
 
 def test_a_time_may_be_nothing_where_that_means_something() -> None:
     check_seconds({"pause": 0, "other": 0.0, "third": 5, "fourth": 10**400}, may_be_zero=True)
-    with pytest.raises(ConfigurationError, match="of 0 at least"):
+    with pytest.raises(ConfigurationError, match=">= 0"):
         check_seconds({"pause": -1e-9}, may_be_zero=True)
 
 

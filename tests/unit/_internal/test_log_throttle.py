@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from mainstem.clock import NS_PER_SECOND
-from mainstem.log_limit import MAX_KINDS, LogLimit, kind_of
+from mainstem._internal.clock import NS_PER_SECOND
+from mainstem._internal.log_throttle import MAX_KINDS, LogThrottle, kind_of
 
 if TYPE_CHECKING:
     import pytest
@@ -19,7 +19,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_the_first_is_logged_and_those_after_it_are_counted(caplog: pytest.LogCaptureFixture) -> None:
-    limit = LogLimit(logger)
+    limit = LogThrottle(logger)
     for step in range(100):
         limit.log(logging.WARNING, "no route", "no route", step * NS_PER_SECOND // 10)
     assert lines(caplog) == ["no route"]
@@ -28,7 +28,7 @@ def test_the_first_is_logged_and_those_after_it_are_counted(caplog: pytest.LogCa
 
 
 def test_what_was_only_counted_is_logged_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    limit = LogLimit(logger)
+    limit = LogThrottle(logger)
     for _ in range(3):
         limit.log(logging.WARNING, "full", "full", 0)
     limit.log(logging.WARNING, "other", "other", 0)
@@ -37,7 +37,7 @@ def test_what_was_only_counted_is_logged_at_the_end(caplog: pytest.LogCaptureFix
 
 
 def test_what_does_not_print_is_escaped(caplog: pytest.LogCaptureFixture) -> None:
-    limit = LogLimit(logger)
+    limit = LogThrottle(logger)
     for _ in range(2):
         limit.log(logging.WARNING, "channel", "no \x1b[2J channel\n\udc83", 0)
     limit.flush(NS_PER_SECOND)
@@ -46,7 +46,7 @@ def test_what_does_not_print_is_escaped(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_kinds_are_bounded_and_none_is_lost(caplog: pytest.LogCaptureFixture) -> None:
-    limit = LogLimit(logger)
+    limit = LogThrottle(logger)
     for kind in range(MAX_KINDS + 1):
         limit.log(logging.WARNING, kind, f"kind {kind}", kind * NS_PER_SECOND)
         limit.log(logging.WARNING, kind, f"kind {kind}", kind * NS_PER_SECOND)
@@ -55,7 +55,7 @@ def test_kinds_are_bounded_and_none_is_lost(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_texts_that_differ_each_time_are_counted_too(caplog: pytest.LogCaptureFixture) -> None:
-    limit = LogLimit(logger)
+    limit = LogThrottle(logger)
     for number in range(10_000):
         limit.log(logging.WARNING, f"frame {number}", f"frame {number}", number * 1000)
     assert len(lines(caplog)) == MAX_KINDS + 1
@@ -64,7 +64,7 @@ def test_texts_that_differ_each_time_are_counted_too(caplog: pytest.LogCaptureFi
 
 
 def test_only_the_first_line_of_an_error_has_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    limit = LogLimit(logger)
+    limit = LogThrottle(logger)
     for second in range(25):
         try:
             raise KeyError(second)

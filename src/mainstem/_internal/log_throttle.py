@@ -1,7 +1,7 @@
 """Repeated log messages as one line with a count: a peer, or a network, must not fill a log.
 
 The first message of a kind is logged at once. Those that follow within the interval are only counted; the next one after it
-is logged with the count. `LogLimit.flush` logs what is still only counted.
+is logged with the count. `LogThrottle.flush` logs what is still only counted.
 
 Kinds are bounded, in number and in rate: a full table forgets its oldest kind, with a line of its count, and where that one is
 younger than the interval the new message is counted with all others of which no kind is kept. Texts that differ each time
@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mainstem._internal.clock import NS_PER_SECOND
 from mainstem._internal.printable import printable
-from mainstem.clock import NS_PER_SECOND
 
 if TYPE_CHECKING:
     import logging
@@ -46,7 +46,7 @@ def kind_of(error: BaseException) -> tuple[type, str, int]:
     return type(error), file, line
 
 
-class LogLimit:
+class LogThrottle:
     """Logs messages of one logger; ``interval_ns`` is the least time between two lines of one kind."""
 
     def __init__(self, logger: logging.Logger, *, interval_ns: int = DEFAULT_INTERVAL_NS) -> None:

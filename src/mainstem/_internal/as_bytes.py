@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def exact_bytes(data: bytes | bytearray | memoryview) -> bytes:
+def as_bytes(data: bytes | bytearray | memoryview) -> bytes:
     """Returns the bytes of a bytes-like object, copied where it may change.
 
     Args:
@@ -16,13 +16,13 @@ def exact_bytes(data: bytes | bytearray | memoryview) -> bytes:
         TypeError: It is something else: a number, text, a list.
 
     Example:
-        >>> exact_bytes(bytearray(b"tide"))
+        >>> as_bytes(bytearray(b"tide"))
         b'tide'
     """
     return data if type(data) is bytes else bytes(memoryview(data))
 
 
-def exact_message(message: bytes | bytearray | memoryview | str) -> bytes:
+def as_message(message: bytes | bytearray | memoryview | str) -> bytes:
     """Returns the bytes of a message that may be text, which is encoded as UTF-8.
 
     Args:
@@ -35,7 +35,7 @@ def exact_message(message: bytes | bytearray | memoryview | str) -> bytes:
         TypeError: It is something else: a number, a list.
 
     Example:
-        >>> exact_message("tide")
+        >>> as_message("tide")
         b'tide'
     """
-    return message.encode() if isinstance(message, str) else exact_bytes(message)
+    return message.encode() if isinstance(message, str) else as_bytes(message)

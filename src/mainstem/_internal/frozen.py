@@ -1,4 +1,4 @@
-"""Immutable records that cost little at import: to type checkers ``record`` makes frozen dataclasses with slots.
+"""Immutable records that cost little at import: to type checkers ``frozen`` makes frozen dataclasses with slots.
 
 ``dataclasses`` writes and compiles the text of six methods for each frozen class, which takes about a millisecond. A driver has a
 class for each command, response, frame and message, and starts often. So only ``__init__`` is written for a record; comparing,
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-def record(cls: type[T]) -> type[T]:
+def frozen(cls: type[T]) -> type[T]:
     """Makes a class whose annotations are its fields an immutable record, with keyword-only fields and slots."""
     recorded = dataclass(slots=True, kw_only=True, repr=False, eq=False)(cls)
     names = tuple(field.name for field in fields(recorded))  # type: ignore[arg-type]

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.errors import RemoteProtocolError
-from mainstem.repeats import (
+from mainstem.message_keys import (
     EPOCH_BITS,
     MAX_PARTITIONS,
     MAX_ROWS,
+    Deduplicator,
     FrameSplitter,
     MessageKey,
-    RepeatFilter,
     framed,
 )
 
@@ -40,7 +40,7 @@ def test_a_key_says_when_there_is_no_room() -> None:
 @given(st.randoms(use_true_random=False))
 def test_whatever_is_sent_again_each_message_is_taken_once_and_in_order(chance: random.Random) -> None:
     taken: list[MessageKey] = []
-    repeats = RepeatFilter()
+    repeats = Deduplicator()
     sizes = {(epoch, partition): chance.randrange(6) for epoch in range(4) for partition in range(3)}
     for (epoch, partition), size in sizes.items():
         attempts = [size] + [chance.randrange(size + 1) for _ in range(chance.randrange(3))]
@@ -53,7 +53,7 @@ def test_whatever_is_sent_again_each_message_is_taken_once_and_in_order(chance: 
 
 
 def test_a_filter_forgets_what_is_oldest() -> None:
-    repeats = RepeatFilter(remembered=2)
+    repeats = Deduplicator(remembered=2)
     assert all(repeats.is_new(MessageKey(epoch, 0, 0)) for epoch in (1, 2, 3))
     assert not repeats.is_new(MessageKey(3, 0, 0))
     assert repeats.is_new(MessageKey(1, 0, 0))
@@ -75,7 +75,7 @@ def test_a_length_that_cannot_be_is_refused_before_its_bytes_are_awaited() -> No
 
 
 def test_a_partition_that_is_still_sent_is_not_the_oldest() -> None:
-    repeats = RepeatFilter(remembered=2)
+    repeats = Deduplicator(remembered=2)
     for epoch, row in ((1, 0), (2, 0), (1, 1), (3, 0)):
         assert repeats.is_new(MessageKey(epoch, 0, row))
     assert not repeats.is_new(MessageKey(1, 0, 1))

@@ -8,43 +8,43 @@ from typing import Any
 import pytest
 from tests.support.mux_pair import jmux_pair
 
+from mainstem._internal.as_bytes import as_bytes, as_message
 from mainstem.aqueduct import Message
 from mainstem.aqueduct.codec import as_headers
 from mainstem.aqueduct.middleware import RawSerializer
 from mainstem.errors import LocalProtocolError
 from mainstem.mux.queues import OutQueue
-from mainstem.payloads import exact_bytes, exact_message
 
 NO_BYTES = [5, 10**12, True, 1.5, None, [1, 2], (1,), {1}]
 
 
 @pytest.mark.parametrize("data", [b"tide", bytearray(b"tide"), memoryview(b"tide"), memoryview(b"t-i-d-e")[::2]])
 def test_bytes_are_kept(data: Any) -> None:
-    assert exact_bytes(data) == exact_message(data) == b"tide"
+    assert as_bytes(data) == as_message(data) == b"tide"
 
 
 def test_any_buffer_is_kept_as_it_lies_in_memory() -> None:
     numbers: Any = array.array("h", [1, -1])
-    assert exact_bytes(numbers) == numbers.tobytes()
+    assert as_bytes(numbers) == numbers.tobytes()
 
 
 def test_what_changes_later_was_copied() -> None:
     data = bytearray(b"tide")
-    kept = exact_bytes(data)
+    kept = as_bytes(data)
     data[:] = b"ebb!"
     assert kept == b"tide"
 
 
 def test_text_is_utf_8_where_it_is_taken() -> None:
-    assert exact_message("Köln") == "Köln".encode()
+    assert as_message("Köln") == "Köln".encode()
     with pytest.raises(TypeError):
-        exact_bytes("tide")  # type: ignore[arg-type]
+        as_bytes("tide")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("data", NO_BYTES)
 def test_anything_else_is_refused_wherever_it_enters(data: Any) -> None:
     with pytest.raises(TypeError):
-        exact_message(data)
+        as_message(data)
     queue = OutQueue()
     with pytest.raises(TypeError):
         queue.append(data)

@@ -1,0 +1,43 @@
+"""Checks of limits and times that an application sets: kept exactly, or refused by name."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_INT = (1 << 63) - 1
+
+
+def check_int(values: Mapping[str, object], *, min_value: int, max_value: int = MAX_INT) -> None:
+    """Raises ConfigurationError unless each value is an ``int`` from ``min_value`` to ``max_value``.
+
+    Example:
+        >>> check_int({"max_streams": 0}, min_value=1)
+        Traceback (most recent call last):
+        ConfigurationError: max_streams=0: must be an integer >= 1
+    """
+    for name, value in values.items():
+        if not isinstance(value, int) or isinstance(value, bool) or not min_value <= value <= max_value:
+            limits = f">= {min_value}" if max_value == MAX_INT else f"from {min_value} to {max_value}"
+            raise ConfigurationError(f"{name}={value!r}: must be an integer {limits}")
+
+
+def check_seconds(values: Mapping[str, object], *, may_be_zero: bool = False, may_be_none: bool = False) -> None:
+    """Raises ConfigurationError unless each value is a finite number of seconds above 0, or what else it may be.
+
+    Example:
+        >>> check_seconds({"idle_timeout": math.nan})
+        Traceback (most recent call last):
+        ConfigurationError: idle_timeout=nan: must be a number of seconds > 0
+    """
+    for name, value in values.items():
+        if value is None and may_be_none:
+            continue
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < math.inf or (value == 0 and not may_be_zero):  # type: ignore[operator]
+            raise ConfigurationError(f"{name}={value!r}: must be a number of seconds {'>=' if may_be_zero else '>'} 0")
