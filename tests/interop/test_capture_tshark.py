@@ -16,6 +16,7 @@ from tests.support.captures import rows_of
 from tests.support.dumpcap import Dumpcap
 from tests.support.invoked_pair import Machines
 from tests.support.ports import free_port
+from tests.support.tiers import long_after
 from tests.support.tshark import number
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def ours(rows: list[dict[str, Any]]) -> tuple[Counter[tuple[Any, ...]], Counter[
     return frames, sizes
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.__name__)
+@pytest.mark.parametrize("mode", long_after(2, MODES), ids=lambda mode: mode.__name__)
 def test_every_field_of_every_frame_is_what_tshark_shows(tmp_path: Path, mode: Callable[[Machines, int], None]) -> None:
     port, path = free_port(), tmp_path / "capture.pcapng"
     settings = {**LOSS, "cubiccongestioncontrol_measurertt": True} if mode is unicast else LOSS

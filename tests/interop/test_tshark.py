@@ -135,6 +135,7 @@ def test_every_frame_of_each_mode_decodes(tmp_path: Path, mode: str) -> None:
     assert kinds <= {kind for kind, _ in frames}
 
 
+@pytest.mark.long
 def test_every_frame_of_a_response_channel_decodes(tmp_path: Path) -> None:
     port = free_port()
     asked_at, answered_from = f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"

@@ -101,6 +101,7 @@ def told(folder: Path) -> list[tuple[Any, ...]]:
     return sorted(found)
 
 
+@pytest.mark.long
 @needs_tshark
 @pytest.mark.interop
 @pytest.mark.parametrize("mode", long_after(1, ["unicast", "multicast", "multi-destination cast", MANUAL]))
@@ -221,6 +222,7 @@ def test_a_page_needs_nothing_from_elsewhere(report: Path) -> None:
     assert "prefers-color-scheme: dark" in text
 
 
+@pytest.mark.long
 def test_jobs_in_parallel_belong_to_the_job_group_of_whoever_started_them(spark: SparkSession) -> None:
     context, name = spark.sparkContext, "spark.jobGroup.id"
 
@@ -255,6 +257,7 @@ def test_a_large_input_is_told_as_a_small_one_is(
         assert sorted(map(repr, one.collect())) == sorted(map(repr, other.collect()))
 
 
+@pytest.mark.long
 def test_the_channel_of_a_frame(spark: SparkSession) -> None:
     columns = "type int, src string, dst string, expected string"
     rows = spark.createDataFrame(CHANNELS, columns).selectExpr("*", "0 as flags", "8 as src_port", "9 as dst_port")
@@ -263,6 +266,7 @@ def test_the_channel_of_a_frame(spark: SparkSession) -> None:
     ]
 
 
+@pytest.mark.long
 def test_recordings_are_told_with_their_faults(spark: SparkSession, tmp_path: Path) -> None:
     recordings = tmp_path / "recordings"
     with Recorder(recordings) as recorder:

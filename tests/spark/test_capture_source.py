@@ -179,6 +179,7 @@ def test_packets_are_rows_or_counted_however_a_file_is_cut(spark: SparkSession, 
         assert {row["kind"] for row in rows} == {"PASSED_OVER"}
 
 
+@pytest.mark.long
 def test_packets_are_rows_or_counted_once_in_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     folder, out, state = tmp_path / "in", str(tmp_path / "out"), str(tmp_path / "state")
     folder.mkdir()

@@ -109,6 +109,7 @@ def listening(protocol: str, tmp_path: Path) -> Iterator[dict[str, str]]:
         yield {"channel": channel.replace("127.0.0.1", "localhost") if given else channel, **given}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("protocol", long_after(1, ["bymux", "jmux", "aqueduct"]))
 def test_a_stream_goes_over_a_multiplexer_each_micro_batch_under_its_number(
     spark: SparkSession, tmp_path: Path, protocol: str

@@ -41,6 +41,7 @@ def options(tmp_path: Path) -> dict[str, str]:
     return {"framing": "confluent", "schemas": str(tmp_path), "schema": str(tmp_path / "7.avsc"), "id": "7"}
 
 
+@pytest.mark.long
 def test_rows_become_payloads_and_payloads_rows_in_batch_and_stream(
     spark: SparkSession, tmp_path: Path, options: dict[str, str]
 ) -> None:

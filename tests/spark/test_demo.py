@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.system]
 PATIENCE_S = 500  # a whole demo
 
 
+@pytest.mark.long
 def test_a_table_of_every_type_arrives_value_for_value(spark: SparkSession, tmp_path: Path) -> None:
     table = normalise(ODD)
     recordings = tmp_path / "recording"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark]
 
 
+@pytest.mark.long
 def test_hostile_messages_become_rows_and_columns_are_added(spark: SparkSession, tmp_path: Path) -> None:
     usual = [json.dumps({"a": n, "at": "2026-01-31", "o": {"x": n}}).encode() for n in range(20)]
     log(tmp_path / "recordings", usual)

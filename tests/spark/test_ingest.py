@@ -61,6 +61,7 @@ def test_every_message_is_in_the_table_and_no_value_is_changed(spark: SparkSessi
     assert (count.messages, count.rows, count.problems, count.rescued) == (5, 5, 3, 1)
 
 
+@pytest.mark.long
 def test_a_schema_is_inferred_from_all_recordings_and_stays(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "recordings"
     log(path, [b'{"price": 2}'] * 1600 + [b'{"price": 2.5}'] + [b'{"price": 2}'] * 400)
@@ -92,6 +93,7 @@ def test_a_recording_without_times_is_partitioned_by_those_of_the_publisher_or_n
     assert [row.recorded_at for row in rows] == [None] * 3
 
 
+@pytest.mark.long
 def test_without_a_parser_the_payload_is_kept_and_one_of_the_user_s_own_is_found(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def _failing(*_: Any) -> bool:
     raise StoreError("the table", "the power failed")
 
 
+@pytest.mark.long
 def test_an_iceberg_table_has_each_message_once_and_spark_duckdb_and_polars_read_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: Any
 ) -> None:
@@ -136,6 +137,7 @@ def read(path: Path, table_format: str) -> Any:
         catalog.close()
 
 
+@pytest.mark.long
 def test_columns_are_added_where_that_is_asked_for_and_a_changed_schema_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -157,6 +159,7 @@ def test_columns_are_added_where_that_is_asked_for_and_a_changed_schema_is_refus
     assert rows["rescued"].to_list() == [None] * 3 + ['{"place":"Brest"}'] * 2 + [None] * 2
 
 
+@pytest.mark.long
 def test_a_parquet_table_takes_further_columns_and_no_other_format(spark: SparkSession, tmp_path: Path) -> None:
     log(tmp_path / "recordings", range(2))
     ingest(spark, tmp_path, schema="n bigint")

@@ -45,6 +45,7 @@ def at(seconds: float) -> str:
     return datetime.fromtimestamp(START_NS / 1e9 + seconds, UTC).isoformat()
 
 
+@pytest.mark.long
 def test_a_range_of_times_is_what_a_filter_on_the_column_leaves(spark: SparkSession, path: Path) -> None:
     everything = source(spark, path).select("position", "recorded_at").cache()
     for begin, end in ((at(0.15), at(0.45)), (at(-5), at(9)), (at(0.3), at(9)), (at(-5), at(0.2)), (at(8), at(9))):

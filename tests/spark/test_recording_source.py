@@ -209,6 +209,7 @@ def test_streaming_equals_batch_and_respects_its_limits(
     assert result.count() == 600
 
 
+@pytest.mark.long
 def test_a_query_goes_on_from_its_checkpoint_while_recordings_grow_and_come(
     spark: SparkSession, tmp_path: Path
 ) -> None:

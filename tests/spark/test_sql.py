@@ -164,6 +164,7 @@ def test_what_the_options_of_a_table_leave_out_is_not_read(
             spark.sql(f"drop {kind.removeprefix('temporary ')} if exists {name}")
 
 
+@pytest.mark.long
 def test_with_is_refused_where_it_would_hold_at_other_places_too(spark: SparkSession, path: Path) -> None:
     spark.sql(f"create table t using mainstem.recording options (path '{path}')")
     for option, value in (("streamId", "1007"), ("toTime", "2026-01-31"), ("failOnDataLoss", "false")):
@@ -211,6 +212,7 @@ def stream_into(spark: SparkSession, df: Any, name: str, tmp_path: Path) -> Any:
     return writer.start()
 
 
+@pytest.mark.long
 def test_a_limit_that_this_spark_does_not_have_is_refused(spark: SparkSession, path: Path, tmp_path: Path) -> None:
     df = spark.readStream.format("mainstem.recording").option("maxRowsPerTrigger", 100).load(str(path))
     query = stream_into(spark, df, "limited", tmp_path)
@@ -226,6 +228,7 @@ def test_a_limit_that_this_spark_does_not_have_is_refused(spark: SparkSession, p
         query.stop()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not HAS_READ_LIMITS, reason="Spark hands no limits to sources in Python before 4.2")
 def test_a_micro_batch_waits_for_enough_bytes(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "recordings"
@@ -278,6 +281,7 @@ def test_an_error_ends_with_the_sentence_that_matters(
     assert lines[-1].endswith(reason(caught.value))
 
 
+@pytest.mark.long
 def test_the_reason_of_a_damaged_recording_is_known_in_batch_and_in_streaming(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -64,6 +64,7 @@ def values(rows: DataFrame) -> list[Any]:
     return sorted((tuple(row) for row in rows.collect()), key=str)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", long_after(1, OF_FRAMES))
 def test_streaming_gives_what_batch_gives(spark: SparkSession, capture: Path, tmp_path: Path, name: str) -> None:
     table = TABLES[name]

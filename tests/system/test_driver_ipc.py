@@ -110,6 +110,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.long
 def test_reaps_a_client_that_was_killed() -> None:
     liveness_ns = 2_000_000_000
     with (

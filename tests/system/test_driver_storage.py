@@ -113,6 +113,7 @@ def launch(directory: Path) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.long
 def test_a_full_file_system_refuses_new_logs_and_holds_old_ones_back_until_there_is_space(mount: Path) -> None:
     driver = launch(mount / "aeron")
     try:
@@ -139,6 +140,7 @@ def test_a_driver_reports_in_one_sentence_that_its_own_files_have_no_room(mount:
     assert "Traceback" not in text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["publication", "exclusive_publication"])
 @pytest.mark.parametrize(
     "channel",

@@ -33,6 +33,7 @@ def test_carries_messages_in_threads_of_this_process(mode: str, port: int) -> No
     assert not shared_memory()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["DEDICATED", "SHARED"])
 def test_hundreds_of_idle_streams_on_two_sockets_all_connect(mode: str, port: int) -> None:
     """What all of them send at once is more than a socket's buffer holds."""

@@ -283,6 +283,7 @@ def said_in_order(text: str, *words: str) -> None:
         at = found + len(word)
 
 
+@pytest.mark.long
 def test_the_echo_commands_log_each_step_and_end_cleanly(port: int) -> None:
     pytest.importorskip("typer")
     where = ("--port", str(port), "--control-port", str(port + 1))
@@ -331,6 +332,7 @@ def test_the_first_take_echoes_numbers(port: int) -> None:
         assert "client connected" in finish(server)
 
 
+@pytest.mark.long
 def test_the_chat_room_tells_everybody(port: int) -> None:
     options = ("--port", str(port), "--timeout", str(STALL_S))
     server = run_example("chat.py", "serve", HERE, *options)

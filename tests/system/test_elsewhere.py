@@ -41,6 +41,7 @@ def driver(tmp_path: Path) -> Iterator[mainstem.MediaDriver]:
         yield running
 
 
+@pytest.mark.long
 def test_every_module_is_imported() -> None:
     assert int(output("imports")) > 400
 

@@ -97,6 +97,7 @@ async def test_a_jmux_server_that_never_raises_a_ration_holds_up_only_its_own_se
         release.set()
 
 
+@pytest.mark.long
 async def test_a_jmux_server_that_grants_infinite_rations_and_never_reads_costs_bounded_memory() -> None:
     async def hoard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(8)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.patience import STALL_S
+from tests.support.tiers import long_after
 
 import mainstem
 
@@ -77,7 +78,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("mode", CASES)
+@pytest.mark.parametrize("mode", long_after(1, CASES))
 def test_carries_a_stream_from_one_namespace_to_another(namespaces: tuple[str, str], mode: str) -> None:
     send, receive, *destinations = CASES[mode]
     receiver = run(namespaces[1], "receive", receive)

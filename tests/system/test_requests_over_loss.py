@@ -236,6 +236,7 @@ async def test_a_requester_goes_on_when_its_responder_restarts(
         assert requester.stats().late_responses == 0
 
 
+@pytest.mark.long
 def test_threads_ask_a_responder_that_restarts_over_loss(
     aeron: mainstem.Aeron, ways: tuple[str, dict[str, Any]]
 ) -> None:

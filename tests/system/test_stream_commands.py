@@ -89,6 +89,7 @@ def test_a_template_shows_position_and_message(directory: str) -> None:
     assert int(session)
 
 
+@pytest.mark.long
 def test_what_waits_says_for_what_and_is_known_by_its_name(directory: str) -> None:
     with running("sub", "aeron:ipc", "79", "--dir", directory) as sub, DirectoryReader(directory) as reader:
         assert sub.stderr

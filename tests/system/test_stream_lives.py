@@ -50,6 +50,7 @@ def publish(driver: str, channel: str, count: int) -> None:
         publication.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "restarts"), long_after(1, [("udp", False), ("udp", True), ("ipc", False), ("ipc", True)])
 )

@@ -123,6 +123,7 @@ async def test_a_stream_opens_with_what_holds_it_back(directory: str, size: tupl
         await until(pilot, lambda: not isinstance(app.screen, Page))
 
 
+@pytest.mark.long
 async def test_keys_sort_reverse_filter_and_pause(directory: str) -> None:
     app = TopApp([directory], interval=REFRESH)
     async with app.run_test(size=(80, 24)) as pilot:

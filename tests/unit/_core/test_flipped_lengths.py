@@ -16,6 +16,7 @@ SECONDS = "0.4"
 PROGRAM = [sys.executable, "-m", "tests.unit._core.flipping"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", flipping.READERS)
 def test_frames_that_change_while_they_are_read_end_no_process(kind: str, tmp_path: Path) -> None:
     if kind == "replay":

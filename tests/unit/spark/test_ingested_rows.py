@@ -189,6 +189,7 @@ def test_fields_that_the_schema_lacks_are_rescued(count: int) -> None:
     assert parsed("arrow", [arrow([4, 5])], N)[1]["rescued"] == '{"extra":5}'
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(5))
 def test_rows_do_not_depend_on_how_many_messages_are_read_at_once(seed: int) -> None:
     chance = random.Random(seed)

@@ -66,6 +66,7 @@ def test_a_flood_of_setups_alone_makes_no_more_silent_images_than_the_limit() ->
         assert driver.counters.value(SystemCounter.ERRORS) == 1
 
 
+@pytest.mark.long
 def test_streams_that_are_alive_are_no_flood() -> None:
     with closing(under_attack(counters_buffer_length=4 << 20)) as driver:
         images = 0

@@ -389,6 +389,7 @@ def test_bandwidth_is_bounded(tmp_path: Path) -> None:
     assert shipped(store) == station.sent
 
 
+@pytest.mark.long
 def test_memory_stays_flat_while_the_store_is_away(tmp_path: Path) -> None:
     clock, store, counts = ManualClock(), MemoryStore(), ShippingCounts()
     patience = 0
