@@ -9,7 +9,7 @@ from __future__ import annotations
 # Module: the name of its page in docs/reference/, and what it is for.
 PUBLIC = {
     "mainstem": ("mainstem", "Aeron: the media driver and the client, poll, blocking and batch"),
-    "mainstem.aio": ("aio", "Aeron for asyncio"),
+    "mainstem.aio": ("aio", "Aeron for asyncio; what never waits is the same class as in `mainstem`"),
     "mainstem.aeron.driver.settings": ("driver-settings", "the settings of a media driver"),
     "mainstem.settings": ("settings-classes", "settings that remember where they come from"),
     "mainstem.errors": ("errors", "every error that Mainstem raises"),

@@ -37,7 +37,16 @@ def pages() -> dict[str, str]:
     texts |= {f"{page}.md": write() for page, (_, write) in PAGES.items()}
     for module, (page, meaning) in PUBLIC.items():
         texts[f"{page}.md"] = f"# `{module}`\n\n{_sentence(meaning)}\n\n::: {module}\n"
+    texts["aio.md"] += _own_of_aio()
     return texts | mainstem_pages()
+
+
+def _own_of_aio() -> str:
+    """The options that leave out of the page of ``mainstem.aio`` what is the same in ``mainstem``."""
+    nodes = ast.parse((ROOT / "src" / "mainstem" / "aio.py").read_text()).body
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and "aeron.aio" in str(node.module)]
+    names = sorted(alias.name for node in imports for alias in node.names)
+    return f"    options:\n      members: [{', '.join(names)}]\n"
 
 
 def mainstem_pages() -> dict[str, str]:

@@ -6,16 +6,22 @@ What users may import: the names in ``__all__`` here, and what these modules lis
 ``mainstem.capture``, ``mainstem.codecs``, ``mainstem.sim`` and ``mainstem.spark`` with its public subpackages. Everything else is
 private and may change in any release.
 
-The names here are loaded when they are first used, so that a program pays only for what it needs.
+The names here, and the five families (``mainstem.aio`` and the packages of the other four), are loaded when they are first used,
+so that a program pays only for what it needs.
 """
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from mainstem._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mainstem import aio as aio
+    from mainstem import aqueduct as aqueduct
+    from mainstem import bymux as bymux
+    from mainstem import duologue as duologue
+    from mainstem import jmux as jmux
     from mainstem._version import __version__ as __version__
     from mainstem.aeron.client import (
         Action,
@@ -75,67 +81,6 @@ if TYPE_CHECKING:
     )
     from mainstem.recording import Recordings, open_recordings
 
-_CLIENT = "mainstem.aeron.client"
-_ERRORS = "mainstem.errors"
-_RECORDING = "mainstem.recording"
-_HOMES = {
-    "__version__": "mainstem._version",
-    "Action": _CLIENT,
-    "Aeron": _CLIENT,
-    "BufferClaim": _CLIENT,
-    "ClientContext": _CLIENT,
-    "ClientSettings": _CLIENT,
-    "Counter": _CLIENT,
-    "ExclusivePublication": _CLIENT,
-    "Fragment": _CLIENT,
-    "FragmentAssembler": _CLIENT,
-    "Image": _CLIENT,
-    "Message": _CLIENT,
-    "MediaDriver": "mainstem.aeron.driver.media_driver",
-    "OfferStatus": _CLIENT,
-    "Poller": _CLIENT,
-    "Publication": _CLIENT,
-    "Responder": _CLIENT,
-    "Request": _CLIENT,
-    "Requester": _CLIENT,
-    "Subscription": _CLIENT,
-    "connect": _CLIENT,
-    "ActiveDriverError": _ERRORS,
-    "AdminAction": _ERRORS,
-    "BackPressured": _ERRORS,
-    "CaptureError": _ERRORS,
-    "ChannelError": _ERRORS,
-    "ChannelUriError": _ERRORS,
-    "ClientTimeout": _ERRORS,
-    "ClosedError": _ERRORS,
-    "ConfigurationError": _ERRORS,
-    "CorruptLogError": _ERRORS,
-    "DriverTimeout": _ERRORS,
-    "InternalError": _ERRORS,
-    "LocalProtocolError": _ERRORS,
-    "MainstemError": _ERRORS,
-    "MaxPositionExceeded": _ERRORS,
-    "MissingExtraError": _ERRORS,
-    "NotConnected": _ERRORS,
-    "OfferError": _ERRORS,
-    "ProtocolError": _ERRORS,
-    "RecordingError": _ERRORS,
-    "Recordings": _RECORDING,
-    "RegistrationError": _ERRORS,
-    "RemoteProtocolError": _ERRORS,
-    "StorageSpaceError": _ERRORS,
-    "StoreError": _ERRORS,
-    "Timeout": _ERRORS,
-    "open_recordings": _RECORDING,
-    "ClientStats": _CLIENT,
-    "ImageStats": _CLIENT,
-    "Operation": _CLIENT,
-    "PublicationStats": _CLIENT,
-    "RequesterStats": _CLIENT,
-    "ResponderStats": _CLIENT,
-    "SubscriptionStats": _CLIENT,
-}
-
 __all__ = [
     "Action",
     "ActiveDriverError",
@@ -194,17 +139,43 @@ __all__ = [
     "open_recordings",
 ]
 
+_FAMILIES = ("aio", "aqueduct", "bymux", "duologue", "jmux")
+_HOMES = {
+    **dict.fromkeys(__all__, "mainstem.aeron.client"),
+    **dict.fromkeys(
+        (
+            "ActiveDriverError",
+            "AdminAction",
+            "BackPressured",
+            "CaptureError",
+            "ChannelError",
+            "ChannelUriError",
+            "ClientTimeout",
+            "ClosedError",
+            "ConfigurationError",
+            "CorruptLogError",
+            "DriverTimeout",
+            "InternalError",
+            "LocalProtocolError",
+            "MainstemError",
+            "MaxPositionExceeded",
+            "MissingExtraError",
+            "NotConnected",
+            "OfferError",
+            "ProtocolError",
+            "RecordingError",
+            "RegistrationError",
+            "RemoteProtocolError",
+            "StorageSpaceError",
+            "StoreError",
+            "Timeout",
+        ),
+        "mainstem.errors",
+    ),
+    "MediaDriver": "mainstem.aeron.driver.media_driver",
+    "Recordings": "mainstem.recording",
+    "__version__": "mainstem._version",
+    "open_recordings": "mainstem.recording",
+}
 
-def __getattr__(name: str) -> object:
-    if name == "aio":
-        return importlib.import_module("mainstem.aio")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _HOMES, _FAMILIES)

@@ -1,32 +1,122 @@
 """Aeron for asyncio: the same client, whose waiting is the event loop's.
 
-Classes and methods have the names, arguments, results and errors of the blocking ones in ``mainstem``, where they are described in
-full. What waits is a coroutine, and ``close`` is one; everything else is the same plain call.
+Classes and methods have the names, arguments, results and errors of the blocking ones in ``mainstem``, which describes them in
+full. Methods that wait are coroutines, and so is ``close``; everything else is the same plain call. Classes that never wait, such
+as ``OfferStatus`` and the errors, are those of ``mainstem``.
 
 Example:
     >>> async with mainstem.aio.connect() as aeron:
-    ...     subscription = await aeron.add_subscription("aeron:ipc", 1001)
-    ...     async for message in subscription:
-    ...         print(message)
+    ...     async with aeron.add_subscription("aeron:ipc", 1001) as subscription:
+    ...         async for message in subscription:
+    ...             print(message)
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from mainstem._internal.lazy import lazy_names
 from mainstem.aeron.aio.client import Aeron, connect
 from mainstem.aeron.aio.poller import Poller
 from mainstem.aeron.aio.requests import Request, Requester, Responder
 from mainstem.aeron.aio.streams import Counter, ExclusivePublication, Image, Publication, Subscription
 
+if TYPE_CHECKING:
+    from mainstem import (
+        Action,
+        ActiveDriverError,
+        AdminAction,
+        BackPressured,
+        BufferClaim,
+        CaptureError,
+        ChannelError,
+        ChannelUriError,
+        ClientContext,
+        ClientSettings,
+        ClientStats,
+        ClientTimeout,
+        ClosedError,
+        ConfigurationError,
+        CorruptLogError,
+        DriverTimeout,
+        Fragment,
+        FragmentAssembler,
+        ImageStats,
+        InternalError,
+        LocalProtocolError,
+        MainstemError,
+        MaxPositionExceeded,
+        MediaDriver,
+        Message,
+        MissingExtraError,
+        NotConnected,
+        OfferError,
+        OfferStatus,
+        ProtocolError,
+        PublicationStats,
+        RecordingError,
+        RegistrationError,
+        RemoteProtocolError,
+        RequesterStats,
+        ResponderStats,
+        StorageSpaceError,
+        StoreError,
+        SubscriptionStats,
+        Timeout,
+    )
+
 __all__ = [
+    "Action",
+    "ActiveDriverError",
+    "AdminAction",
     "Aeron",
+    "BackPressured",
+    "BufferClaim",
+    "CaptureError",
+    "ChannelError",
+    "ChannelUriError",
+    "ClientContext",
+    "ClientSettings",
+    "ClientStats",
+    "ClientTimeout",
+    "ClosedError",
+    "ConfigurationError",
+    "CorruptLogError",
     "Counter",
+    "DriverTimeout",
     "ExclusivePublication",
+    "Fragment",
+    "FragmentAssembler",
     "Image",
+    "ImageStats",
+    "InternalError",
+    "LocalProtocolError",
+    "MainstemError",
+    "MaxPositionExceeded",
+    "MediaDriver",
+    "Message",
+    "MissingExtraError",
+    "NotConnected",
+    "OfferError",
+    "OfferStatus",
     "Poller",
+    "ProtocolError",
     "Publication",
+    "PublicationStats",
+    "RecordingError",
+    "RegistrationError",
+    "RemoteProtocolError",
     "Request",
     "Requester",
+    "RequesterStats",
     "Responder",
+    "ResponderStats",
+    "StorageSpaceError",
+    "StoreError",
     "Subscription",
+    "SubscriptionStats",
+    "Timeout",
     "connect",
 ]
+
+__getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "mainstem"))

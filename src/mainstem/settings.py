@@ -522,8 +522,9 @@ class Settings:
             return names[plain]
         import difflib
 
-        near = difflib.get_close_matches(plain, list(names), 1)
-        hint = f"; did you mean {names[near[0]]}?" if near else ""
+        longer = [name for name in names.values() if name.startswith(plain + "_")]
+        near = longer or [names[name] for name in difflib.get_close_matches(plain, list(names), 1)]
+        hint = f"; did you mean {near[0]}?" if near else ""
         raise ConfigurationError(f"{key!r} ({origin}) is not a setting of {cls.__name__}{hint}")
 
     def source(self, name: str) -> Source:

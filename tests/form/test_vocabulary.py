@@ -167,7 +167,7 @@ def test_what_holds_something_is_a_context_manager_with_state_and_a_repr(package
             continue
         if name not in OF_NO_VARIANT:
             missing += [f"{name}.{member}" for member in ("closed", "error") if not hasattr(kind, member)]
-        entered = "__aenter__" if package.endswith(".aio") else "__enter__"
+        entered = "__aenter__" if package.endswith(".aio") and name not in OF_NO_VARIANT else "__enter__"
         if not hasattr(kind, entered):
             missing.append(f"{name}.{entered}")
         if kind.__repr__ is object.__repr__:

@@ -21,10 +21,23 @@ def test_an_unknown_name_is_an_attribute_error():
         mainstem.Nothing  # noqa: B018
 
 
+def loaded_by(code: str, prefix: str) -> list[str]:
+    """The modules with a prefix that are loaded once some code has run in a new interpreter."""
+    report = f"import sys; {code}; print(*sorted(name for name in sys.modules if name.startswith({prefix!r})))"
+    return subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True).stdout.split()
+
+
 def test_importing_the_package_loads_none_of_its_parts():
-    code = "import sys, mainstem; print(sorted(m for m in sys.modules if m.startswith('mainstem.')))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    assert loaded_by("import mainstem", "mainstem.") == ["mainstem._internal", "mainstem._internal.lazy"]
+
+
+@pytest.mark.parametrize("family", ["aio", "aqueduct", "bymux", "duologue", "jmux"])
+def test_every_family_is_an_attribute_of_the_package_and_needs_no_extra(family):
+    assert family in dir(mainstem)
+    code = f"import mainstem; assert mainstem.{family}.aio if {family!r} != 'aio' else mainstem.aio.Aeron"
+    extras = {"aioquic", "cryptography", "msgspec", "cbor2", "obstore", "pyarrow", "qh3", "uvloop"}
+    assert not extras & set(loaded_by(code, ""))
+    assert f"mainstem.{family}" in loaded_by(code, "mainstem.")
 
 
 def test_the_version_is_that_of_the_installed_package():

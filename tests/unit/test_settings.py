@@ -124,6 +124,17 @@ def test_a_wrong_value_is_refused_in_one_sentence(given, message):
         load(**given)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Anchor(Settings):
+    anchored: bool = boolean(False, "Whether it holds.")
+    anchor_chain_length: int = size(64, "How long its chain is.")
+
+
+def test_an_unknown_name_suggests_the_one_that_begins_with_it():
+    with pytest.raises(ConfigurationError, match=r"'anchor' \(keyword\) .* did you mean anchor_chain_length\?"):
+        Anchor.load(environ={}, anchor=5)
+
+
 @pytest.mark.parametrize(
     "name", ["tide_ns", "tide", "TIDE", "Boat_Tide", "BOAT_TIDE", "BOAT_TIDE_NS", "boat.tide", "boat-tide", " Tide "]
 )

@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mainstem._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mainstem.aqueduct import aio
@@ -45,33 +46,26 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AqueductStats": "stats",
-    "CborSerializer": "middleware",
-    "Connection": "blocking",
-    "Limits": "limits",
-    "Message": "middleware",
-    "Mode": "events",
-    "MsgspecSerializer": "middleware",
-    "RawSerializer": "middleware",
-    "Receiver": "blocking",
-    "Sender": "blocking",
-    "Serializer": "middleware",
-    "Server": "blocking",
-    "ServerTickets": "quic.tickets",
-    "Sessions": "quic.tickets",
-    "Settings": "settings",
-    "channel": "blocking",
-    "connect": "blocking",
-    "make_certificates": "certificates",
-    "oneshot": "blocking",
-    "serve": "blocking",
+    "AqueductStats": "mainstem.aqueduct.stats",
+    "CborSerializer": "mainstem.aqueduct.middleware",
+    "Connection": "mainstem.aqueduct.blocking",
+    "Limits": "mainstem.aqueduct.limits",
+    "Message": "mainstem.aqueduct.middleware",
+    "Mode": "mainstem.aqueduct.events",
+    "MsgspecSerializer": "mainstem.aqueduct.middleware",
+    "RawSerializer": "mainstem.aqueduct.middleware",
+    "Receiver": "mainstem.aqueduct.blocking",
+    "Sender": "mainstem.aqueduct.blocking",
+    "Serializer": "mainstem.aqueduct.middleware",
+    "Server": "mainstem.aqueduct.blocking",
+    "ServerTickets": "mainstem.aqueduct.quic.tickets",
+    "Sessions": "mainstem.aqueduct.quic.tickets",
+    "Settings": "mainstem.aqueduct.settings",
+    "channel": "mainstem.aqueduct.blocking",
+    "connect": "mainstem.aqueduct.blocking",
+    "make_certificates": "mainstem.aqueduct.certificates",
+    "oneshot": "mainstem.aqueduct.blocking",
+    "serve": "mainstem.aqueduct.blocking",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name == "aio":
-        return import_module(f"{__name__}.aio")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES, ("aio",))

@@ -7,8 +7,9 @@ on streams of their own.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from mainstem._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mainstem.duologue import aio
@@ -20,17 +21,17 @@ if TYPE_CHECKING:
     from mainstem.duologue.stats import DuologueStats, ServerStats
 
 _HOMES = {
-    "Client": "client",
-    "ClientSettings": "settings",
-    "Duologue": "server",
-    "DuologueStats": "stats",
-    "AddressPrefixes": "limits",
-    "Server": "server",
-    "ServerKey": "crypto",
-    "ServerSettings": "settings",
-    "ServerStats": "stats",
-    "connect": "client",
-    "serve": "server",
+    "Client": "mainstem.duologue.client",
+    "ClientSettings": "mainstem.duologue.settings",
+    "Duologue": "mainstem.duologue.server",
+    "DuologueStats": "mainstem.duologue.stats",
+    "AddressPrefixes": "mainstem.duologue.limits",
+    "Server": "mainstem.duologue.server",
+    "ServerKey": "mainstem.duologue.crypto",
+    "ServerSettings": "mainstem.duologue.settings",
+    "ServerStats": "mainstem.duologue.stats",
+    "connect": "mainstem.duologue.client",
+    "serve": "mainstem.duologue.server",
 }
 
 __all__ = [
@@ -48,13 +49,4 @@ __all__ = [
     "serve",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name == "aio":
-        return importlib.import_module(f"{__name__}.aio")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazy_names(__name__, _HOMES, ("aio",))

@@ -12,10 +12,10 @@ Example:
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
 from mainstem._internal.endpoint_stats import EndpointStats
+from mainstem._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mainstem.jmux import aio
@@ -47,13 +47,4 @@ __all__ = [
     "serve",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name == "aio":
-        return importlib.import_module(f"{__name__}.aio")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazy_names(__name__, _HOMES, ("aio",))

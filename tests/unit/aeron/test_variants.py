@@ -28,7 +28,9 @@ OTHER_PARAMETERS = {("Responder", "serve")}
 PAIRS: dict[str, tuple[Any, Any]] = {
     name: (getattr(mainstem, name), getattr(mainstem.aio, name)) for name in mainstem.aio.__all__
 } | {"PersistentSubscription": (PersistentSubscription, recording_aio.PersistentSubscription)}
-CLASSES = {name: pair for name, pair in PAIRS.items() if isinstance(pair[0], type)}
+CLASSES = {name: pair for name, pair in PAIRS.items() if isinstance(pair[0], type) and pair[0] is not pair[1]}
+# `Operation` is what an `async_add_...` returns; recordings are opened by a program that may wait for a disk.
+NOT_IN_AIO = {"Operation", "Recordings", "aio", "open_recordings"}
 # Internals of an engine, and durations in nanoseconds, have no place on what users hold.
 INTERNAL = ("detach", "is_closed", "raise_failure", "set_images", "sync", "take_messages")
 
@@ -44,6 +46,17 @@ def parameters(callable_: Any) -> list[tuple[str, Any, Any]] | None:
         return [(each.name, each.kind, each.default) for each in inspect.signature(callable_).parameters.values()]
     except ValueError:
         return None
+
+
+def test_both_variants_export_the_same_names() -> None:
+    assert set(mainstem.__all__) - set(mainstem.aio.__all__) == NOT_IN_AIO
+    assert set(mainstem.aio.__all__) <= set(mainstem.__all__)
+
+
+def test_what_never_waits_is_the_same_class_in_both_variants() -> None:
+    assert mainstem.aio.MediaDriver is mainstem.MediaDriver
+    assert mainstem.aio.OfferStatus is mainstem.OfferStatus
+    assert mainstem.aio.Timeout is mainstem.errors.Timeout
 
 
 @pytest.mark.parametrize("name", CLASSES)

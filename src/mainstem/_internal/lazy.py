@@ -1,0 +1,30 @@
+"""Names of a package that are imported when they are first used, so that a program pays only for what it needs."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+
+def lazy_names(
+    module: str, homes: Mapping[str, str], submodules: Collection[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a module's ``__getattr__`` and ``__dir__``: names by the module that defines them, and submodules by their names."""
+    names = vars(sys.modules[module])
+
+    def load(name: str) -> Any:
+        if name in submodules:
+            return import_module(f"{module}.{name}")
+        if name not in homes:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        value = names[name] = getattr(import_module(homes[name]), name)
+        return value
+
+    def list_names() -> list[str]:
+        return sorted({*names, *homes, *submodules})
+
+    return load, list_names
