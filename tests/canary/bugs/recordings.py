@@ -66,7 +66,7 @@ BUGS = (
     Bug(
         name="a repeat filter forgets",
         harm="a retried micro-batch's messages are processed twice",
-        file="repeats.py",
+        file="message_keys.py",
         old="        self._rows.move_to_end(place)\n",
         new="",
         finder=Suite(selection=("tests/unit/test_message_keys.py",)),
