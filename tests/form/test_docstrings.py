@@ -1,4 +1,4 @@
-"""What users may import is documented in Google's style: meaning, arguments and result."""
+"""Everything users may import is documented: what it does, its arguments, what it returns."""
 
 from __future__ import annotations
 
@@ -80,12 +80,15 @@ def faults(target: griffe.Object) -> Iterator[str]:
             if section.kind in (SECTIONS.parameters, SECTIONS.other_parameters)
             for parameter in section.value
         }
+        text = target.docstring.value
+        described |= set(re.findall(r"``(\w+)``", text))
         names = [parameter.name for parameter in target.parameters if parameter.name not in ("self", "cls")]
         if missing := [name for name in names if name.lstrip("*") not in described]:
-            yield f"Args lacks {', '.join(missing)}"
+            yield f"does not mention {', '.join(missing)}"
         result = str(target.returns) if target.returns is not None else "None"
-        if result not in ("None", "NoReturn", "Never") and not any(section.kind in RESULTS for section in sections):
-            yield "no Returns"
+        says_result = re.search(r"\b[Rr]eturn ", text) or any(section.kind in RESULTS for section in sections)
+        if result not in ("None", "NoReturn", "Never") and not says_result:
+            yield "does not say what is returned"
 
 
 @pytest.mark.parametrize("module_name", PUBLIC)

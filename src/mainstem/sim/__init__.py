@@ -1,7 +1,7 @@
-"""The deterministic simulator: manual time, a seeded network with faults, checkers; for Mainstem and for programs that use it.
+"""A deterministic simulator for Mainstem and for applications that use it: manual time, a seeded faulty network, checkers.
 
-A world has hosts, each with a media driver in INVOKER mode and a client, over plain memory. Everything that happens follows
-from the seed::
+A world has hosts, each with a media driver in INVOKER mode and a client, all in plain memory. The seed determines everything
+that happens::
 
     with World(seed=1) as world:
         host = world.add_host("one")

@@ -1,8 +1,7 @@
-"""A byte stream between two ends, as TCP is one: ordered, both ways, over bounded buffers, with faults drawn from the seed.
+"""A byte stream between two ends, like TCP: ordered, bidirectional, with bounded buffers and faults drawn from the seed.
 
-What a stream promises is kept: bytes arrive once and in order, or the stream breaks. All else is drawn: how many bytes a write
-takes and a read returns, how long they travel, when a direction stalls. A stream has no thread and no time of its own; its
-ends read the clock that they are given.
+Bytes arrive once and in order, or the stream breaks. Everything else is drawn: how many bytes a write accepts and a read
+returns, how long they travel, when a direction stalls. A stream has no thread; its ends read the clock they are given.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ SHORT_PIECE = 16  # bytes at most of a read or write that is cut short: shorter 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamFaults:
-    """One direction of a byte stream. Probabilities are for each read or write, times in nanoseconds, lengths in bytes.
+    """The faults of one direction. Probabilities are per read or write, times in nanoseconds, lengths in bytes.
 
-    ``capacity`` is how many bytes may be written and not read: the buffers of both ends and of the line between them. ``cut`` is
-    the share of reads that return at most 16 bytes, ``short`` that of writes that take at most 16, ``refuse`` that of writes
-    that take nothing, ``stall`` that of reads after which nothing arrives for ``stall_ns``.
+    ``capacity`` is the number of bytes that may be written but not yet read, over all buffers. ``cut`` is the share of reads
+    that return at most 16 bytes, ``short`` the share of writes that accept at most 16, ``refuse`` the share of writes that
+    accept nothing, and ``stall`` the share of reads after which nothing arrives for ``stall_ns``.
     """
 
     delay_ns: int = 50 * NS_PER_US
@@ -45,26 +44,16 @@ class StreamFaults:
         for name in ("cut", "short", "refuse", "stall"):
             value = getattr(self, name)
             if not 0.0 <= value <= 1.0:
-                raise ConfigurationError(f"{name} is a probability between 0 and 1, not {value}")
+                raise ConfigurationError(f"{name} must be a probability from 0 to 1 (got {value})")
         for name in ("delay_ns", "jitter_ns", "stall_ns"):
             if getattr(self, name) < 0:
-                raise ConfigurationError(f"{name} cannot be negative: {getattr(self, name)}")
+                raise ConfigurationError(f"{name} must be >= 0 (got {getattr(self, name)})")
         if self.capacity < 1:
-            raise ConfigurationError(f"capacity is at least one byte, not {self.capacity}")
+            raise ConfigurationError(f"capacity must be at least 1 byte (got {self.capacity})")
 
     @classmethod
     def drawn(cls, chance: Random) -> StreamFaults:
-        """Draws a direction: from perfect to very bad, with each fault absent in half of the draws.
-
-        Args:
-            chance: The random source that is drawn from.
-
-        Returns:
-            The faults of one direction.
-
-        Example:
-            ``ByteStream(world.chance, world.clock, there=StreamFaults.drawn(world.chance))``
-        """
+        """Return faults of one direction drawn from ``chance``, from perfect to very bad. Each is absent in half of the draws."""
 
         def share(limit: float) -> float:
             return chance.uniform(0, limit) if chance.random() < 0.5 else 0.0
@@ -82,7 +71,7 @@ class StreamFaults:
 
 
 class _Direction:
-    """The bytes on their way in one direction."""
+    """The bytes in flight in one direction."""
 
     def __init__(self, chance: Random, faults: StreamFaults) -> None:
         self.chance = chance
@@ -141,12 +130,12 @@ class _Direction:
 
 
 class StreamEnd:
-    """One end of a byte stream: what a program has of a socket that does not block.
+    """One end of a byte stream, like a non-blocking socket.
 
     Args:
-        clock: The time of arrivals.
-        outgoing: The direction that it writes.
-        incoming: The direction that it reads.
+        clock: Decides when bytes have arrived.
+        outgoing: The direction it writes.
+        incoming: The direction it reads.
     """
 
     def __init__(self, clock: Clock, outgoing: _Direction, incoming: _Direction) -> None:
@@ -156,54 +145,32 @@ class StreamEnd:
         self.is_reset = False
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Writes as many bytes as there is room for.
-
-        Args:
-            data: The bytes; what is taken is copied.
-
-        Returns:
-            How many bytes were taken from the front, which may be none.
+        """Write as much of ``data`` as there is room for, and return the number of bytes accepted. It may be 0.
 
         Raises:
             ConnectionLost: The stream was reset.
-
-        Example:
-            ``del queue[: end.write(queue)]``
         """
         self._check()
         assert not self._outgoing.is_ended, "bytes are written after the end of the stream"
         return self._outgoing.write(data, self._clock.monotonic_ns())
 
     def read(self, limit: int = CAPACITY) -> bytes:
-        """Reads what has arrived.
-
-        Args:
-            limit: The most bytes to return.
-
-        Returns:
-            The bytes; empty where none have arrived by now, and at the end, which ``is_at_end`` distinguishes.
+        """Return up to ``limit`` bytes that have arrived. Empty if there are none yet, or at the end: see ``is_at_end``.
 
         Raises:
             ConnectionLost: The stream was reset.
-
-        Example:
-            ``while data := end.read(): connection.receive_data(data, clock.monotonic_ns())``
         """
         self._check()
         return self._incoming.read(self._clock.monotonic_ns(), limit)
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the other end has ended its direction and everything before that was read."""
+        """Whether the other end has finished and everything it wrote has been read."""
         incoming = self._incoming
         return incoming.is_ended and not incoming.size and not self.is_reset
 
     def close_writing(self) -> None:
-        """Ends this end's direction; what was written before still arrives. May be called twice.
-
-        Example:
-            ``end.close_writing()``
-        """
+        """Finish this direction. Everything written before still arrives. May be called twice."""
         self._outgoing.is_ended = True
 
     def _check(self) -> None:
@@ -212,13 +179,13 @@ class StreamEnd:
 
 
 class ByteStream:
-    """An ordered stream of bytes in both directions, in memory: ``ends`` are its two ends.
+    """An ordered, bidirectional byte stream in memory. ``ends`` holds its two ends.
 
     Args:
-        chance: Every draw comes from it.
-        clock: The time of arrivals.
-        there: What happens to bytes from the first end to the second; None for a perfect direction.
-        back: What happens to bytes from the second end to the first.
+        chance: Source of all random choices.
+        clock: Decides when bytes have arrived.
+        there: Faults from the first end to the second; None for a perfect direction.
+        back: Faults from the second end to the first; None for a perfect direction.
 
     Example:
         >>> stream = ByteStream(Random(1), ManualClock())
@@ -234,45 +201,27 @@ class ByteStream:
         self.ends = (StreamEnd(clock, one, two), StreamEnd(clock, two, one))
 
     def next_due_ns(self) -> int | None:
-        """When the next bytes can be read.
-
-        Returns:
-            Monotonic time in nanoseconds, which may have passed; None when no bytes are on their way.
-
-        Example:
-            ``stream.next_due_ns()``
-        """
+        """Return when the next bytes can be read, in monotonic nanoseconds (possibly in the past); None if none are in flight."""
         one, two = (direction.next_due_ns() for direction in self._directions)
         return two if one is None else one if two is None else min(one, two)
 
     def reset(self) -> None:
-        """Breaks the stream: bytes on their way are gone, and every later read and write raises ConnectionLost.
-
-        Example:
-            ``stream.reset()``
-        """
+        """Break the stream: drop bytes in flight, and make every later read and write raise ConnectionLost."""
         for direction in self._directions:
             direction.drop()
         for end in self.ends:
             end.is_reset = True
 
     def clog(self, number: int) -> None:
-        """Stops a direction, until ``heal``: what is written to it fills its buffers and does not arrive.
+        """Stop delivery in one direction until ``heal``. Writes still fill its buffers.
 
         Args:
             number: 0 for the direction from the first end to the second, 1 for the other.
-
-        Example:
-            ``stream.clog(0)``
         """
         self._directions[number].is_clogged = True
 
     def heal(self) -> None:
-        """Makes both directions perfect from now on; bytes on their way arrive when they are due.
-
-        Example:
-            ``stream.heal()``
-        """
+        """Make both directions perfect from now on. Bytes in flight arrive when they are due."""
         for direction in self._directions:
             direction.is_clogged = False
             direction.stalled_until_ns = 0

@@ -1,4 +1,4 @@
-"""What must hold of every stream, whatever the network does. A checker raises ``Violation`` at once when it does not."""
+"""Invariants of every stream, whatever the network does. A checker raises ``Violation`` as soon as one is broken."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Violation(AssertionError):
 
 @dataclass
 class Checked:
-    """How much the checkers of this process have checked since it was last set back."""
+    """How much the checkers of this process have checked since the last reset."""
 
     messages: int = 0
     bytes: int = 0
@@ -22,9 +22,9 @@ CHECKED = Checked()
 
 
 class StreamChecker:
-    """Compares what one subscriber receives with what was offered: order, loss, duplicates, content, positions.
+    """Compare what one subscriber receives with what was offered: order, loss, duplicates, content, positions.
 
-    Call ``offered`` with each accepted message in order, ``delivered`` with each message that arrives, ``finish`` at the end.
+    Call ``offered`` with each accepted message in order, ``delivered`` with each message that arrives, and ``finish`` at the end.
 
     Args:
         name: Names the stream in errors.
@@ -38,29 +38,15 @@ class StreamChecker:
         self._position = -1
 
     def offered(self, message: bytes) -> None:
-        """Notes a message that the publication accepted.
-
-        Args:
-            message: The payload.
-
-        Example:
-            ``checker.offered(b"tide")``
-        """
+        """Note a ``message`` that the publication accepted."""
         self._outstanding.append(message)
         self.offered_count += 1
 
     def delivered(self, message: bytes, position: int) -> None:
-        """Checks a message that arrived.
-
-        Args:
-            message: The payload.
-            position: The stream position after it.
+        """Check a ``message`` that arrived, and the stream ``position`` after it.
 
         Raises:
-            Violation: It is not the next one, it differs, or the position did not grow.
-
-        Example:
-            ``checker.delivered(b"tide", 64)``
+            Violation: The message is not the next one offered, it differs, or the position did not grow.
         """
         if not self._outstanding:
             raise Violation(
@@ -81,24 +67,21 @@ class StreamChecker:
 
     @property
     def outstanding(self) -> int:
-        """How many messages were offered and have not arrived."""
+        """The number of messages offered that have not arrived."""
         return len(self._outstanding)
 
     def finish(self) -> None:
-        """Checks that nothing is missing. Call it when the stream has ended.
+        """Check that nothing is missing. Call it when the stream has ended.
 
         Raises:
             Violation: Messages never arrived.
-
-        Example:
-            ``checker.finish()``
         """
         if self._outstanding:
             raise Violation(f"{self.name}: {len(self._outstanding)} of {self.offered_count} messages never arrived")
 
 
 class MonotoneChecker:
-    """Checks a value that may only grow, such as a position counter.
+    """Check a value that must never decrease, such as a position counter.
 
     Args:
         name: Names the value in errors.
@@ -109,16 +92,10 @@ class MonotoneChecker:
         self._last: int | None = None
 
     def observe(self, value: int) -> None:
-        """Checks the next reading.
-
-        Args:
-            value: The reading.
+        """Check the next reading, ``value``.
 
         Raises:
-            Violation: It is less than the last one.
-
-        Example:
-            ``checker.observe(counter.get())``
+            Violation: It is less than the previous one.
         """
         if self._last is not None and value < self._last:
             raise Violation(f"{self.name} went back from {self._last} to {value}")

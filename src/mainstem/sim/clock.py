@@ -11,7 +11,7 @@ EPOCH_AT_START_MS = 1_700_000_000_000
 
 
 class ManualClock:
-    """A ``Clock`` for tests and simulations: all readings move together, by ``advance_ns`` alone.
+    """A ``Clock`` for tests and simulations that only ``advance_ns`` moves.
 
     Args:
         start_ns: The first monotonic reading.
@@ -24,52 +24,22 @@ class ManualClock:
         self._epoch_ms = epoch_ms
 
     def monotonic_ns(self) -> int:
-        """Reads monotonic time.
-
-        Returns:
-            Nanoseconds.
-
-        Example:
-            ``clock.monotonic_ns()``
-        """
+        """Return monotonic time in nanoseconds."""
         return self._now_ns
 
     def epoch_ms(self) -> int:
-        """Reads epoch time.
-
-        Returns:
-            Milliseconds.
-
-        Example:
-            ``clock.epoch_ms()``
-        """
+        """Return epoch time in milliseconds."""
         return self._epoch_ms + (self._now_ns - self._start_ns) // NS_PER_MS
 
     def epoch_ns(self) -> int:
-        """Reads epoch time.
-
-        Returns:
-            Nanoseconds.
-
-        Example:
-            ``clock.epoch_ns()``
-        """
+        """Return epoch time in nanoseconds."""
         return self._epoch_ms * NS_PER_MS + self._now_ns - self._start_ns
 
     def advance_ns(self, delta_ns: int) -> int:
-        """Moves time on.
-
-        Args:
-            delta_ns: Nanoseconds, not negative.
-
-        Returns:
-            The new monotonic reading in nanoseconds.
+        """Advance time by ``delta_ns`` nanoseconds, and return the new monotonic reading.
 
         Raises:
             ConfigurationError: ``delta_ns`` is negative.
-
-        Example:
-            ``clock.advance_ns(1_000_000)``
         """
         if delta_ns < 0:
             raise ConfigurationError(f"a clock cannot go back by {-delta_ns} ns")

@@ -1,15 +1,15 @@
-"""A disk that fills up and writes short, whose programs are killed at any step, and whose machine loses power.
+"""A disk that fills up and makes short writes, with programs that are killed at any step and a host that loses power.
 
-Theory of operation. The files are real ones, below a directory, so that the code under test maps, reads and lists them as always; a
-``FaultyDisk`` is what one program writes them through. What a program has written stays when it is killed. The ``Device`` knows
-besides what was flushed, and ``lose_power`` leaves below its directory what a machine may find that went down:
+Theory of operation. The files are real files below a directory, so the code under test maps, reads and lists them as usual. Each
+program writes them through a ``FaultyDisk``. What a program has written survives when it is killed. The ``Device`` also tracks
+what was flushed, and ``lose_power`` leaves in its directory what a host could find after going down:
 
-* of a file what it held when ``sync`` was called; of what was written later each page of 4 KiB as it was at any moment since, by
-  itself, the length too, and zeros where a page was never written;
-* in a directory the names as of its last ``sync_directory``; of what was done to names later any subset. So a name may be there
-  whose file is empty, and a file may be gone whose pages were flushed, because its name was not.
+* For a file, its content at the last ``sync``. Of later writes, each 4 KiB page independently has its content at some moment
+  since then, as has the length; pages that were never written are zeros.
+* For a directory, its names at the last ``sync_directory``, plus any subset of later changes. So a name may exist whose file is
+  empty, and a file whose pages were flushed may be gone because its name was not.
 
-What is stored through a mapping, or written past the disk, counts as written at the moment of the loss.
+Bytes stored through a mapping, or written without going through the disk, count as written at the moment of the loss.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ MAX_VERSIONS = 6  # of a file between two flushes, the youngest
 
 
 class Crash(BaseException):
-    """The program is gone, at this step; nothing of it runs any more."""
+    """The program dies at this step."""
 
 
 @dataclass(eq=False)
 class _File:
-    """A file, by whatever names: as of its last flush, and at moments since."""
+    """A file under any number of names: its content at the last flush and at moments since."""
 
     flushed: bytes = b""
     versions: list[bytes] = field(default_factory=list)
     path: Path | None = None  # where it is now; None once it has no name
 
     def note(self) -> None:
-        """Keeps what it holds now."""
+        """Remember the current content."""
         if self.path is not None:
             self.versions = [*self.versions, self.path.read_bytes()][-MAX_VERSIONS:]
 
     def left(self, chance: Random) -> bytes:
-        """What a loss of power leaves of it."""
+        """Return what is left after a loss of power."""
         self.note()
         moments = [self.flushed, *self.versions]
         if all(each == self.flushed for each in moments):
@@ -68,7 +68,7 @@ class _File:
 
 @dataclass(frozen=True, eq=False)
 class _Change:
-    """What was done to a name: it is ``file``'s from then on, or nobody's. A rename takes ``source`` away with it."""
+    """A change to a name: from then on it refers to ``file``, or to nothing. A rename also removes ``source``."""
 
     name: Path
     file: _File | None
@@ -76,11 +76,11 @@ class _Change:
 
 
 class Device:
-    """What a machine has below a directory: its files, and what of them has been flushed.
+    """A host's storage: the files below a directory, and what has been flushed.
 
     Args:
-        root: The directory; what is there already is on the device.
-        chance: Every draw comes from it.
+        root: The directory. Everything in it counts as flushed.
+        chance: Source of all random choices.
     """
 
     def __init__(self, root: Path, chance: Random) -> None:
@@ -90,28 +90,28 @@ class Device:
         self._take_stock(sorted(path for path in root.rglob("*") if path.is_file()))
 
     def _take_stock(self, paths: Iterable[Path]) -> None:
-        """Everything that is there is on the device, and is drawn for in this order: some names are no seed's."""
+        """Treat everything present as flushed. Draws follow the order of ``paths``, since some names do not depend on the seed."""
         self.files = {path: _File(path.read_bytes(), path=path) for path in paths}
         self._names = dict(self.files)
         self._changes: dict[Path, list[_Change]] = defaultdict(list)
         self._new_directories: list[Path] = []
 
     def created(self, path: Path) -> None:
-        """A file has come into being."""
+        """Note a new file."""
         self.files[path] = _File(path=path)
         self._changes[path.parent].append(_Change(path, self.files[path]))
 
     def made(self, path: Path) -> None:
-        """A directory has come into being."""
+        """Note a new directory."""
         self._new_directories.append(path)
 
     def linked(self, path: Path, target: Path) -> None:
-        """A file has got another name, which may be the only one soon."""
+        """Note another name of a file."""
         self.files[target] = self.files[path]
         self._changes[target.parent].append(_Change(target, self.files[path]))
 
     def renamed(self, path: Path, target: Path) -> None:
-        """A file has another name in place of its own, and of whatever had that."""
+        """Note a rename, which may replace another file."""
         if (replaced := self.files.get(target)) is not None:
             replaced.path = None
         self.files[target] = file = self.files.pop(path)
@@ -119,7 +119,7 @@ class Device:
         self._changes[target.parent].append(_Change(target, file, path))
 
     def deletes(self, path: Path) -> None:
-        """A name is about to go."""
+        """Note that a name is about to be deleted."""
         file = self.files.pop(path)
         others = [name for name, each in self.files.items() if each is file]
         if not others:
@@ -128,11 +128,11 @@ class Device:
         self._changes[path.parent].append(_Change(path, None))
 
     def synced(self, file: _File, data: bytes) -> None:
-        """A file has been flushed."""
+        """Note that a file was flushed."""
         file.flushed, file.versions = data, []
 
     def synced_directory(self, path: Path) -> None:
-        """The names in a directory have been flushed."""
+        """Note that the names in a directory were flushed."""
         for change in self._changes.pop(path, ()):
             self._apply(change)
         for directory in [each for each in self._new_directories if each.parent == path]:
@@ -148,7 +148,7 @@ class Device:
             self._names[change.name] = change.file
 
     def lose_power(self) -> None:
-        """Leaves below the root what a machine finds that went down here; its programs are gone by then."""
+        """Leave below the root what a host could find after losing power now. Its programs must have been killed."""
         chance = self.chance
         self._notice_what_passed_the_disk()
         share = chance.choice((0.0, 0.3, 0.7, 1.0))
@@ -187,12 +187,12 @@ class Device:
 
 
 class FaultyDisk(Disk):
-    """What one program writes a device through.
+    """The disk through which one program writes to a device.
 
     Args:
         device: The device.
-        crash_at: The step at which the program is gone; 0 for none.
-        is_good: Whether the device takes everything.
+        crash_at: The step at which the program dies; 0 for never.
+        is_good: Whether every write succeeds.
     """
 
     def __init__(self, device: Device, *, crash_at: int = 0, is_good: bool = False) -> None:
@@ -211,7 +211,7 @@ class FaultyDisk(Disk):
             raise Crash
 
     def heal(self) -> None:
-        """From now on it takes everything."""
+        """Let every write succeed from now on."""
         self._short, self._full_from, self._crash_at = 0.0, -1, 0
 
     def boot(self) -> bytes:
@@ -292,12 +292,12 @@ class FaultyDisk(Disk):
         self._step()
 
     def kill(self) -> None:
-        """Does what the kernel does after a program."""
+        """Close everything the program left open, as the kernel does."""
         for fd in self._open:
             os.close(fd)
         self._open.clear()
 
     def lose_power(self) -> None:
-        """The program is gone with the machine, which starts again."""
+        """Kill the program and take the host through a loss of power."""
         self.kill()
         self.device.lose_power()

@@ -1,8 +1,8 @@
-"""What the repair of loss may cost: NAKs, bytes sent again, status messages, and how long a loss stays.
+"""Limits on the cost of repairing loss: NAKs, retransmitted bytes, status messages, and the time until a loss is repaired.
 
-A driver that is wasteful or late keeps every promise of a stream all the same: what one NAK misses, the next one mends. So these
-are bounds on a run's sums. They are calibrated over 300 seeds of each of fifteen scenarios whose streams cross a network: the worst
-run of the correct code is noted beside each bound. What a run has less than ``ENOUGH`` of is not judged.
+A driver that is wasteful or late still delivers every message, because the next NAK repairs what one NAK misses. So these are
+limits on the totals of a run. They were calibrated over 300 seeds of each of fifteen scenarios whose streams cross a network;
+the worst run of correct code is noted beside each limit. A ratio with fewer than ``MIN_SAMPLES`` samples is not checked.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from mainstem._internal.clock import NS_PER_MS
 from mainstem.sim.checkers import Violation
 
-ENOUGH = 50
+MIN_SAMPLES = 50
 MAX_NAKS_PER_LOSS = 60.0  # worst 23.6, median 3.0
 MAX_RESENT_PER_LOST = 40.0  # worst 16.0, median 3.0
 MAX_STATUS = 8.0  # worst 3.2, median 0.9
@@ -25,19 +25,19 @@ REPAIR_OVERHEAD_NS = 15 * NS_PER_MS
 
 @dataclass
 class Efficiency:
-    """Sums over a run.
+    """Totals of a run.
 
     Attributes:
-        lost: Datagrams of data that the network lost.
-        lost_bytes: Their bytes.
-        resent_bytes: Bytes that senders sent again.
+        lost: Data datagrams that the network lost.
+        lost_bytes: The bytes in them.
+        resent_bytes: Bytes that senders retransmitted.
         naks: NAKs that receivers sent.
         status: Status messages that receivers sent.
         judged: NAKs that a sender had to serve.
-        ignored: Those of them that it did not serve.
+        ignored: NAKs among them that it did not serve.
         round_trip_ns: The longest round trip between two hosts.
-        status_due: Status messages that are due by time and by what arrived: four for each window.
-        repairs_ns: How long each loss stayed that was repaired by a datagram like the lost one.
+        status_due: Status messages due by time and by data received: four per window.
+        repairs_ns: Time until each lost datagram was received again.
     """
 
     lost: int = 0
@@ -53,48 +53,31 @@ class Efficiency:
     _open: dict[tuple[object, ...], int] = field(default_factory=dict, repr=False)
 
     def on_lost(self, key: tuple[object, ...], length: int, now_ns: int) -> None:
-        """Notes a datagram of data that will not arrive.
-
-        Args:
-            key: What it is and where it was sent to.
-            length: Its bytes.
-            now_ns: When it was sent.
-
-        Example:
-            ``efficiency.on_lost((host, stream, position), len(datagram), now_ns)``
-        """
+        """Note a lost data datagram of ``length`` bytes. ``key`` identifies it and its destination."""
         self.lost += 1
         self.lost_bytes += length
         self._open.setdefault(key, now_ns)
 
     def on_arrived(self, key: tuple[object, ...], now_ns: int) -> None:
-        """Notes a datagram of data that arrives.
-
-        Args:
-            key: What it is and where.
-            now_ns: When it arrives.
-
-        Example:
-            ``efficiency.on_arrived((host, stream, position), now_ns)``
-        """
+        """Note a data datagram that arrives at ``now_ns``."""
         lost_ns = self._open.pop(key, None) if self._open else None
         if lost_ns is not None:
             self.repairs_ns.append(now_ns - lost_ns)
 
     @property
     def ratios(self) -> dict[str, tuple[float, float, int]]:
-        """Each ratio with its bound, and how much of its denominator the run had."""
+        """Each ratio by name, with its limit and the number of samples behind it."""
         trip_ns = self.round_trip_ns + REPAIR_OVERHEAD_NS
         return {
-            "NAKs for each loss": (self.naks / max(1, self.lost), MAX_NAKS_PER_LOSS, self.lost),
-            "bytes sent again for each that was lost": (
+            "NAKs per lost datagram": (self.naks / max(1, self.lost), MAX_NAKS_PER_LOSS, self.lost),
+            "bytes retransmitted per byte lost": (
                 self.resent_bytes / max(1, self.lost_bytes),
                 MAX_RESENT_PER_LOST,
                 self.lost,
             ),
-            "status messages for each that is due": (self.status / max(1.0, self.status_due), MAX_STATUS, self.status),
-            "NAKs that were ignored, as a share": (self.ignored / max(1, self.judged), MAX_IGNORED_SHARE, self.judged),
-            "round trips until a loss is repaired, the median": (
+            "status messages per one due": (self.status / max(1.0, self.status_due), MAX_STATUS, self.status),
+            "share of NAKs ignored": (self.ignored / max(1, self.judged), MAX_IGNORED_SHARE, self.judged),
+            "median round trips until a loss is repaired": (
                 statistics.median(self.repairs_ns or [0]) / trip_ns,
                 MAX_REPAIR_ROUND_TRIPS,
                 len(self.repairs_ns),
@@ -102,14 +85,11 @@ class Efficiency:
         }
 
     def finish(self) -> None:
-        """Checks the sums at the end of a run.
+        """Check the totals at the end of a run.
 
         Raises:
-            Violation: A ratio is above its bound.
-
-        Example:
-            ``world.wire.efficiency.finish()``
+            Violation: A ratio exceeds its limit.
         """
         for name, (ratio, bound, count) in self.ratios.items():
-            if count >= ENOUGH and ratio > bound:
-                raise Violation(f"{name}: {ratio:.3g}, above {bound:g}, over {count}")
+            if count >= MIN_SAMPLES and ratio > bound:
+                raise Violation(f"{name}: {ratio:.3g}, limit {bound:g} ({count} samples)")

@@ -1,7 +1,7 @@
-"""Faults of links and machines injected into a world of hosts, by a schedule that the seed draws.
+"""Inject faults of links and hosts into a world, on a schedule drawn from the seed.
 
-Each kind has a function that begins it and one that ends it; ``KINDS`` is the table. What a crash ends starts again when the
-fault is over, and a client that has ended is replaced: safety is for the scenario to check meanwhile, liveness after ``heal``.
+Each kind has a function that begins it and one that ends it; ``KINDS`` is the table. A crashed host restarts when the fault
+ends, and a client that has ended is replaced. Scenarios check safety throughout, and liveness after ``heal``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SPACE_LEFT = 1_000  # bytes of a full disk
 
 
 def _on_link(begin: Callable[[Faults, float], Faults]) -> Callable[[FaultInjector, Fault], None]:
-    """A kind that is a property of a link: ``begin`` derives the link's faults from those without it."""
+    """Make a kind that changes a link: ``begin`` derives the link's faults from those without it."""
 
     def inject(injector: FaultInjector, fault: Fault) -> None:
         injector.degrade_link(fault, begin)
@@ -131,11 +131,11 @@ def _read_again(injector: FaultInjector, fault: Fault) -> None:
 
 
 def _nothing(injector: FaultInjector, fault: Fault) -> None:
-    """What ends by itself."""
+    """End a fault that ends by itself."""
 
 
 class Kind(NamedTuple):
-    """What begins and ends a kind of fault; ``is_host_fault`` where it is more than the network's."""
+    """How a kind of fault begins and ends. ``is_host_fault`` is true if it affects more than the network."""
 
     begin: Callable[[FaultInjector, Fault], None]
     end: Callable[[FaultInjector, Fault], None]
@@ -177,17 +177,17 @@ KINDS = {
 
 
 class FaultInjector:
-    """Strikes a world's hosts by a schedule. Call ``step`` in every step of the world, and ``heal`` at the end.
+    """Inject faults into a world's hosts on a schedule. Call ``step`` in every step of the world, and ``heal`` at the end.
 
     Args:
-        world: The world; the hosts that it has now are those that are struck.
-        kinds: The kinds of faults that there are, out of ``KINDS``.
-        length_ns: How long the faults go on, in nanoseconds.
-        before_client_dies: Is called with the host whose client is about to die.
+        world: The world. Its current hosts are the targets.
+        kinds: The kinds of faults to draw from, out of ``KINDS``.
+        length_ns: How long faults continue, in nanoseconds.
+        before_client_dies: Called with the host whose client is about to die.
 
     Attributes:
-        pause_probability: By number of the host, how likely its consumers do not poll in a step.
-        short: By number of the host, how many runs each of its sockets accepts in a step.
+        pause_probability: By host number, the probability that its consumers skip polling in a step.
+        short: By host number, the number of runs each of its sockets accepts in a step.
     """
 
     def __init__(
@@ -217,15 +217,11 @@ class FaultInjector:
             world.network.checker = None
 
     def host(self, fault: Fault) -> Host:
-        """The machine that a fault strikes."""
+        """The host that a fault affects."""
         return self.hosts[fault.place]
 
     def step(self) -> None:
-        """Begins and ends what is due, and starts again what has ended before its time.
-
-        Example:
-            ``world.run_until(lambda: injector.step() or done(), what="the end")``
-        """
+        """Begin and end the faults that are due, and restart whatever ended early."""
         now_ns = self.world.now_ns
         for fault, begins in self.schedule.due(now_ns - self._begun_ns):
             if begins:
@@ -255,27 +251,23 @@ class FaultInjector:
                     continue
 
     def heal(self) -> None:
-        """Ends every fault; machines that are down start within a few seconds of ``step``.
-
-        Example:
-            ``injector.heal()``
-        """
+        """End every fault. Hosts that are down restart within a few seconds of ``step`` calls."""
         for fault in self.schedule.heal():
             self.world.trace.note(f"heals {fault}", self.world.now_ns)
             KINDS[fault.kind].end(self, fault)
 
     @property
     def is_whole(self) -> bool:
-        """Whether every machine is up and has its client."""
+        """Whether every host is up and has its client."""
         return all(host.is_up and not host.aeron.closed for host in self.hosts)
 
     def degrade_link(self, fault: Fault, begin: Callable[[Faults, float], Faults]) -> None:
-        """Adds a fault to those of a link."""
+        """Add a fault to a link."""
         self._changes[fault.place, fault.other][fault.number] = lambda faults: begin(faults, fault.amount)
         self._set_link(fault.place, fault.other)
 
     def restore_link(self, fault: Fault) -> None:
-        """Takes a fault away from a link."""
+        """Remove a fault from a link."""
         self._changes[fault.place, fault.other].pop(fault.number, None)
         self._set_link(fault.place, fault.other)
 
@@ -286,17 +278,17 @@ class FaultInjector:
         self.world.network.link(self.hosts[place].address, self.hosts[other].address, faults)
 
     def partition(self, place: int, other: int) -> None:
-        """Loses everything in one direction; call ``heal_partition`` as often."""
+        """Lose everything in one direction. Each call needs one ``heal_partition``."""
         self._cuts[place, other] += 1
         self.world.network.cut(self.hosts[place].address, self.hosts[other].address)
 
     def heal_partition(self, place: int, other: int) -> None:
-        """Ends one ``partition``."""
+        """Undo one ``partition``."""
         self._cuts[place, other] -= 1
         if not self._cuts[place, other]:
             self.world.network.mend(self.hosts[place].address, self.hosts[other].address)
 
     def limit_writes(self, place: int, limit: int | None) -> None:
-        """Sets how many runs the sockets of a host accept from now on; None for any number."""
+        """Limit the number of runs that a host's sockets accept per step; None removes the limit."""
         for one in self.world.network.sockets(self.hosts[place].address):
             one.transport.send_limit = limit

@@ -1,4 +1,4 @@
-"""What a link does to datagrams, as probabilities and limits; every draw comes from the simulation's own ``random.Random``."""
+"""What a link does to datagrams: probabilities and limits. All random choices come from the simulation's ``random.Random``."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SIZES = ("delay_ns", "jitter_ns", "reorder_ns", "burst_length", "mtu", "rate", 
 
 @dataclass(frozen=True, kw_only=True)
 class Faults:
-    """A link's behaviour. Probabilities are for each datagram, delays in nanoseconds, one way.
+    """The behavior of a link. Probabilities are per datagram; delays are one way, in nanoseconds.
 
-    ``reorder`` is the share of datagrams held back by up to ``reorder_ns`` more than their delay, so that later ones overtake
-    them. ``burst`` is how likely a datagram begins a run of losses, of ``burst_length`` datagrams on average. ``corruption`` flips
-    bits, ``truncation`` takes the end away: with ``checksum``, as UDP has one, such a datagram is dropped, and without it arrives
-    as it is. A datagram longer than ``mtu`` bytes vanishes (0: none does). ``rate`` is the link's bytes in a second (0: any
-    number); ``queue_length`` bytes wait for their turn there, and later datagrams are dropped.
+    ``reorder`` is the share of datagrams delayed by up to ``reorder_ns`` more, so that later ones overtake them. ``burst`` is the
+    probability that a datagram begins a run of losses, of ``burst_length`` datagrams on average. ``corruption`` flips bits and
+    ``truncation`` cuts off the end: with ``checksum``, as in UDP, such a datagram is dropped; without, it arrives as it is. A
+    datagram longer than ``mtu`` bytes is dropped (0 = no limit). ``rate`` is the link's bandwidth in bytes per second (0 =
+    unlimited); up to ``queue_length`` bytes queue for it, and datagrams beyond that are dropped.
     """
 
     loss: float = 0.0
@@ -55,34 +55,13 @@ class Faults:
                 raise ConfigurationError(f"{name} cannot be negative: {getattr(self, name)}")
 
     def without(self, kinds: Collection[str]) -> Faults:
-        """The same link with some kinds of faults switched off.
-
-        Args:
-            kinds: Names out of ``LINK_KINDS``; others are ignored.
-
-        Returns:
-            The faults that are left.
-
-        Example:
-            ``Faults(loss=0.1).without(["loss"])``
-        """
+        """Return the same link without the faults named in ``kinds``. Names that are not in ``LINK_KINDS`` are ignored."""
         fields: dict[str, Any] = {_FIELDS.get(kind, kind): 0 for kind in kinds if kind in LINK_KINDS}
         return replace(self, **fields) if fields else self
 
     @classmethod
     def drawn(cls, chance: Random, *, max_loss: float = 0.3) -> Faults:
-        """Draws a link: from perfect to very bad, with each fault absent in a good share of the draws.
-
-        Args:
-            chance: The random source that is drawn from.
-            max_loss: The highest probability of loss.
-
-        Returns:
-            The faults of one link.
-
-        Example:
-            ``world.network.faults = Faults.drawn(world.chance)``
-        """
+        """Return the faults of a link drawn from ``chance``, from perfect to very bad; ``max_loss`` is the highest probability of loss."""
 
         def share(limit: float) -> float:
             return chance.choice((0.0, chance.uniform(0, limit / 4), chance.uniform(0, limit)))

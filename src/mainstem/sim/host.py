@@ -1,4 +1,4 @@
-"""One simulated machine: a media driver and a client that may crash, start again, pause, or find the disk full."""
+"""One simulated host: a media driver and a client that may crash, restart, pause, or run out of disk space."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """One machine of a world; ``World.add_host`` makes it.
+    """One host of a world, created by ``World.add_host``.
 
     Attributes:
-        name: Its name, and its Aeron directory.
+        name: Its name, also used as its Aeron directory.
         address: Its IP address.
-        names: Its DNS: the address of a name may be set and changed at any time.
+        names: Its DNS: name to address. It may be changed at any time.
         files: Its file system.
         clock: Its clock.
         driver: Its media driver.
-        aeron: The client that is connected to it.
-        is_up: Whether driver and client are there.
-        is_paused: Whether driver and client get no duty cycle.
-        is_client_paused: Whether the client gets none.
-        starts: How often its client has begun: what belongs to an earlier one is gone.
+        aeron: The client connected to it.
+        is_up: Whether driver and client are running.
+        is_paused: Whether driver and client get no duty cycles.
+        is_client_paused: Whether the client gets no duty cycles.
+        starts: How many times its client has started.
     """
 
     def __init__(self, world: World, name: str, address: str, settings: DriverSettings, driver_timeout_ns: int) -> None:
@@ -57,13 +57,10 @@ class Host:
         self.aeron: Aeron
 
     def start(self) -> bool:
-        """Starts a driver on the machine's directory, whatever an earlier one left there, and a client.
+        """Start a driver in the host's directory, whatever an earlier one left there, and a client.
 
         Returns:
-            Whether it did: an earlier driver's heartbeat may be too young, as it takes a while to be seen as dead.
-
-        Example:
-            ``host.start()``
+            False if the heartbeat of the earlier driver is too recent to presume it dead.
         """
         world = self._world
         context = DriverContext(
@@ -87,11 +84,7 @@ class Host:
         return True
 
     def connect(self) -> None:
-        """Connects a client, which the machine has no other of.
-
-        Example:
-            ``host.connect()``
-        """
+        """Connect a client. The host must not have one."""
         world = self._world
         settings = ClientSettings(
             dir=f"/{self.name}",
@@ -113,11 +106,7 @@ class Host:
         self.client_due_ns = 0
 
     def crash(self) -> None:
-        """Ends driver and client as a loss of power does: no one is notified, sockets are gone, files stay as they are.
-
-        Example:
-            ``host.crash()``
-        """
+        """Crash driver and client: no one is notified, sockets close, files stay as they are."""
         if self.is_up:
             self.is_up = False
             self.kill_client()
@@ -125,57 +114,31 @@ class Host:
             self._world.network.close_all(self.address)
 
     def kill_client(self) -> None:
-        """Ends the client alone, at once: the driver finds out by itself.
-
-        Example:
-            ``host.kill_client()``
-        """
+        """Kill the client without notifying the driver."""
         self.aeron._leave_to_parent()
 
     def drive(self) -> int:
-        """Runs one duty cycle of the driver.
-
-        Returns:
-            How much work there was.
-
-        Example:
-            ``host.drive()``
-        """
+        """Run one duty cycle of the driver and return its work count."""
         return self._drive() if self.is_up and not self.is_paused else 0
 
     def invoke(self) -> None:
-        """Runs one duty cycle of the client.
-
-        Example:
-            ``host.invoke()``
-        """
+        """Run one duty cycle of the client."""
         if self.is_up and not self.is_paused and not self.is_client_paused:
             self.aeron.invoke()
 
     def work(self) -> int:
-        """Runs one duty cycle of the driver and the client of this machine.
-
-        Returns:
-            How much work there was.
-
-        Example:
-            ``while host.work(): pass``
-        """
+        """Run one duty cycle of the driver and of the client, and return the work count."""
         return self.driver.do_work() + self.aeron.invoke()
 
     @property
     def due_in_ns(self) -> int:
-        """How soon the driver has something to do at the latest; negative where it is overdue."""
+        """Return the nanoseconds until the driver must run again; negative if it is overdue."""
         if not self.is_up or self.is_paused:
             return NEVER_NS
         return self.driver.next_due_ns - self.clock.monotonic_ns()
 
     def close(self) -> None:
-        """Ends client and driver in good order.
-
-        Example:
-            ``host.close()``
-        """
+        """Close the client and the driver."""
         if self.is_up:
             self.is_up = False
             self.aeron.close()

@@ -1,4 +1,4 @@
-"""One direction between two hosts: what becomes of each datagram there, and what the link remembers from one to the next."""
+"""One direction between two hosts: the fate of each datagram, and the state that the link keeps between datagrams."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_FLIPPED_BITS = 8  # of one datagram that is corrupted
 
 
 class Arrival(NamedTuple):
-    """A copy of a datagram that arrives; ``is_damaged`` when its bytes are not those that were sent."""
+    """A copy of a datagram that arrives. ``is_damaged`` is true if its bytes differ from those sent."""
 
     due_ns: int
     datagram: bytes
@@ -25,11 +25,11 @@ class Arrival(NamedTuple):
 
 
 class Link:
-    """Carries datagrams by its faults.
+    """A link that carries datagrams, with faults.
 
     Args:
         faults: What it does to datagrams.
-        counts: How often each kind of fault has struck, by name.
+        counts: Number of faults so far, by kind.
     """
 
     __slots__ = (
@@ -56,17 +56,10 @@ class Link:
         self._is_plain = not (faults.mtu or faults.burst or faults.corruption or faults.truncation or faults.rate)
 
     def carry(self, datagram: bytes, now_ns: int) -> list[Arrival]:
-        """Draws the fate of one datagram.
-
-        Args:
-            datagram: Its bytes.
-            now_ns: When it is sent, in nanoseconds.
+        """Draw the fate of a datagram sent at ``now_ns``.
 
         Returns:
-            Each copy that arrives: none of a lost datagram, two of a duplicated one.
-
-        Example:
-            ``link.carry(b"tide", world.now_ns)``
+            Each copy that arrives: none if it is lost, two if it is duplicated.
         """
         faults = self.faults
         if self.is_cut:
@@ -122,7 +115,7 @@ class Link:
         return self._bursting
 
     def _damaged(self, datagram: bytes) -> bytes | None:
-        """The datagram as it arrives; None for one that its checksum gives away."""
+        """Return the datagram as it arrives; None if its checksum fails."""
         faults = self.faults
         if faults.corruption and datagram and self._random() < faults.corruption:
             self._counts["corruption"] += 1
@@ -136,7 +129,7 @@ class Link:
         return datagram
 
     def _queued_ns(self, length: int, now_ns: int) -> int:
-        """How long a datagram waits for those before it; negative where the queue is full."""
+        """Return how long a datagram waits in the queue; negative if the queue is full."""
         faults = self.faults
         wait_ns = max(0, self._free_ns - now_ns)
         if wait_ns * faults.rate // NS_PER_SECOND + length > faults.queue_length:

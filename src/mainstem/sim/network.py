@@ -122,9 +122,6 @@ class SimNetwork:
             source: The sending host's address.
             destination: The receiving host's address.
             faults: What happens to datagrams there.
-
-        Example:
-            ``network.link("10.0.0.1", "10.0.0.2", Faults(loss=0.1))``
         """
         self._replace((source, destination), faults.without(self.without))
 
@@ -145,9 +142,6 @@ class SimNetwork:
         Args:
             source: The sending host's address.
             destination: The receiving host's address.
-
-        Example:
-            ``network.cut("10.0.0.1", "10.0.0.2")``
         """
         self._link(source, destination).is_cut = True
 
@@ -157,9 +151,6 @@ class SimNetwork:
         Args:
             source: The sending host's address.
             destination: The receiving host's address.
-
-        Example:
-            ``network.mend("10.0.0.1", "10.0.0.2")``
         """
         self._link(source, destination).is_cut = False
 
@@ -178,9 +169,6 @@ class SimNetwork:
 
         Raises:
             ConfigurationError: The address is taken.
-
-        Example:
-            ``network.open(InetAddress("10.0.0.1", 0))``
         """
         if local.port == 0:
             self._next_port += 1
@@ -212,9 +200,6 @@ class SimNetwork:
 
         Args:
             address: The host's address.
-
-        Example:
-            ``network.close_all("10.0.0.1")``
         """
         for one in self._sockets:
             if one.local.ip == address:
@@ -234,9 +219,6 @@ class SimNetwork:
 
         Returns:
             The sockets, the oldest first.
-
-        Example:
-            ``network.sockets("10.0.0.1")``
         """
         return [one for one in self._sockets if one.local.ip == address and not one.transport.closed]
 
@@ -248,9 +230,6 @@ class SimNetwork:
 
         Returns:
             How many datagrams moved.
-
-        Example:
-            ``network.pump(clock.monotonic_ns())``
         """
         moved = 0
         has_closed = False
@@ -275,9 +254,6 @@ class SimNetwork:
 
         Returns:
             Monotonic time in nanoseconds; None when none is in flight.
-
-        Example:
-            ``network.next_arrival_ns()``
         """
         return self._flights[0].due_ns if self._flights else None
 

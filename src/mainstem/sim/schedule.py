@@ -84,9 +84,6 @@ class Schedule:
 
         Returns:
             The schedule.
-
-        Example:
-            ``Schedule.drawn(world.seed, ["cut"], places=2, length_ns=NS_PER_SECOND)``
         """
         plan = plan or Plan()
         # A source of its own: the draws of the run do not move with what is left out here.
@@ -118,9 +115,6 @@ class Schedule:
 
         Yields:
             Each fault that begins (True) or ends (False) by now.
-
-        Example:
-            ``for fault, begins in schedule.due(world.now_ns - begun_ns): ...``
         """
         while self._next < len(self.faults) and self.faults[self._next].start_ns <= now_ns:
             fault = self.faults[self._next]
@@ -137,9 +131,6 @@ class Schedule:
 
         Yields:
             Each fault that has begun and not ended.
-
-        Example:
-            ``for fault in schedule.heal(): ...``
         """
         self._next = len(self.faults)
         begun, self._begun = self._begun, {}

@@ -29,9 +29,6 @@ def shrink(plan: Plan, kinds: Collection[str], faults: Collection[int], fails: C
 
     Returns:
         A plan from which nothing more can be left out, as far as tries reach.
-
-    Example:
-        ``shrink(Plan(), ["loss"], [0, 1], lambda plan: bool(run_one("storm", 7, plan).failure))``
     """
     tries = 0
     is_smaller = True

@@ -27,9 +27,6 @@ def leave_half(publication: Publication | ExclusivePublication, chance: Random) 
 
     Returns:
         The last of the ``STEPS`` that it took; empty where there was no room.
-
-    Example:
-        ``leave_half(publication, world.chance)``, then ``host.kill_client()``
     """
     claim = BufferClaim()
     length = chance.randrange(1, MAX_LENGTH)

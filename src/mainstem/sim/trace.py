@@ -25,9 +25,6 @@ class Trace:
             text: The line.
             now_ns: Simulated time in nanoseconds.
             frame: Its first 40 bytes are added in hexadecimal.
-
-        Example:
-            ``trace.note("the link was cut", world.now_ns)``
         """
         self.total += 1
         # Formatted only when it is read: most runs go well.
@@ -40,9 +37,6 @@ class Trace:
             source: The sender's address.
             frame: The datagram.
             now_ns: Simulated time in nanoseconds.
-
-        Example:
-            ``trace.frame_in("10.0.0.1:40001", datagram, now_ns)``
         """
         self.total += 1
         self._events.append((now_ns, "in from ", source, frame))
@@ -54,9 +48,6 @@ class Trace:
             destination: The receiver's address.
             frame: The datagram.
             now_ns: Simulated time in nanoseconds.
-
-        Example:
-            ``trace.frame_out("10.0.0.2:20121", datagram, now_ns)``
         """
         self.total += 1
         self._events.append((now_ns, "out to ", destination, frame))
@@ -68,9 +59,6 @@ class Trace:
             name: The command.
             detail: Its fields as text.
             now_ns: Simulated time in nanoseconds.
-
-        Example:
-            ``trace.command("ADD_PUBLICATION", "streamId=1001", now_ns)``
         """
         self.note(f"{name} {detail}", now_ns)
 
@@ -82,9 +70,6 @@ class Trace:
             old: The state before.
             new: The state after.
             now_ns: Simulated time in nanoseconds.
-
-        Example:
-            ``trace.state_change("publication 7", "ACTIVE", "DRAINING", now_ns)``
         """
         self.note(f"{subject}: {old} -> {new}", now_ns)
 

@@ -36,9 +36,6 @@ class HostTransports:
 
         Raises:
             ConfigurationError: The address is taken.
-
-        Example:
-            ``transports.open(TransportRequest(bind=InetAddress("0.0.0.0", 20121)))``
         """
         local = request.bind
         if local.is_wildcard or local.is_multicast:
@@ -64,9 +61,6 @@ class HostTransports:
 
         Raises:
             LookupError: The name is in no table.
-
-        Example:
-            ``transports.resolve("10.0.0.1")``
         """
         try:
             return str(ipaddress.ip_address(self.names.get(host, host)))
@@ -78,9 +72,6 @@ class HostTransports:
 
         Returns:
             Default and maximum of both buffers.
-
-        Example:
-            ``transports.buffer_limits()``
         """
         return BufferLimits(*[SOCKET_BUFFER_LENGTH] * 4)
 
@@ -89,9 +80,6 @@ class HostTransports:
 
         Returns:
             One interface with this host's address.
-
-        Example:
-            ``transports.interfaces()[0].ip``
         """
         return [NetworkInterface(name="sim0", index=1, ip=self.address, is_loopback=False)]
 

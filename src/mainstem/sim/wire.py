@@ -158,9 +158,6 @@ class WireChecker:
 
         Raises:
             Violation: The sender or the receiver owes something else.
-
-        Example:
-            ``checker.sent(socket.local, destination, datagram, now_ns)``
         """
         if self.is_blind:
             return
@@ -263,9 +260,6 @@ class WireChecker:
             at: The address of the host that it was sent to.
             datagram: Its bytes.
             now_ns: Simulated time in nanoseconds.
-
-        Example:
-            ``checker.lost("10.0.0.2", datagram, now_ns)``
         """
         if len(datagram) > layout.DATA_HEADER_LENGTH and _kind(datagram) == layout.TYPE_DATA:
             self.efficiency.on_lost((at, datagram[8:24]), len(datagram), now_ns)
@@ -283,9 +277,6 @@ class WireChecker:
             at: The socket's address.
             datagram: Its bytes.
             now_ns: Simulated time in nanoseconds.
-
-        Example:
-            ``checker.arrived(socket.local, datagram, now_ns)``
         """
         if self.is_blind:
             return

@@ -92,9 +92,6 @@ class World:
 
         Returns:
             The host.
-
-        Example:
-            ``host = world.add_host("one", mtu_length=1408)``
         """
         values = {"term_buffer_sparse_file": True, "perform_storage_checks": False, **SMALL_BUFFERS, **settings}
         checked = _settings(tuple(values.items()))
@@ -115,9 +112,6 @@ class World:
 
         Args:
             error: What ended the client.
-
-        Example:
-            ``ClientContext(on_error=world.on_client_error)``
         """
         if not isinstance(error, self.expected_errors):
             self._failure = error
@@ -130,9 +124,6 @@ class World:
 
         Raises:
             Violation: A client failed, or the world has run ``MAX_TICKS`` ticks.
-
-        Example:
-            ``world.tick()``
         """
         if self._failure is not None:
             raise Violation(f"seed {self.seed}: a client failed") from self._failure
@@ -180,11 +171,7 @@ class World:
         self.clock.advance_ns(step_ns)
 
     def step(self) -> None:
-        """Runs one tick and the duty cycle of every client.
-
-        Example:
-            ``world.step()``
-        """
+        """Runs one tick and the duty cycle of every client."""
         self.tick()
         now_ns = self.clock.monotonic_ns()
         for host in self.hosts:
@@ -201,9 +188,6 @@ class World:
 
         Returns:
             How many this one has, one at least.
-
-        Example:
-            ``left = world.scaled(250)``
         """
         return max(1, int(count * self.size))
 
@@ -217,9 +201,6 @@ class World:
 
         Raises:
             Violation: The condition did not hold in time.
-
-        Example:
-            ``world.run_until(lambda: publication.is_connected, what="a connection")``
         """
         deadline_ns = self.now_ns + within_ns
         while not condition():
@@ -232,20 +213,13 @@ class World:
 
         Args:
             duration_ns: Simulated nanoseconds.
-
-        Example:
-            ``world.run_for(10 * NS_PER_SECOND)``
         """
         deadline_ns = self.now_ns + duration_ns
         while self.now_ns < deadline_ns:
             self.step()
 
     def close(self) -> None:
-        """Closes every client and driver. May be called twice.
-
-        Example:
-            ``world.close()``, or ``with World(seed=1) as world:``
-        """
+        """Closes every client and driver. May be called twice."""
         for host in self.hosts:
             host.close()
         self.hosts = []

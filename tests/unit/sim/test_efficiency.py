@@ -22,10 +22,10 @@ def test_a_run_that_repairs_each_loss_once_is_content() -> None:
 @pytest.mark.parametrize(
     ("sums", "words"),
     [
-        ({"lost": 100, "naks": 10_000}, "NAKs for each loss"),
-        ({"lost": 100, "lost_bytes": 1_000, "resent_bytes": 100_000}, "bytes sent again"),
+        ({"lost": 100, "naks": 10_000}, "NAKs per lost datagram"),
+        ({"lost": 100, "lost_bytes": 1_000, "resent_bytes": 100_000}, "bytes retransmitted"),
         ({"status": 1_000, "status_due": 10.0}, "status messages"),
-        ({"judged": 640, "ignored": 10}, "NAKs that were ignored"),
+        ({"judged": 640, "ignored": 10}, "share of NAKs ignored"),
         ({"repairs_ns": [10_000 * NS_PER_MS] * 100}, "round trips until a loss is repaired"),
     ],
 )
