@@ -93,26 +93,26 @@ def test_a_deleted_file_may_come_back(tmp_path: Path) -> None:
 def test_what_a_table_has_committed_is_there_with_its_files(tmp_path: Path) -> None:
     losses = 0
     for seed in range(60):
-        root, chance = tmp_path / str(seed), random.Random(seed)
+        root, rng = tmp_path / str(seed), random.Random(seed)
         root.mkdir()
-        device = Device(root, chance)
+        device = Device(root, rng)
         committed: dict[str, dict[str, str]] = {}
         for life in range(4):
-            disk = FaultyDisk(device, crash_at=chance.randrange(1, 200), is_good=True)
+            disk = FaultyDisk(device, crash_at=rng.randrange(1, 200), is_good=True)
             with suppress(Crash):
                 table = LocalStore(root / "lake" / "tides", disk=disk)
                 for commit in range(5):
                     files = {}
-                    for part in range(chance.randrange(1, 3)):
+                    for part in range(rng.randrange(1, 3)):
                         new = NewFile(table, f"day={part}/{life}-{commit}.parquet", disk)
-                        new.sink.write(data := chance.randbytes(chance.randrange(10_000)))
+                        new.sink.write(data := rng.randbytes(rng.randrange(10_000)))
                         new.close()
                         files[new.name] = data.hex()
                     name = f"_log/{life}-{commit}.json"
                     assert table.put_if_absent(name, json.dumps(files).encode())
                     committed[name] = files
             disk.kill()
-            if chance.random() < 0.7:
+            if rng.random() < 0.7:
                 losses += 1
                 device.lose_power()
             there = LocalStore(root / "lake" / "tides")

@@ -52,29 +52,29 @@ class StreamFaults:
             raise ConfigurationError(f"capacity must be at least 1 byte (got {self.capacity})")
 
     @classmethod
-    def drawn(cls, chance: Random) -> StreamFaults:
-        """Return faults of one direction drawn from ``chance``, from perfect to very bad. Each is absent in half of the draws."""
+    def drawn(cls, rng: Random) -> StreamFaults:
+        """Return faults of one direction drawn from ``rng``, from perfect to very bad. Each is absent in half of the draws."""
 
         def share(limit: float) -> float:
-            return chance.uniform(0, limit) if chance.random() < 0.5 else 0.0
+            return rng.uniform(0, limit) if rng.random() < 0.5 else 0.0
 
         return cls(
-            delay_ns=chance.randrange(10 * NS_PER_US, 5 * NS_PER_MS),
-            jitter_ns=chance.choice((0, chance.randrange(1, 3 * NS_PER_MS))),
-            capacity=chance.choice((200, 4_096)) if chance.random() < 0.5 else CAPACITY,
+            delay_ns=rng.randrange(10 * NS_PER_US, 5 * NS_PER_MS),
+            jitter_ns=rng.choice((0, rng.randrange(1, 3 * NS_PER_MS))),
+            capacity=rng.choice((200, 4_096)) if rng.random() < 0.5 else CAPACITY,
             cut=share(0.5),
             short=share(0.3),
             refuse=share(0.3),
             stall=share(0.05),
-            stall_ns=chance.randrange(1, 200 * NS_PER_MS),
+            stall_ns=rng.randrange(1, 200 * NS_PER_MS),
         )
 
 
 class _Direction:
     """The bytes in flight in one direction."""
 
-    def __init__(self, chance: Random, faults: StreamFaults) -> None:
-        self.chance = chance
+    def __init__(self, rng: Random, faults: StreamFaults) -> None:
+        self.rng = rng
         self.faults = faults
         self.pieces: deque[tuple[int, bytes]] = deque()
         self.size = 0
@@ -84,15 +84,15 @@ class _Direction:
         self._due_ns = 0
 
     def write(self, data: bytes | bytearray | memoryview, now_ns: int) -> int:
-        faults, chance = self.faults, self.chance
+        faults, rng = self.faults, self.rng
         count = min(len(data), faults.capacity - self.size)
-        if count > 0 and faults.refuse and chance.random() < faults.refuse:
+        if count > 0 and faults.refuse and rng.random() < faults.refuse:
             return 0
-        if count > 1 and faults.short and chance.random() < faults.short:
-            count = chance.randrange(1, min(count, SHORT_PIECE + 1))
+        if count > 1 and faults.short and rng.random() < faults.short:
+            count = rng.randrange(1, min(count, SHORT_PIECE + 1))
         if count <= 0:
             return 0
-        jitter = chance.randrange(faults.jitter_ns) if faults.jitter_ns else 0
+        jitter = rng.randrange(faults.jitter_ns) if faults.jitter_ns else 0
         # What is written later never arrives earlier.
         self._due_ns = max(self._due_ns, now_ns + faults.delay_ns + jitter)
         self.pieces.append((self._due_ns, bytes(data[:count])))
@@ -102,9 +102,9 @@ class _Direction:
     def read(self, now_ns: int, limit: int) -> bytes:
         if self.is_clogged or now_ns < self.stalled_until_ns or not self.pieces or self.pieces[0][0] > now_ns:
             return b""
-        faults, chance = self.faults, self.chance
-        if faults.cut and chance.random() < faults.cut:
-            limit = min(limit, chance.randrange(1, SHORT_PIECE + 1))
+        faults, rng = self.faults, self.rng
+        if faults.cut and rng.random() < faults.cut:
+            limit = min(limit, rng.randrange(1, SHORT_PIECE + 1))
         parts: list[bytes] = []
         while limit and self.pieces and self.pieces[0][0] <= now_ns:
             due_ns, piece = self.pieces.popleft()
@@ -115,7 +115,7 @@ class _Direction:
             parts.append(piece)
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         self.size -= len(data)
-        if faults.stall and chance.random() < faults.stall:
+        if faults.stall and rng.random() < faults.stall:
             self.stalled_until_ns = now_ns + faults.stall_ns
         return data
 
@@ -169,7 +169,7 @@ class StreamEnd:
         incoming = self._incoming
         return incoming.is_ended and not incoming.size and not self.is_reset
 
-    def close_writing(self) -> None:
+    def finish(self) -> None:
         """Finish this direction. Everything written before still arrives. May be called twice."""
         self._outgoing.is_ended = True
 
@@ -182,7 +182,7 @@ class ByteStream:
     """An ordered, bidirectional byte stream in memory. ``ends`` holds its two ends.
 
     Args:
-        chance: Source of all random choices.
+        rng: Source of all random choices.
         clock: Decides when bytes have arrived.
         there: Faults from the first end to the second; None for a perfect direction.
         back: Faults from the second end to the first; None for a perfect direction.
@@ -194,9 +194,9 @@ class ByteStream:
     """
 
     def __init__(
-        self, chance: Random, clock: Clock, *, there: StreamFaults | None = None, back: StreamFaults | None = None
+        self, rng: Random, clock: Clock, *, there: StreamFaults | None = None, back: StreamFaults | None = None
     ) -> None:
-        self._directions = (_Direction(chance, there or StreamFaults()), _Direction(chance, back or StreamFaults()))
+        self._directions = (_Direction(rng, there or StreamFaults()), _Direction(rng, back or StreamFaults()))
         one, two = self._directions
         self.ends = (StreamEnd(clock, one, two), StreamEnd(clock, two, one))
 

@@ -50,18 +50,18 @@ class _File:
         if self.path is not None:
             self.versions = [*self.versions, self.path.read_bytes()][-MAX_VERSIONS:]
 
-    def left(self, chance: Random) -> bytes:
+    def left(self, rng: Random) -> bytes:
         """Return what is left after a loss of power."""
         self.note()
         moments = [self.flushed, *self.versions]
         if all(each == self.flushed for each in moments):
             return self.flushed
-        length = len(chance.choice(moments))
+        length = len(rng.choice(moments))
         # Some losses take nearly all pages, or nearly none.
-        share = chance.choice((0.1, 0.5, 0.9))
+        share = rng.choice((0.1, 0.5, 0.9))
         pages = []
         for at in range(0, length, PAGE):
-            kept = chance.choice(moments) if chance.random() < share else moments[0]
+            kept = rng.choice(moments) if rng.random() < share else moments[0]
             pages.append(kept[at : at + PAGE].ljust(min(PAGE, length - at), b"\0"))
         return b"".join(pages)
 
@@ -80,11 +80,11 @@ class Device:
 
     Args:
         root: The directory. Everything in it counts as flushed.
-        chance: Source of all random choices.
+        rng: Source of all random choices.
     """
 
-    def __init__(self, root: Path, chance: Random) -> None:
-        self.root, self.chance = root, chance
+    def __init__(self, root: Path, rng: Random) -> None:
+        self.root, self.rng = root, rng
         self.starts = 1
         self._directories = {root, *(path for path in root.rglob("*") if path.is_dir())}
         self._take_stock(sorted(path for path in root.rglob("*") if path.is_file()))
@@ -149,15 +149,15 @@ class Device:
 
     def lose_power(self) -> None:
         """Leave below the root what a host could find after losing power now. Its programs must have been killed."""
-        chance = self.chance
+        rng = self.rng
         self._notice_what_passed_the_disk()
-        share = chance.choice((0.0, 0.3, 0.7, 1.0))
-        self._directories.update(each for each in self._new_directories if chance.random() < share)
+        share = rng.choice((0.0, 0.3, 0.7, 1.0))
+        self._directories.update(each for each in self._new_directories if rng.random() < share)
         for changes in self._changes.values():
             for change in changes:
-                if chance.random() < share:
+                if rng.random() < share:
                     self._apply(change)
-        left = {file: file.left(chance) for file in dict.fromkeys(self._names.values())}
+        left = {file: file.left(rng) for file in dict.fromkeys(self._names.values())}
         for entry in sorted(self.root.iterdir()):
             if entry.is_dir():
                 shutil.rmtree(entry)
@@ -196,12 +196,12 @@ class FaultyDisk(Disk):
     """
 
     def __init__(self, device: Device, *, crash_at: int = 0, is_good: bool = False) -> None:
-        chance = device.chance
-        self.device, self._chance = device, chance
+        rng = device.rng
+        self.device, self._chance = device, rng
         self._crash_at = crash_at
-        self._short = 0.0 if is_good else chance.choice((0.0, 0.0, 0.1, 0.5))
-        self._full_from = chance.randrange(400) if not is_good and chance.random() < 0.3 else -1
-        self._full_to = self._full_from + chance.randrange(1, 60)
+        self._short = 0.0 if is_good else rng.choice((0.0, 0.0, 0.1, 0.5))
+        self._full_from = rng.randrange(400) if not is_good and rng.random() < 0.3 else -1
+        self._full_to = self._full_from + rng.randrange(1, 60)
         self.steps = 0
         self._open: dict[int, _File] = {}
 

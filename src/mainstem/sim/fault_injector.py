@@ -209,7 +209,7 @@ class FaultInjector:
         self._changes: dict[tuple[int, int], dict[int, Callable[[Faults], Faults]]] = defaultdict(dict)
         self._cuts: dict[tuple[int, int], int] = defaultdict(int)
         self._start_ns = 0
-        self._delay_ns = world.chance.randrange(10_000, BASE_DELAY_NS)
+        self._delay_ns = world.rng.randrange(10_000, BASE_DELAY_NS)
         world.network.faults = Faults(delay_ns=self._delay_ns)
         world.expected_errors = (ClientTimeout, DriverTimeout)
         if any(KINDS[fault.kind].is_host_fault for fault in self.schedule.faults):
@@ -280,13 +280,13 @@ class FaultInjector:
     def partition(self, place: int, other: int) -> None:
         """Lose everything in one direction. Each call needs one ``heal_partition``."""
         self._cuts[place, other] += 1
-        self.world.network.cut(self.hosts[place].address, self.hosts[other].address)
+        self.world.network.partition(self.hosts[place].address, self.hosts[other].address)
 
     def heal_partition(self, place: int, other: int) -> None:
         """Undo one ``partition``."""
         self._cuts[place, other] -= 1
         if not self._cuts[place, other]:
-            self.world.network.mend(self.hosts[place].address, self.hosts[other].address)
+            self.world.network.heal(self.hosts[place].address, self.hosts[other].address)
 
     def limit_writes(self, place: int, limit: int | None) -> None:
         """Limit the number of runs that a host's sockets accept per step; None removes the limit."""

@@ -60,20 +60,20 @@ class Faults:
         return replace(self, **fields) if fields else self
 
     @classmethod
-    def drawn(cls, chance: Random, *, max_loss: float = 0.3) -> Faults:
-        """Return the faults of a link drawn from ``chance``, from perfect to very bad; ``max_loss`` is the highest probability of loss."""
+    def drawn(cls, rng: Random, *, max_loss: float = 0.3) -> Faults:
+        """Return the faults of a link drawn from ``rng``, from perfect to very bad; loss is at most ``max_loss``."""
 
         def share(limit: float) -> float:
-            return chance.choice((0.0, chance.uniform(0, limit / 4), chance.uniform(0, limit)))
+            return rng.choice((0.0, rng.uniform(0, limit / 4), rng.uniform(0, limit)))
 
         return cls(
             loss=share(max_loss),
             duplication=share(0.2),
             reorder=share(0.3),
-            delay_ns=chance.randrange(10 * NS_PER_US, 5 * NS_PER_MS),
-            jitter_ns=chance.choice((0, chance.randrange(1, 3 * NS_PER_MS))),
-            burst=chance.choice((0.0, 0.0, chance.uniform(0, max_loss / 20))),
-            burst_length=chance.randrange(2, 20),
+            delay_ns=rng.randrange(10 * NS_PER_US, 5 * NS_PER_MS),
+            jitter_ns=rng.choice((0, rng.randrange(1, 3 * NS_PER_MS))),
+            burst=rng.choice((0.0, 0.0, rng.uniform(0, max_loss / 20))),
+            burst_length=rng.randrange(2, 20),
         )
 
 

@@ -44,12 +44,12 @@ class Link:
         "is_cut",
     )
 
-    def __init__(self, faults: Faults, counts: Counter[str], chance: Random) -> None:
+    def __init__(self, faults: Faults, counts: Counter[str], rng: Random) -> None:
         self.faults = faults
         self.is_cut = False
         self._counts = counts
-        self._random = chance.random
-        self._range = chance.randrange
+        self._random = rng.random
+        self._range = rng.randrange
         self._bursting = False
         self._burst_end_ns = 0
         self._free_ns = 0  # when the queue of a link with a rate is empty

@@ -1,4 +1,4 @@
-"""A network in memory: hosts with addresses, links with faults, datagrams that arrive by the manual clock."""
+"""A network in memory: hosts with addresses, links with faults, and datagrams that arrive by the manual clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_IN_FLIGHT = 200_000  # datagrams: a network that holds more is being flooded
 
 @dataclass(slots=True)
 class SimSocket:
-    """One bound transport of one host."""
+    """A bound socket of a host."""
 
     transport: MemoryTransport
     local: InetAddress
@@ -42,7 +42,7 @@ class SimSocket:
 
 
 class _Peer(NamedTuple):
-    """Where datagrams are sent to, as often as it is asked for."""
+    """The destination of datagrams; the same object for the same address."""
 
     address: InetAddress
     text: str
@@ -50,7 +50,7 @@ class _Peer(NamedTuple):
 
 
 class _Flight(NamedTuple):
-    """A datagram on its way. ``number`` differs from flight to flight, so that no comparison goes further."""
+    """A datagram in flight. ``number`` is unique, so comparisons never look at later fields."""
 
     due_ns: int
     number: int
@@ -62,24 +62,24 @@ class _Flight(NamedTuple):
 
 
 class SimNetwork:
-    """Moves datagrams between hosts. Every random choice is drawn from ``chance``, so that a run is its seed.
+    """Moves datagrams between hosts. All random choices come from ``rng``, so the seed determines a run.
 
-    ``pump(now_ns)`` takes what was sent and delivers what is due.
+    ``pump(now_ns)`` collects the datagrams that were sent and delivers those that are due.
 
     Args:
-        chance: The random source.
-        faults: The faults of every link that ``link`` does not name.
-        instrument: Is notified of each datagram that is sent or arrives.
+        rng: Source of all random choices.
+        faults: The faults of every link not set with ``link``.
+        instrument: Notified of each datagram that is sent or arrives.
 
     Attributes:
-        counts: How often each kind of fault has struck, by name.
-        without: Kinds of faults that no link has, whatever it was given.
+        counts: Number of faults so far, by kind.
+        without: Kinds of faults that are switched off on every link.
         bytes_delivered: Bytes of the datagrams that arrived.
-        has_damaged: Whether a datagram has arrived with other bytes than were sent, since this was last set back.
-        has_moved_data: Whether more than control frames and heartbeats was sent, since this was last set back.
+        has_damaged: Whether a datagram arrived altered since the last reset.
+        has_moved_data: Whether anything but control frames and heartbeats was sent since the last reset.
     """
 
-    def __init__(self, chance: Random, *, faults: Faults = PERFECT, instrument: Instrument | None = None) -> None:
+    def __init__(self, rng: Random, *, faults: Faults = PERFECT, instrument: Instrument | None = None) -> None:
         self.counts: Counter[str] = Counter()
         self.without: Collection[str] = ()
         self.sent = 0
@@ -89,7 +89,7 @@ class SimNetwork:
         self.has_moved_data = False
         self.has_damaged = False
         self.unroutable = 0
-        self._chance = chance
+        self._chance = rng
         self._instrument = instrument
         # Only where it is asked for: it holds streams to the settings' own values, which a user's world may change.
         self.checker: WireChecker | None = None
@@ -104,7 +104,7 @@ class SimNetwork:
 
     @property
     def faults(self) -> Faults:
-        """The faults of every link that ``link`` does not name."""
+        """The faults of every link not set with ``link``."""
         return self._faults
 
     @faults.setter
@@ -116,13 +116,7 @@ class SimNetwork:
                 self._replace(key, self._faults)
 
     def link(self, source: str, destination: str, faults: Faults) -> None:
-        """Sets the faults of one direction between two hosts.
-
-        Args:
-            source: The sending host's address.
-            destination: The receiving host's address.
-            faults: What happens to datagrams there.
-        """
+        """Set the faults of the direction from ``source`` to ``destination`` (addresses of hosts) to ``faults``."""
         self._replace((source, destination), faults.without(self.without))
 
     def _replace(self, key: tuple[str, str], faults: Faults) -> None:
@@ -136,36 +130,23 @@ class SimNetwork:
             link = self._links[source, destination] = Link(self._faults, self.counts, self._chance)
         return link
 
-    def cut(self, source: str, destination: str) -> None:
-        """Loses every datagram in one direction, until ``mend``.
-
-        Args:
-            source: The sending host's address.
-            destination: The receiving host's address.
-        """
+    def partition(self, source: str, destination: str) -> None:
+        """Lose every datagram from ``source`` to ``destination``, until ``heal``."""
         self._link(source, destination).is_cut = True
 
-    def mend(self, source: str, destination: str) -> None:
-        """Ends a ``cut``.
-
-        Args:
-            source: The sending host's address.
-            destination: The receiving host's address.
-        """
+    def heal(self, source: str, destination: str) -> None:
+        """End the ``partition`` from ``source`` to ``destination``."""
         self._link(source, destination).is_cut = False
 
     def open(
         self, local: InetAddress, *, connected: InetAddress | None = None, group: InetAddress | None = None
     ) -> SimSocket:
-        """Binds a socket.
+        """Bind a socket and return it.
 
         Args:
-            local: Its address; port 0 takes the next free port.
-            connected: The only address that it exchanges datagrams with.
-            group: A multicast address that it joins; any number of sockets may join one.
-
-        Returns:
-            The socket.
+            local: Its address. Port 0 takes the next free port.
+            connected: The only address it exchanges datagrams with.
+            group: A multicast address to join. Any number of sockets may join one.
 
         Raises:
             ConfigurationError: The address is taken.
@@ -196,41 +177,23 @@ class SimNetwork:
         return peer
 
     def close_all(self, address: str) -> None:
-        """Closes every socket of a host, as its kernel does when a program ends.
-
-        Args:
-            address: The host's address.
-        """
+        """Close every socket of the host at ``address``, as its kernel does when a program ends."""
         for one in self._sockets:
             if one.local.ip == address:
                 one.transport.close()
 
     @property
     def round_trip_ns(self) -> int:
-        """The longest round trip between two hosts, as their links are now."""
+        """The longest round trip between two hosts over the current links."""
         ways = [link.faults for link in self._links.values()] or [self._faults]
         return 2 * max(each.delay_ns + each.jitter_ns + (each.reorder_ns if each.reorder else 0) for each in ways)
 
     def sockets(self, address: str) -> list[SimSocket]:
-        """The open sockets of a host.
-
-        Args:
-            address: The host's address.
-
-        Returns:
-            The sockets, the oldest first.
-        """
+        """Return the open sockets of the host at ``address``, oldest first."""
         return [one for one in self._sockets if one.local.ip == address and not one.transport.closed]
 
     def pump(self, now_ns: int) -> int:
-        """Takes every datagram that was sent until now and delivers what is due.
-
-        Args:
-            now_ns: Monotonic time in nanoseconds.
-
-        Returns:
-            How many datagrams moved.
-        """
+        """Collect every datagram that was sent, deliver those due at ``now_ns``, and return how many moved."""
         moved = 0
         has_closed = False
         for source in self._sockets:
@@ -250,11 +213,7 @@ class SimNetwork:
         return moved
 
     def next_arrival_ns(self) -> int | None:
-        """When the next datagram arrives.
-
-        Returns:
-            Monotonic time in nanoseconds; None when none is in flight.
-        """
+        """Return when the next datagram arrives, in monotonic nanoseconds; None if none is in flight."""
         return self._flights[0].due_ns if self._flights else None
 
     def _collect(self, source: SimSocket, now_ns: int) -> int:

@@ -1,4 +1,4 @@
-"""Runs scenarios over many seeds; a failing seed is reduced, and prints its trace and one command that replays it."""
+"""Run scenarios over many seeds. A failing seed is shrunk and printed with its trace and one command that replays it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one seed of one scenario ended; ``failure`` is empty when everything held.
+    """How one seed of one scenario ended. ``failure`` is empty if it passed.
 
-    ``counts`` is how often each kind of fault struck, ``faults`` the numbers of those that a schedule had.
+    ``counts`` is the number of faults by kind, ``faults`` the numbers of the scheduled ones.
     """
 
     scenario: str
@@ -43,18 +43,18 @@ class Outcome:
 
     @property
     def replay(self) -> str:
-        """The command that runs exactly this again."""
+        """The command that replays exactly this run."""
         return f"mainstem sim --scenario {self.scenario} --seed {self.seed}{self.plan.arguments}"
 
     @property
     def kind_of_failure(self) -> str:
-        """The exception's name."""
+        """Return the name of the exception."""
         lines = self.failure.strip().splitlines()
         return next((line.partition(":")[0] for line in reversed(lines) if line[:1].strip()), "")
 
 
 def run_one(scenario: str, seed: int, plan: Plan | None = None) -> Outcome:
-    """One world from one seed, less what ``plan`` leaves out."""
+    """Run one world from one seed, without what ``plan`` leaves out."""
     plan = plan or Plan()
     CHECKED.messages = CHECKED.bytes = 0
     world = World(seed, plan=plan)
@@ -89,7 +89,7 @@ def run_one(scenario: str, seed: int, plan: Plan | None = None) -> Outcome:
 
 
 def keep_quiet() -> None:
-    """Drivers warn of what scenarios do to them on purpose: only what fails is worth a word."""
+    """Silence warnings: scenarios provoke them on purpose, and only failures matter."""
     logging.getLogger("mainstem").addHandler(logging.NullHandler())
     gc.freeze()
 
@@ -97,7 +97,7 @@ def keep_quiet() -> None:
 def run_many(
     scenarios: Sequence[str], seeds: Iterable[int], *, workers: int, plan: Plan | None = None
 ) -> Iterator[Outcome]:
-    """Every scenario with every seed, over ``workers`` processes."""
+    """Run every scenario with every seed in ``workers`` processes."""
     jobs = [(scenario, seed, plan) for seed in seeds for scenario in scenarios]
     if workers == 1:
         yield from (run_one(*job) for job in jobs)
@@ -107,7 +107,7 @@ def run_many(
 
 
 def smallest(outcome: Outcome) -> Outcome:
-    """The smallest run that fails as this one did."""
+    """Return the smallest run that fails in the same way."""
 
     def fails(plan: Plan) -> bool:
         return run_one(outcome.scenario, outcome.seed, plan).kind_of_failure == outcome.kind_of_failure
@@ -118,7 +118,7 @@ def smallest(outcome: Outcome) -> Outcome:
 
 @dataclass
 class Summary:
-    """What all runs were, for the last lines."""
+    """Totals over all runs, for the last lines of output."""
 
     passed: int = 0
     failed: int = 0
@@ -128,7 +128,7 @@ class Summary:
     counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, outcome: Outcome) -> None:
-        """Notes a run."""
+        """Add a run."""
         self.failed += bool(outcome.failure)
         self.passed += not outcome.failure
         self.simulated_ns += outcome.simulated_ns
@@ -147,7 +147,7 @@ class Summary:
 
 
 def report(outcome: Outcome, *, reduce: bool) -> str:
-    """Returns what failed, the last frames, and the command that replays the run, reduced where ``reduce`` says so."""
+    """Return what failed, the last frames, and the command that replays the run. ``reduce`` shrinks it first."""
     lines = [f"\n{outcome.scenario} seed {outcome.seed} failed:", outcome.failure]
     least = smallest(outcome) if reduce else outcome
     if least.plan != outcome.plan:

@@ -1,7 +1,7 @@
-"""When which fault strikes where: a schedule drawn from a seed, with a random half of the kinds switched off.
+"""Which fault strikes when and where: a schedule drawn from a seed, with a random half of the kinds switched off.
 
-A schedule knows nothing of worlds: it says that a fault of a kind begins or ends at a place. The caller gives each kind a
-meaning. What a replay leaves out (``Plan``) is drawn all the same, so that the rest of the schedule stays as it was.
+A schedule knows nothing about worlds: it says that a fault of some kind begins or ends at some host. The caller gives each kind a
+meaning. Faults that a replay leaves out (``Plan``) are still drawn, so the rest of the schedule stays the same.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ MAX_FAULTS = 10  # of one schedule: more of them hide one another
 
 @dataclass(frozen=True)
 class Plan:
-    """What a replay leaves out of a run: nothing by default.
+    """What a replay leaves out of a run. Nothing by default.
 
     Attributes:
-        without: Kinds of faults that are switched off, of links and of schedules.
+        without: Kinds of faults that are switched off, on links and in schedules.
         dropped: Numbers of faults that the schedule leaves out.
-        size: The share of a long run's messages (``--scale``); None for the one that is drawn.
+        size: Share of a long run's messages (``--scale``); None to draw it.
     """
 
     without: frozenset[str] = frozenset()
@@ -34,7 +34,7 @@ class Plan:
 
     @property
     def arguments(self) -> str:
-        """The options of the command line that make this plan; each begins with a space."""
+        """The command-line options for this plan; each begins with a space."""
         parts = ""
         if self.without:
             parts += f" --without {','.join(sorted(self.without))}"
@@ -44,7 +44,7 @@ class Plan:
 
 
 class Fault(NamedTuple):
-    """One fault: its kind, the place it strikes (and where to, of a link), when, in nanoseconds from the beginning, how badly."""
+    """One fault: its kind, the host it strikes (and the destination, for a link), start and end in nanoseconds, and severity."""
 
     number: int
     kind: str
@@ -63,7 +63,7 @@ class Fault(NamedTuple):
 
 @dataclass
 class Schedule:
-    """Faults in the order of time."""
+    """Faults in order of time."""
 
     faults: Sequence[Fault]
     _begun: dict[int, Fault] = field(default_factory=dict)
@@ -73,49 +73,39 @@ class Schedule:
     def drawn(
         cls, seed: int, kinds: Sequence[str], *, places: int, length_ns: int, plan: Plan | None = None
     ) -> Schedule:
-        """Draws a schedule: half of the kinds, up to ten faults of them, each for up to half of the time.
+        """Draw a schedule: up to ten faults of half of the kinds, each for up to half of the time.
 
         Args:
-            seed: Everything follows from it.
-            kinds: The kinds that there are.
-            places: How many places a fault may strike, numbered from 0.
-            length_ns: How long the faults go on, in nanoseconds.
+            seed: Determines the schedule.
+            kinds: The kinds of faults to draw from.
+            places: Number of hosts, which are numbered from 0.
+            length_ns: How long faults continue, in nanoseconds.
             plan: What a replay leaves out.
-
-        Returns:
-            The schedule.
         """
         plan = plan or Plan()
         # A source of its own: the draws of the run do not move with what is left out here.
-        chance = Random(f"schedule {seed}")
-        allowed = [kind for kind in kinds if chance.random() < 0.5] or list(kinds[:1])
+        rng = Random(f"schedule {seed}")
+        allowed = [kind for kind in kinds if rng.random() < 0.5] or list(kinds[:1])
         faults = []
-        for number in range(chance.randrange(1, MAX_FAULTS + 1)):
-            start_ns = chance.randrange(length_ns)
-            place = chance.randrange(places)
+        for number in range(rng.randrange(1, MAX_FAULTS + 1)):
+            start_ns = rng.randrange(length_ns)
+            place = rng.randrange(places)
             faults.append(
                 Fault(
                     number,
-                    chance.choice(allowed),
+                    rng.choice(allowed),
                     place,
-                    (place + chance.randrange(1, max(2, places))) % places,
+                    (place + rng.randrange(1, max(2, places))) % places,
                     start_ns,
-                    start_ns + chance.randrange(1, max(2, length_ns // 2)),
-                    chance.random(),
+                    start_ns + rng.randrange(1, max(2, length_ns // 2)),
+                    rng.random(),
                 )
             )
         left = [each for each in faults if each.number not in plan.dropped and each.kind not in plan.without]
         return cls(sorted(left, key=lambda each: each.start_ns))
 
     def due(self, now_ns: int) -> Iterator[tuple[Fault, bool]]:
-        """What has become due.
-
-        Args:
-            now_ns: Nanoseconds since the beginning.
-
-        Yields:
-            Each fault that begins (True) or ends (False) by now.
-        """
+        """Yield each fault that has begun (True) or ended (False) by ``now_ns``, in nanoseconds since the start."""
         while self._next < len(self.faults) and self.faults[self._next].start_ns <= now_ns:
             fault = self.faults[self._next]
             self._next += 1
@@ -127,11 +117,7 @@ class Schedule:
                 yield fault, False
 
     def heal(self) -> Iterator[Fault]:
-        """Ends the schedule.
-
-        Yields:
-            Each fault that has begun and not ended.
-        """
+        """End the schedule, and yield each fault that has begun and not ended."""
         self._next = len(self.faults)
         begun, self._begun = self._begun, {}
         yield from begun.values()

@@ -1,7 +1,7 @@
-"""Reduces a failing run to the smallest one that fails in the same way: shorter, with fewer kinds of faults and fewer of them.
+"""Shrink a failing run to the smallest one that fails in the same way: shorter, with fewer faults of fewer kinds.
 
-Each try is a whole run with a ``Plan`` that leaves more out. What is left out is drawn all the same, so that the rest of the faults
-stay as they were; the run itself is another one, and may pass. A try that still fails is where the next one starts.
+Each attempt is a complete run with a ``Plan`` that leaves more out. Faults that are left out are still drawn, so the others stay
+the same, but the run differs and may pass. An attempt that still fails is the starting point of the next.
 """
 
 from __future__ import annotations
@@ -19,16 +19,13 @@ SIZES = (0.02, 0.05, 0.1, 0.25, 0.5)
 
 
 def shrink(plan: Plan, kinds: Collection[str], faults: Collection[int], fails: Callable[[Plan], bool]) -> Plan:
-    """Finds the smallest plan that still fails.
+    """Return the smallest plan found that still fails.
 
     Args:
         plan: The plan of the run that failed.
-        kinds: The kinds of faults that struck in it.
+        kinds: The kinds of faults that occurred in it.
         faults: The numbers of its scheduled faults.
-        fails: Whether a run with a plan fails as that run did.
-
-    Returns:
-        A plan from which nothing more can be left out, as far as tries reach.
+        fails: Whether a run with a plan fails in the same way.
     """
     tries = 0
     is_smaller = True
@@ -45,7 +42,7 @@ def shrink(plan: Plan, kinds: Collection[str], faults: Collection[int], fails: C
 
 
 def _smaller(plan: Plan, kinds: Collection[str], faults: Collection[int]) -> Iterator[Plan]:
-    """Plans that leave more out, those that leave out most first."""
+    """Yield plans that leave more out, those that leave out most first."""
     without = frozenset(kinds) - plan.without
     dropped = frozenset(faults) - plan.dropped
     if dropped:

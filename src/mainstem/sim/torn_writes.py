@@ -1,4 +1,4 @@
-"""A publisher that ends between two stores to shared memory: what it leaves in the log, as the compiled appender would."""
+"""A publisher that dies between two stores to shared memory, leaving in the log what the compiled appender would."""
 
 from __future__ import annotations
 
@@ -18,28 +18,24 @@ LENGTH_BYTES = 4  # of a frame's length, the first field
 STEPS = ("tail", "length", "header", "payload")
 
 
-def leave_half(publication: Publication | ExclusivePublication, chance: Random) -> str:
-    """Claims room for a message and stops before it is committed.
-
-    Args:
-        publication: Whose next message it is.
-        chance: Draws how far the appender came.
+def leave_half(publication: Publication | ExclusivePublication, rng: Random) -> str:
+    """Claim room for the next message of ``publication`` and stop before it is committed, at a step drawn from ``rng``.
 
     Returns:
-        The last of the ``STEPS`` that it took; empty where there was no room.
+        The last of the ``STEPS`` taken; empty if there was no room.
     """
     claim = BufferClaim()
-    length = chance.randrange(1, MAX_LENGTH)
+    length = rng.randrange(1, MAX_LENGTH)
     if publication.closed or publication.try_claim(length, claim) < 0:
         return ""
-    step = chance.choice(STEPS)
+    step = rng.choice(STEPS)
     log, term_length = publication._log, publication.term_length
     assert log is not None, "an open publication has its log"
     framed = (length + layout.DATA_HEADER_LENGTH + layout.FRAME_ALIGNMENT - 1) & -layout.FRAME_ALIGNMENT
     # The claim took every step but the payload's; what comes after the last one is taken back.
     frame = (claim.position - framed) % (layout.PARTITION_COUNT * term_length)
     if step == "payload":
-        log.put_bytes(frame + layout.DATA_HEADER_LENGTH, chance.randbytes(length // 2))
+        log.put_bytes(frame + layout.DATA_HEADER_LENGTH, rng.randbytes(length // 2))
     elif step == "length":
         log.put_bytes(frame + LENGTH_BYTES, bytes(layout.DATA_HEADER_LENGTH - LENGTH_BYTES))
     elif step == "tail":

@@ -1,4 +1,4 @@
-"""The transports of one simulated machine."""
+"""The transports of a simulated host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOCKET_BUFFER_LENGTH = 4 << 20  # the size that a simulated socket reports; noth
 
 
 class HostTransports:
-    """``Transports`` whose sockets are bound to ``address`` in a simulated network; ``names`` is its DNS."""
+    """``Transports`` with sockets bound to ``address`` in a simulated network. ``names`` is its DNS."""
 
     def __init__(self, network: SimNetwork, address: str) -> None:
         self.network = network
@@ -26,13 +26,7 @@ class HostTransports:
         self.names: dict[str, str] = {}
 
     def open(self, request: TransportRequest) -> OpenTransport:
-        """Binds a socket; a wildcard address becomes this host's.
-
-        Args:
-            request: The transport that the driver requests.
-
-        Returns:
-            The bound transport.
+        """Return a bound socket for the driver's ``request``. A wildcard address becomes this host's.
 
         Raises:
             ConfigurationError: The address is taken.
@@ -51,16 +45,10 @@ class HostTransports:
         )
 
     def resolve(self, host: str) -> str:
-        """Resolves a name.
-
-        Args:
-            host: A name in ``names``, or a numeric address.
-
-        Returns:
-            The numeric address.
+        """Return the numeric address of ``host``, a name in ``names`` or a numeric address.
 
         Raises:
-            LookupError: The name is in no table.
+            LookupError: The name is unknown.
         """
         try:
             return str(ipaddress.ip_address(self.names.get(host, host)))
@@ -68,19 +56,11 @@ class HostTransports:
             raise LookupError(f"unknown host {host!r}") from None
 
     def buffer_limits(self) -> BufferLimits:
-        """The sizes of a simulated socket's buffers.
-
-        Returns:
-            Default and maximum of both buffers.
-        """
+        """Return the default and maximum sizes of a simulated socket's buffers."""
         return BufferLimits(*[SOCKET_BUFFER_LENGTH] * 4)
 
     def interfaces(self) -> Sequence[NetworkInterface]:
-        """The network interfaces of this host.
-
-        Returns:
-            One interface with this host's address.
-        """
+        """Return one network interface, with this host's address."""
         return [NetworkInterface(name="sim0", index=1, ip=self.address, is_loopback=False)]
 
 

@@ -1,17 +1,17 @@
-"""What must hold of every datagram of a stream, seen from the network: windows, NAKs and their responses, heartbeats.
+"""Invariants of the datagrams of a stream, seen from the network: windows, NAKs and retransmissions, heartbeats.
 
-Messages arrive whole and in order even where a driver is wasteful or late: what one NAK or status message misses, the next one
-mends. A ``WireChecker`` sees each frame as it is sent and as it arrives, and holds both ends to what they owe each other
+Messages arrive complete and in order even if a driver is wasteful or late, because the next NAK or status message makes up for a
+missing one. So a ``WireChecker`` sees each frame as it is sent and as it arrives, and checks the obligations of both ends
 (docs/protocols/aeron.md, 14 to 17):
 
-- A sender sends no byte beyond what some status message has allowed it.
-- A sender responds to a NAK that it receives in its next duty cycle, with all that is missing, unless it has sent those bytes
-  again within the linger time. Where its pool of retransmissions was full or its rate used up, it may refuse.
-- A sender that has a receiver is never silent for longer than its heartbeat interval.
-- A receiver's status message names no position behind which nothing has arrived, offers exactly its window, and comes at least
-  once in each status interval for as long as the image lives.
+- A sender sends no byte beyond the limit of the status messages it has received.
+- A sender responds to a NAK in its next duty cycle with everything that is missing, unless it has retransmitted those bytes
+  within the linger time. If its pool of retransmissions is full or its rate is used up, it may refuse.
+- A sender with a receiver is never silent for longer than its heartbeat interval.
+- A receiver's status message names a position up to which everything has arrived, offers exactly its window, and comes at least
+  once per status interval as long as the image lives.
 
-A sender that has gone owes nothing: what it did not do is held against it when it sends its next frame.
+A sender that is gone has no obligations: missed ones are reported when it sends its next frame.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _STATUS = Struct("<iBBHiiiii")  # session, stream, term id, term offset, window
 
 @dataclass(slots=True)
 class _Request:
-    """A NAK that has arrived at a sender, and what has been sent again since."""
+    """A NAK that has arrived at a sender, and what has been retransmitted since."""
 
     position: int
     end: int
@@ -66,7 +66,7 @@ class _Request:
     responses: list[tuple[int, int]] = field(default_factory=list)
 
     def is_served(self) -> bool:
-        """Whether all of it was sent again now, or was on its way before."""
+        """Whether everything requested has been retransmitted, or was already in flight."""
         reached = self.position
         for start, end in sorted(self.responses):
             if start <= reached:
@@ -76,7 +76,7 @@ class _Request:
 
 @dataclass(slots=True)
 class _Sender:
-    """What is known of one stream at the socket that sends it."""
+    """The state of a stream at the socket that sends it."""
 
     name: str
     initial_term_id: int
@@ -94,20 +94,20 @@ class _Sender:
         return ((term_id - self.initial_term_id) & 0xFFFFFFFF) * self.term_length + offset
 
     def whole_end(self, position: int, end: int) -> int:
-        """Where the last frame ends that lies wholly in ``[position, end)``."""
+        """Return the end of the last frame that lies entirely in ``[position, end)``."""
         while (after := self.frame_ends.get(position, end + 1)) <= end:
             position = after
         return position
 
     def is_in_reach(self, position: int) -> bool:
-        """Whether it must still have what it sent there."""
+        """Whether the sender must still have what it sent there."""
         reach = self.term_length // 2 + min(self.term_length // 8, MAX_MESSAGE_LENGTH)
         return self.sent_to - reach <= position < self.sent_to
 
 
 @dataclass(slots=True)
 class _Receiver:
-    """What has arrived of one stream at a host."""
+    """What has arrived of a stream at a host."""
 
     initial_term_id: int
     term_length: int
@@ -119,15 +119,15 @@ class _Receiver:
 
 
 class WireChecker:
-    """Holds senders and receivers to what they owe each other; raises ``Violation`` where one does not do it.
+    """Check that senders and receivers meet their obligations; raise ``Violation`` if one does not.
 
     Args:
-        overflows: How many requests the driver of an address has refused so far.
+        overflows: Returns the number of NAKs that the driver of an address has refused.
 
     Attributes:
-        window_length: The window that receivers are configured with; None where congestion control moves it.
-        efficiency: The sums of the run.
-        is_strict: Whether a NAK that is ignored is a violation at once, and not only by the sums.
+        window_length: The configured window of receivers; None if congestion control adjusts it.
+        efficiency: The totals of the run.
+        is_strict: Whether one ignored NAK is a violation, and not only their share.
     """
 
     is_strict = True
@@ -142,22 +142,22 @@ class WireChecker:
         self._receivers: dict[tuple[str, int, int], _Receiver] = {}
 
     def pumped(self) -> None:
-        """Notes that the network has moved what there was; called after each time."""
+        """Note that the network has delivered what was due. Called after each ``pump``."""
         self._pumps += 1
 
     # -- what is sent ------------------------------------------------------------------------------------------------
 
     def sent(self, source: InetAddress, destination: InetAddress, datagram: bytes, now_ns: int) -> None:
-        """Checks a datagram that leaves a socket.
+        """Check a datagram that leaves a socket.
 
         Args:
             source: The socket's address.
-            destination: Where it goes to.
+            destination: The destination address.
             datagram: Its bytes.
             now_ns: Simulated time in nanoseconds.
 
         Raises:
-            Violation: The sender or the receiver owes something else.
+            Violation: The sender or the receiver has not met an obligation.
         """
         if self.is_blind:
             return
@@ -210,7 +210,7 @@ class WireChecker:
         sender.sent_to = max(sender.sent_to, end)
 
     def _check_requests(self, source: InetAddress, sender: _Sender) -> None:
-        """The requests that are due: each must have been served, but where the sender counts that it refused some."""
+        """Check the NAKs that are due: each must have been served, unless the sender counted a refusal."""
         due = [request for request in sender.requests if request.by_pump < self._pumps]
         if not due:
             return
@@ -254,30 +254,18 @@ class WireChecker:
     # -- what the network did to it ----------------------------------------------------------------------------------
 
     def lost(self, at: str, datagram: bytes, now_ns: int) -> None:
-        """Notes a datagram that will not arrive.
-
-        Args:
-            at: The address of the host that it was sent to.
-            datagram: Its bytes.
-            now_ns: Simulated time in nanoseconds.
-        """
+        """Note a lost datagram that was sent to the host ``at``."""
         if len(datagram) > layout.DATA_HEADER_LENGTH and _kind(datagram) == layout.TYPE_DATA:
             self.efficiency.on_lost((at, datagram[8:24]), len(datagram), now_ns)
 
     def damaged(self) -> None:
-        """Notes that a datagram arrives with other bytes: what a header says that is not the sender's proves nothing."""
+        """Note that a datagram arrives altered. Its header proves nothing about the sender."""
         self.is_blind = True
 
     # -- what arrives ------------------------------------------------------------------------------------------------
 
     def arrived(self, at: InetAddress, datagram: bytes, now_ns: int) -> None:
-        """Notes a datagram that arrives at a socket.
-
-        Args:
-            at: The socket's address.
-            datagram: Its bytes.
-            now_ns: Simulated time in nanoseconds.
-        """
+        """Note a datagram that arrives at the socket with the address ``at``."""
         if self.is_blind:
             return
         kind = _kind(datagram)
@@ -342,14 +330,14 @@ class WireChecker:
 
 
 def _kind(datagram: bytes) -> int:
-    """The type of a datagram's first frame; -1 for one that is no frame."""
+    """Return the type of a datagram's first frame; -1 if it is not a frame."""
     return int.from_bytes(datagram[6:8], "little") if len(datagram) >= layout.NAK_LENGTH else -1
 
 
 def _extent(datagram: bytes, position: int, frame_ends: dict[int, int] | None) -> tuple[int, int]:
-    """Where the stream is behind a datagram's frames, and up to where it needs room: padding needs it for its header only.
+    """Return the position after a datagram's frames, and the position up to which it needs room. Padding needs room for its header.
 
-    The end of each frame is added to ``frame_ends``, by its position.
+    Adds the end of each frame to ``frame_ends``, by its position.
     """
     at = 0
     last = len(datagram) - layout.DATA_HEADER_LENGTH

@@ -1,4 +1,4 @@
-"""A world of hosts: each with a media driver in INVOKER mode and a client, on one manual clock and one seeded network."""
+"""A world of hosts, each with a media driver in INVOKER mode and a client, on one manual clock and one seeded network."""
 
 from __future__ import annotations
 
@@ -44,32 +44,32 @@ SMALL_BUFFERS: dict[str, Any] = {
 
 
 class World:
-    """Hosts on one manual clock and one seeded network. The same ``seed`` is the same run, frame for frame.
+    """Hosts on one manual clock and one seeded network. The same ``seed`` gives the same run, frame for frame.
 
     Args:
-        seed: Every random choice follows from it.
-        faults: What the network does to datagrams; None for a perfect network.
-        plan: What a replay leaves out of the run; nothing by default.
+        seed: Determines all random choices.
+        faults: The faults of the network; None for a perfect network.
+        plan: What a replay leaves out of the run.
     """
 
     def __init__(self, seed: int, *, faults: Faults | None = None, plan: Plan | None = None) -> None:
         self.seed = seed
         self.plan = plan or Plan()
-        self.chance = Random(seed)
+        self.rng = Random(seed)
         self.clock = ManualClock()
         self.trace = Trace()
         self.wire = WireChecker(self._refused)
-        self.network = SimNetwork(self.chance, instrument=self.trace)
+        self.network = SimNetwork(self.rng, instrument=self.trace)
         self.network.without = self.plan.without
         if faults is not None:
             self.network.faults = faults
         self.hosts: list[Host] = []
         self.ticks = 0
         # Most runs are short and some are long: their lengths are drawn.
-        drawn = self.chance.choice(SIZES)
+        drawn = self.rng.choice(SIZES)
         self.size = drawn if self.plan.size is None else self.plan.size
         # A world of many hosts is run in coarser steps: at most ``tick_ns``, and arrivals within ``grain_ns`` in one of them.
-        self.tick_ns, self.grain_ns = self.chance.choice(PACES_NS)
+        self.tick_ns, self.grain_ns = self.rng.choice(PACES_NS)
         self.idle_ns = IDLE_TICK_NS
         self._step_ns = self.tick_ns
         self._delivered = 0
@@ -83,15 +83,12 @@ class World:
         return self.clock.monotonic_ns()
 
     def add_host(self, name: str, *, client_timeout_ns: int = 10 * NS_PER_SECOND, **settings: Any) -> Host:
-        """Adds a machine with a driver in INVOKER mode and a client that is connected to it.
+        """Add a host with a driver in INVOKER mode and a client connected to it, and return it.
 
         Args:
-            name: The host's name, and its Aeron directory.
-            client_timeout_ns: How long its client waits for its driver, in nanoseconds.
+            name: The host's name, also used as its Aeron directory.
+            client_timeout_ns: How long the client waits for its driver, in nanoseconds.
             **settings: Fields of ``DriverSettings``.
-
-        Returns:
-            The host.
         """
         values = {"term_buffer_sparse_file": True, "perform_storage_checks": False, **SMALL_BUFFERS, **settings}
         checked = _settings(tuple(values.items()))
@@ -101,26 +98,19 @@ class World:
         return host
 
     def _refused(self, address: str) -> int:
-        """The retransmissions that the driver of an address has refused so far."""
+        """Return the number of retransmissions that the driver of an address has refused."""
         for host in self.hosts:
             if host.address == address and host.is_up:
                 return host.aeron.counters.value(SystemCounter.RETRANSMIT_OVERFLOW)
         return 0
 
     def on_client_error(self, error: BaseException) -> None:
-        """An error of a client fails the scenario at the next step, unless it is one of ``expected_errors``.
-
-        Args:
-            error: What ended the client.
-        """
+        """Fail the scenario at the next step because a client ended with ``error``, unless it is in ``expected_errors``."""
         if not isinstance(error, self.expected_errors):
             self._failure = error
 
     def tick(self) -> int:
-        """Runs every driver once, then moves time: to the next arrival when it is near, else by a step.
-
-        Returns:
-            How much work the drivers had.
+        """Run every driver once, then advance time to the next arrival if it is near, else by a step. Return the work count.
 
         Raises:
             Violation: A client failed, or the world has run ``MAX_TICKS`` ticks.
@@ -142,9 +132,9 @@ class World:
         return work
 
     def _advance(self, now_ns: int, work: int) -> None:
-        """Moves time: to what is due next, and by short steps while something happens.
+        """Advance time to what is due next, in short steps while something happens.
 
-        Steps double while nothing happens, and start again with data: heartbeats and status messages alone are no reason.
+        Steps double while nothing happens and become short again when data moves. Heartbeats and status messages do not count.
         """
         network = self.network
         tick_ns = self.tick_ns
@@ -171,7 +161,7 @@ class World:
         self.clock.advance_ns(step_ns)
 
     def step(self) -> None:
-        """Runs one tick and the duty cycle of every client."""
+        """Run one tick and one duty cycle of every client."""
         self.tick()
         now_ns = self.clock.monotonic_ns()
         for host in self.hosts:
@@ -181,26 +171,19 @@ class World:
                 host.invoke()
 
     def scaled(self, count: int) -> int:
-        """A number of messages, by the size of this run.
-
-        Args:
-            count: How many a long run has.
-
-        Returns:
-            How many this one has, one at least.
-        """
+        """Return ``count``, the number of messages in a long run, scaled to the size of this run. At least 1."""
         return max(1, int(count * self.size))
 
     def run_until(self, condition: Callable[[], bool], *, what: str, within_ns: int = 60 * NS_PER_SECOND) -> None:
-        """Steps until a condition holds.
+        """Step until ``condition`` returns true.
 
         Args:
             condition: Called before each step.
-            what: What is waited for, for the error's text.
-            within_ns: The longest simulated time in nanoseconds.
+            what: Describes the condition in the error.
+            within_ns: Limit on simulated time, in nanoseconds.
 
         Raises:
-            Violation: The condition did not hold in time.
+            Violation: The condition did not become true in time.
         """
         deadline_ns = self.now_ns + within_ns
         while not condition():
@@ -209,17 +192,13 @@ class World:
             self.step()
 
     def run_for(self, duration_ns: int) -> None:
-        """Steps for some simulated time.
-
-        Args:
-            duration_ns: Simulated nanoseconds.
-        """
+        """Step for ``duration_ns`` of simulated time."""
         deadline_ns = self.now_ns + duration_ns
         while self.now_ns < deadline_ns:
             self.step()
 
     def close(self) -> None:
-        """Closes every client and driver. May be called twice."""
+        """Close every client and driver. May be called twice."""
         for host in self.hosts:
             host.close()
         self.hosts = []
@@ -235,5 +214,5 @@ class World:
 
 @lru_cache(MAX_SETTINGS)
 def _settings(values: tuple[tuple[str, Any], ...]) -> DriverSettings:
-    """Settings are checked once: most hosts of most worlds have the same."""
+    """Return checked settings, cached: most hosts of most worlds have the same ones."""
     return DriverSettings(threading_mode=ThreadingMode.INVOKER, **dict(values))

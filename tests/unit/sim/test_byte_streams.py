@@ -19,9 +19,9 @@ def stream(faults: StreamFaults, seed: int = 1) -> tuple[ManualClock, ByteStream
 
 @pytest.mark.parametrize("seed", range(20))
 def test_bytes_arrive_once_and_in_order_whatever_the_faults(seed: int) -> None:
-    chance = Random(seed)
-    clock, pipe = stream(StreamFaults.drawn(chance), seed)
-    data = chance.randbytes(3_000)
+    rng = Random(seed)
+    clock, pipe = stream(StreamFaults.drawn(rng), seed)
+    data = rng.randbytes(3_000)
     sent, arrived = bytearray(data), bytearray()
     for _ in range(200_000):
         del sent[: pipe.ends[0].write(sent)]
@@ -55,7 +55,7 @@ def test_a_full_direction_takes_no_more_until_it_is_read() -> None:
 def test_the_end_comes_after_the_last_byte() -> None:
     clock, pipe = stream(StreamFaults())
     pipe.ends[0].write(b"ebb")
-    pipe.ends[0].close_writing()
+    pipe.ends[0].finish()
     assert not pipe.ends[1].is_at_end
     clock.advance_ns(NS_PER_MS)
     assert pipe.ends[1].read() == b"ebb"

@@ -72,10 +72,10 @@ def test_lets_later_datagrams_overtake_held_back_ones() -> None:
 
 def test_loses_in_one_direction_while_a_link_is_cut() -> None:
     network, sender, receiver = pair(Faults(delay_ns=0))
-    network.cut(A.ip, B.ip)
+    network.partition(A.ip, B.ip)
     sender.transport.send(b"lost")
     network.pump(0)
-    network.mend(A.ip, B.ip)
+    network.heal(A.ip, B.ip)
     sender.transport.send(b"kept")
     network.pump(1)
     assert received(receiver) == [b"kept"]

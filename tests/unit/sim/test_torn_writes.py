@@ -32,9 +32,9 @@ def test_the_log_holds_what_the_appender_had_stored_and_the_next_message_arrives
         world.run_until(lambda: publication.is_connected, what="the connection")
         publication.offer(b"before")
         start = publication.position
-        chance = Always(1)
-        chance.step = step
-        assert torn_writes.leave_half(publication, chance) == step
+        rng = Always(1)
+        rng.step = step
+        assert torn_writes.leave_half(publication, rng) == step
         header = publication._log.get_bytes(start, layout.DATA_HEADER_LENGTH)
         assert publication.position > start
         assert int.from_bytes(header[:4], "little", signed=True) < 0 or step == "tail"

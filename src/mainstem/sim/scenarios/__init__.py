@@ -1,4 +1,4 @@
-"""Private: what is run over many seeds. Each takes a World, raises when a promise is broken, and returns a line of results."""
+"""Private: the scenarios. Each takes a World, raises Violation if an invariant is broken, and returns a line of results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How streams find one another: late joiners, redundant senders, names that drivers exchange, hosts that move."""
+"""How streams find each other: late joiners, redundant senders, name resolution between drivers, hosts that move."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEADERS = 512  # of one message's frames, at most
 
 
 def joining(world: World) -> str:
-    """A subscriber joins a running stream: everything from there on, and nothing that went before. Sessions and tags hold."""
+    """A subscriber joins a running stream and gets everything from there on, and nothing earlier. Sessions and tags hold."""
     sender, early, late = (world.add_host(name) for name in ("sender", "early", "late"))
     channel = "aeron:udp?endpoint=224.20.30.39:20121"
     first = early.aeron.add_subscription(channel, STREAM)
@@ -57,7 +57,7 @@ def joining(world: World) -> str:
 
 
 def redundant(world: World) -> str:
-    """Two senders of one session, stream and term are one image; it lives as long as either, and none is missed."""
+    """Two senders of one session, stream and term form one image. It lives as long as either, and no message is missed."""
     near, far, receiver = (world.add_host(name) for name in ("near", "far", "receiver"))
     start = "session-id=77|init-term-id=5|term-id=5|term-offset=0|term-length=64k"
     channel = f"aeron:udp?endpoint={receiver.address}:20121"
@@ -66,7 +66,7 @@ def redundant(world: World) -> str:
     connect(world, senders[0], [subscription])
     world.run_until(lambda: senders[1].is_connected, what="the second sender's connection")
     spoil(world)
-    messages = [world.chance.randbytes(drawn_length(world.chance)) for _ in range(SHARED)]
+    messages = [world.rng.randbytes(drawn_length(world.rng)) for _ in range(SHARED)]
     sent = [0, 0]
     at = [_sender_position(host, sender.registration_id) for host, sender in zip((near, far), senders, strict=True)]
     reader = Reader("the merged stream", subscription)
@@ -89,7 +89,7 @@ def redundant(world: World) -> str:
     world.run_until(step, what="every message once", within_ns=PATIENCE_NS)
     if len(subscription.images) != 1:
         raise Violation(f"{len(subscription.images)} images of one stream")
-    first = world.chance.randrange(2)
+    first = world.rng.randrange(2)
     senders[first].close()
     world.run_for(NS_PER_SECOND)
     if subscription.images[0].is_end_of_stream:
@@ -98,7 +98,7 @@ def redundant(world: World) -> str:
 
 
 def names(world: World) -> str:
-    """Three drivers exchange their names through the first; a stream to a name finds it, and is looked up again."""
+    """Three drivers exchange names through the first. A stream to a name finds it, and the name is resolved again later."""
     first = world.add_host("first", **_named("alpha", "10.0.0.1", ""))
     second = world.add_host("second", **_named("beta", "10.0.0.2", "10.0.0.1:8050"))
     third = world.add_host("third", **_named("gamma", "10.0.0.3", "10.0.0.1:8050"))
@@ -116,10 +116,10 @@ def names(world: World) -> str:
         within_ns=PATIENCE_NS,
     )
     deliver(world, publication, readers(world, [subscription]))
-    # The neighbour that introduced them closes; the two still resolve each other, and drop its name.
+    # The neighbor that introduced them closes; the two still resolve each other, and drop its name.
     for other in (second, third):
-        world.network.cut(first.address, other.address)
-        world.network.cut(other.address, first.address)
+        world.network.partition(first.address, other.address)
+        world.network.partition(other.address, first.address)
     world.run_until(
         lambda: _neighbors(second) == 1 and _neighbors(third) == 1,
         what="that the first is forgotten",
@@ -129,7 +129,7 @@ def names(world: World) -> str:
 
 
 def moving(world: World) -> str:
-    """A host that a stream is sent to gets another address: the silent name is looked up again, and the stream goes on."""
+    """The receiving host changes its address. The driver resolves the name again, and the stream continues."""
     sender, old, new = (world.add_host(name) for name in ("sender", "old", "new"))
     sender.names["server"] = old.address
     before = old.aeron.add_subscription(f"aeron:udp?endpoint={old.address}:20121", STREAM)
@@ -137,8 +137,8 @@ def moving(world: World) -> str:
     connect(world, publication, [before])
     spoil(world)
     deliver(world, publication, readers(world, [before]))
-    world.network.cut(sender.address, old.address)
-    world.network.cut(old.address, sender.address)
+    world.network.partition(sender.address, old.address)
+    world.network.partition(old.address, sender.address)
     sender.names["server"] = new.address
     after = new.aeron.add_subscription(f"aeron:udp?endpoint={new.address}:20121", STREAM)
     world.run_until(
@@ -164,13 +164,13 @@ def _named(name: str, address: str, bootstrap: str) -> dict[str, Any]:
 
 
 def _sender_position(host: Host, registration_id: int) -> Callable[[], int]:
-    """Up to where a publication has been sent."""
+    """Return the sender position of a publication."""
     counters = host.aeron.counters
     counter_id = counters.find(CounterType.SENDER_POSITION, registration_id)
     return lambda: counters.value(counter_id)
 
 
 def _neighbors(host: Host) -> int:
-    """How many neighbours a driver's counter shows."""
+    """Return the number of neighbors that a driver's counter shows."""
     reader = host.aeron.counters
     return reader.value(next(each for each in reader if reader.type_id(each) == CounterType.RESOLVER_NEIGHBORS))

@@ -1,9 +1,9 @@
-"""Aqueduct: connections over what QUIC promises and no more, with programs that do anything they may.
+"""Aqueduct over exactly what QUIC guarantees, with applications that do anything they are allowed to.
 
-The bytes of one stream arrive in order, once. Everything else is drawn: streams overtake one another, some arrive seconds late, a
-reset overtakes the data before it and makes it vanish, datagrams are lost and reordered, stream credit runs out, the connection
-breaks. The programs send, attach, receive, finish, cancel, close and drop at random; one may end all its channels at some step.
-At every step the run checks what must never happen, and after quiescence that nothing is left.
+The bytes of one stream arrive in order, once. Everything else is drawn: streams overtake each other, some arrive seconds late, a
+reset overtakes earlier data and discards it, datagrams are lost and reordered, stream credit runs out, the connection
+breaks. The applications send, attach, receive, finish, cancel, close and drop at random; one may end all its channels at some step.
+Every step checks the invariants. After quiescence, the run checks that nothing is left.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SMALL = Limits(receive_messages=6, send_messages=12, unreliable_outstanding=64)
 
 @dataclass
 class Faults:
-    """How the network behaves; drawn from the seed."""
+    """How the network behaves, drawn from the seed."""
 
     datagram_loss: float
     late_stream: float
@@ -59,21 +59,21 @@ class Faults:
     break_at_ns: int | None
 
     @classmethod
-    def draw(cls, chance: Random) -> Faults:
+    def draw(cls, rng: Random) -> Faults:
         return cls(
-            datagram_loss=chance.choice((0.0, 0.1, 0.5)),
-            late_stream=chance.choice((0.0, 0.05, 0.3)),
-            split=chance.choice((0.0, 0.5)),
-            max_delay_ns=chance.choice((1, 5, 60)) * NS_PER_MS,
-            vanish_on_reset=chance.choice((0.0, 0.5, 1.0)),
-            stream_credit=chance.choice((4, 10, 1000)),
-            break_at_ns=chance.randrange(3 * NS_PER_SECOND) if chance.random() < 0.15 else None,
+            datagram_loss=rng.choice((0.0, 0.1, 0.5)),
+            late_stream=rng.choice((0.0, 0.05, 0.3)),
+            split=rng.choice((0.0, 0.5)),
+            max_delay_ns=rng.choice((1, 5, 60)) * NS_PER_MS,
+            vanish_on_reset=rng.choice((0.0, 0.5, 1.0)),
+            stream_credit=rng.choice((4, 10, 1000)),
+            break_at_ns=rng.randrange(3 * NS_PER_SECOND) if rng.random() < 0.15 else None,
         )
 
 
 @dataclass
 class Direction:
-    """One stream's way from one side to the other."""
+    """One direction of a stream."""
 
     chunks: list[tuple[bytes, bool]] = field(default_factory=list)
     ready_at: int = 0
@@ -84,7 +84,7 @@ class Direction:
 
 
 class Side:
-    """One end of a connection: its protocol engine, and the application that drives it at random."""
+    """One end of a connection: its protocol engine, and an application that drives it at random."""
 
     def __init__(self, run: AqueductRun, name: str, *, is_client: bool) -> None:
         self.run = run
@@ -107,41 +107,41 @@ class Side:
     # The application.
 
     def act(self) -> None:
-        """Do one thing that an application may do."""
-        chance, now = self.run.chance, self.run.now
+        """Do one thing that an application is allowed to do."""
+        rng, now = self.run.rng, self.run.now
         if not self.is_client and not self.conn.is_ready:
             return
-        action = chance.random()
+        action = rng.random()
         if action < 0.45 and self.senders:
-            self.send(chance.choice(sorted(self.senders)))
+            self.send(rng.choice(sorted(self.senders)))
         elif action < 0.8 and self.receivers:
-            self.receive(chance.choice(sorted(self.receivers)))
+            self.receive(rng.choice(sorted(self.receivers)))
         elif action < 0.84 and self.senders:
-            self.end_sender(chance.choice(sorted(self.senders)), finish=True)
+            self.end_sender(rng.choice(sorted(self.senders)), finish=True)
         elif action < 0.88 and self.senders:
-            self.end_sender(chance.choice(sorted(self.senders)), finish=False)
+            self.end_sender(rng.choice(sorted(self.senders)), finish=False)
         elif action < 0.92 and self.receivers:
-            channel_id = chance.choice(sorted(self.receivers))
-            if channel_id or chance.random() < 0.02:
+            channel_id = rng.choice(sorted(self.receivers))
+            if channel_id or rng.random() < 0.02:
                 self.conn.close_receiver(channel_id, now)
                 self.receivers.discard(channel_id)
 
     def end_sender(self, channel_id: int, *, finish: bool) -> None:
-        if channel_id == 0 and self.run.chance.random() < 0.98:
+        if channel_id == 0 and self.run.rng.random() < 0.98:
             return
         (self.conn.finish if finish else self.conn.cancel)(channel_id, self.run.now)
         del self.senders[channel_id]
 
     def send(self, channel_id: int) -> None:
-        run, chance = self.run, self.run.chance
-        count = chance.choice((0, 0, 0, 1, 1, 2)) if len(self.senders) + len(self.receivers) < 60 else 0
-        attach = [(chance.choice((Attach.SENDER, Attach.RECEIVER)), chance.random() < 0.3) for _ in range(count)]
+        run, rng = self.run, self.run.rng
+        count = rng.choice((0, 0, 0, 1, 1, 2)) if len(self.senders) + len(self.receivers) < 60 else 0
+        attach = [(rng.choice((Attach.SENDER, Attach.RECEIVER)), rng.random() < 0.3) for _ in range(count)]
         mode = self.senders[channel_id]
-        if mode is Mode.UNRELIABLE and chance.random() < 0.2:
+        if mode is Mode.UNRELIABLE and rng.random() < 0.2:
             mode = Mode.UNORDERED
         tag = run.new_message(self)
-        payload = tag.to_bytes(4, "big") + bytes(chance.choice((0, 10, 3000)))
-        if run.has_short_ways and not count and chance.random() < 0.7:
+        payload = tag.to_bytes(4, "big") + bytes(rng.choice((0, 10, 3000)))
+        if run.has_short_ways and not count and rng.random() < 0.7:
             plain = self.conn.plain_sender(channel_id, mode)
             if plain is not None and plain.put(payload):
                 run.messages[tag].is_unreported = True
@@ -159,14 +159,14 @@ class Side:
             del self.senders[channel_id]
         for (kind, _), new_id in zip(attach, ids, strict=True):
             if kind is Attach.RECEIVER:
-                self.senders[new_id] = chance.choice(list(Mode))
+                self.senders[new_id] = rng.choice(list(Mode))
                 self.had.add((new_id, "sender"))
             else:
                 self.receivers.add(new_id)
                 self.had.add((new_id, "receiver"))
 
     def receive(self, channel_id: int) -> None:
-        if self.run.has_short_ways and self.run.chance.random() < 0.5:
+        if self.run.has_short_ways and self.run.rng.random() < 0.5:
             run = self.conn.receive_run(channel_id, self.run.now)
             for payload in run or ():
                 self.run.delivered(int.from_bytes(payload[:4], "big"), self)
@@ -180,20 +180,20 @@ class Side:
             return
         tag = int.from_bytes(incoming.payload[:4], "big")
         self.run.delivered(tag, self)
-        chance = self.run.chance
+        rng = self.run.rng
         for attachment in incoming.attachments:
             if not attachment.state.is_final:
                 self.had.add((attachment.channel_id, "sender" if attachment.is_sender else "receiver"))
-            if chance.random() < 0.15:
+            if rng.random() < 0.15:
                 self.conn.drop(attachment, self.run.now)
             elif attachment.is_sender:
                 if attachment.state is SenderState.OPEN:
-                    self.senders[attachment.channel_id] = chance.choice(list(Mode))
+                    self.senders[attachment.channel_id] = rng.choice(list(Mode))
             elif attachment.state in (ReceiverState.OPEN, ReceiverState.FINISHING, ReceiverState.FINISHED):
                 self.receivers.add(attachment.channel_id)
 
     def wind_down(self) -> None:
-        """End everything that the application holds: what is left afterwards is a leak."""
+        """End everything the application holds. Anything left afterwards is a leak."""
         now = self.run.now
         if not self.conn.is_ready and not self.is_over:
             return
@@ -205,7 +205,7 @@ class Side:
         self.receivers.clear()
 
     def hear(self) -> None:
-        """Take the events."""
+        """Handle the events of the engine."""
         while (event := self.conn.next_event()) is not None:
             if isinstance(event, PeerHeaders):
                 if not self.is_client:
@@ -233,7 +233,7 @@ class Side:
 
     def transmit(self) -> None:
         """Carry out the engine's commands."""
-        run, chance = self.run, self.run.chance
+        run, rng = self.run, self.run.rng
         self.live = [stream_id for stream_id in self.live if not self.is_over_both(stream_id)]
         uni_live = sum(stream_id & 2 for stream_id in self.live) // 2
         uni = max(0, run.faults.stream_credit - uni_live)
@@ -249,11 +249,11 @@ class Side:
                 if direction.reset:
                     raise Violation(f"{self.name}: stream {command.stream_id} reset twice")
                 direction.reset = True
-                if chance.random() < run.faults.vanish_on_reset:
+                if rng.random() < run.faults.vanish_on_reset:
                     direction.chunks.clear()
                 run.at(run.delay(), self.peer.take_reset, command.stream_id, direction, command.code)
             elif isinstance(command, SendDatagram):
-                if chance.random() >= run.faults.datagram_loss:
+                if rng.random() >= run.faults.datagram_loss:
                     run.at(run.delay(), self.peer.take_datagram, command.data)
             elif isinstance(command, WatchDelivery):
                 direction = self.out[command.stream_id]
@@ -263,16 +263,16 @@ class Side:
                 run.at(run.delay(), self.peer.connection_lost)
 
     def send_stream(self, command: SendStream) -> None:
-        run, chance = self.run, self.run.chance
+        run, rng = self.run, self.run.rng
         is_new = command.stream_id not in self.out
         direction = self._direction(command.stream_id)
-        if is_new and chance.random() < run.faults.late_stream:
-            direction.ready_at = run.now + chance.randrange(2 * NS_PER_SECOND)
+        if is_new and rng.random() < run.faults.late_stream:
+            direction.ready_at = run.now + rng.randrange(2 * NS_PER_SECOND)
         if direction.reset:
             raise Violation(f"{self.name}: wrote to stream {command.stream_id} after its reset")
         data = command.data
-        if len(data) > 1 and chance.random() < run.faults.split:
-            cut = chance.randrange(1, len(data))
+        if len(data) > 1 and rng.random() < run.faults.split:
+            cut = rng.randrange(1, len(data))
             direction.chunks.append((data[:cut], False))
             data = data[cut:]
             run.at(max(run.delay(), direction.ready_at), self.peer.take_stream, command.stream_id, direction)
@@ -280,7 +280,7 @@ class Side:
         run.at(max(run.delay(), direction.ready_at), self.peer.take_stream, command.stream_id, direction)
 
     def _direction(self, stream_id: int) -> Direction:
-        """This side's direction of a stream, which may begin here."""
+        """Return this side's direction of a stream, creating it if needed."""
         direction = self.out.get(stream_id)
         if direction is None:
             direction = self.out[stream_id] = Direction()
@@ -323,7 +323,7 @@ class Side:
 
 @dataclass
 class MessageFate:
-    """What is known of one message."""
+    """The fate of one message."""
 
     sent_by: str
     delivered: bool = False
@@ -334,27 +334,27 @@ class MessageFate:
 
 
 class AqueductRun:
-    """One to three connections and their programs, from the greeting to the last frame."""
+    """One to three connections and their applications, from the handshake to the last frame."""
 
     def __init__(self, world: World, *, is_killed_later: bool = False) -> None:
         self.world = world
-        self.chance = chance = world.chance
-        self.faults = Faults.draw(chance)
+        self.rng = rng = world.rng
+        self.faults = Faults.draw(rng)
         # Whether plain messages may go the short ways, which report nothing of what becomes of them.
-        self.has_short_ways = chance.random() < 0.4
+        self.has_short_ways = rng.random() < 0.4
         self.messages: dict[int, MessageFate] = {}
         self._next_message = 0
         self._queue: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
         self._sequence = 0
         self.sides: list[Side] = []
-        for index in range(chance.choice((1, 1, 1, 1, 2, 3))):
+        for index in range(rng.choice((1, 1, 1, 1, 2, 3))):
             client = Side(self, f"client {index}", is_client=True)
             server = Side(self, f"server {index}", is_client=False)
             client.peer, server.peer = server, client
             self.sides += (client, server)
             client.conn.start(self.now)
         # At which action one program ends all its channels, or its connection breaks.
-        self.interrupt_at = chance.randrange(ACTIONS) if chance.random() < 0.3 and not is_killed_later else -1
+        self.interrupt_at = rng.randrange(ACTIONS) if rng.random() < 0.3 and not is_killed_later else -1
         if is_killed_later:
             self.faults.break_at_ns = None
         if self.faults.break_at_ns is not None:
@@ -368,8 +368,8 @@ class AqueductRun:
         return self.world.now_ns
 
     def delay(self) -> int:
-        """When something that is sent now arrives."""
-        return self.now + self.chance.randrange(1, self.faults.max_delay_ns)
+        """Return when something sent now arrives."""
+        return self.now + self.rng.randrange(1, self.faults.max_delay_ns)
 
     def at(self, when: int, what: Callable[..., None], *arguments: object) -> None:
         self._sequence += 1
@@ -418,14 +418,14 @@ class AqueductRun:
     # The run.
 
     def next_due_ns(self) -> int | None:
-        """When the next event of the network or of time is due; None where there is none."""
+        """Return when the next event of the network or of time is due; None if there is none."""
         due = [side.conn.next_timeout_ns() for side in self.sides]
         if self._queue:
             due.append(self._queue[0][0])
         return min((each for each in due if each is not None), default=None)
 
     def turn(self) -> None:
-        """Whatever is due."""
+        """Do everything that is due."""
         while self._queue and self._queue[0][0] <= self.now:
             _, _, what, arguments = heapq.heappop(self._queue)
             what(*arguments)
@@ -439,30 +439,30 @@ class AqueductRun:
             side.transmit()
 
     def play(self) -> None:
-        """Everything; raises Violation where a promise is broken."""
+        """Run everything. Raises Violation if an invariant is broken."""
         for _ in self.life():
             due_ns = self.next_due_ns()
             if due_ns is not None:
                 self.world.clock.advance_ns(max(0, due_ns - self.now))
 
     def life(self) -> Iterator[None]:
-        """Everything. Time goes on wherever it yields; raises Violation as ``play``."""
+        """Run everything, yielding whenever time should advance. Raises Violation."""
         self.exchange()
         for number in range(ACTIONS):
             if number == self.interrupt_at:
-                self.interrupt(self.chance.choice(("break", "cancel", "close")))
+                self.interrupt(self.rng.choice(("break", "cancel", "close")))
             for side in self.sides:
                 if not side.is_over:
                     side.act()
             self.exchange()
-            for _ in range(self.chance.randrange(4)):
+            for _ in range(self.rng.randrange(4)):
                 yield
                 self.turn()
         yield from self.settle()
         self.check_quiescent()
 
     def kill(self, number: int) -> None:  # noqa: ARG002 - both ends lose it
-        """The machine of one end is dead: no connection is left."""
+        """Kill the host of one end: no connection is left."""
         for side in self.sides:
             side.connection_lost()
         self.exchange()
@@ -483,7 +483,7 @@ class AqueductRun:
         self.exchange()
 
     def settle(self) -> Iterator[None]:
-        """End everything and let the network run dry."""
+        """End everything and deliver what is in flight."""
         for _ in range(200_000):
             for side in self.sides:
                 side.wind_down()
@@ -531,7 +531,7 @@ def _described(conn: AqueductConnection) -> list[str]:
 
 
 def aqueduct(world: World) -> str:
-    """What becomes of each message is reported once and truly, and a channel that has ended leaves nothing behind."""
+    """The fate of each message is reported once and correctly, and a channel that has ended leaves nothing behind."""
     run = AqueductRun(world)
     began_ns = world.now_ns
     run.play()

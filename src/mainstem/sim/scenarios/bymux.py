@@ -1,4 +1,4 @@
-"""bymux: streams both ways over a byte stream, with programs that are slow, stop reading, cancel, and close in any order."""
+"""bymux: streams in both directions over a byte stream, by applications that are slow, stop reading, cancel, and close."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ MEDIUM, LONG = 16_384, 1_200_000  # where the first is a usual length, a few str
 
 
 class Way(Direction):
-    """One direction of one stream: what its writer wrote and its reader read, and what each of them is going to do."""
+    """One direction of a stream: what was written and read so far, and what writer and reader will do."""
 
-    def __init__(self, name: str, chance: Random, longest: int) -> None:
-        super().__init__(name, chance, longest, rarely=LONG if longest >= MEDIUM else 0)
+    def __init__(self, name: str, rng: Random, longest: int) -> None:
+        super().__init__(name, rng, longest, rarely=LONG if longest >= MEDIUM else 0)
         self.writer: StreamState | None = None
         self.reader: StreamState | None = None
         # The writer drops what is queued once so much is written, the reader stops reading once so much is read.
-        self.discard_at = chance.randrange(self.goal + 1) if chance.random() < 0.1 else None
-        self.stop_at = chance.randrange(self.goal + 1) if chance.random() < 0.15 else None
-        self.eagerness = chance.choice((1.0, 1.0, 0.5, 0.1, 0.0))
-        self.drops_rest = chance.random() < 0.2
+        self.discard_at = rng.randrange(self.goal + 1) if rng.random() < 0.1 else None
+        self.stop_at = rng.randrange(self.goal + 1) if rng.random() < 0.15 else None
+        self.eagerness = rng.choice((1.0, 1.0, 0.5, 0.1, 0.0))
+        self.drops_rest = rng.random() < 0.2
         self.is_cut = False  # its writer dropped something
         self.lost = 0  # of what was written, reported to the writer as not covered by credit
         self.is_stopped = False  # by its reader
@@ -51,27 +51,27 @@ class Way(Direction):
 
 
 class Talk:
-    """One stream: the way from the end that opens it, and the way back."""
+    """One stream: the direction from the end that opens it, and the direction back."""
 
-    def __init__(self, name: str, opener: int, chance: Random, longest: tuple[int, int]) -> None:
+    def __init__(self, name: str, opener: int, rng: Random, longest: tuple[int, int]) -> None:
         self.name, self.opener = name, opener
         self.ways = (
-            Way(f"{name} there", chance, longest[1 - opener]),
-            Way(f"{name} back", chance, longest[opener]),
+            Way(f"{name} there", rng, longest[1 - opener]),
+            Way(f"{name} back", rng, longest[opener]),
         )
         self.has_ended = [False, False]
 
     def outgoing(self, number: int) -> Way:
-        """The way that the end with this number writes."""
+        """Return the direction that this end writes."""
         return self.ways[0 if number == self.opener else 1]
 
     def incoming(self, number: int) -> Way:
-        """The way that the end with this number reads."""
+        """Return the direction that this end reads."""
         return self.ways[1 if number == self.opener else 0]
 
 
 class Wire:
-    """What one end may send, by what has arrived at it: every packet that leaves is compared with it, and counted."""
+    """What one end may send, given what has arrived. Every packet that leaves is checked against it and counted."""
 
     def __init__(self, name: str, connection: BymuxEngine, start_credit: int) -> None:
         self.name, self.connection = name, connection
@@ -84,7 +84,7 @@ class Wire:
         self.start_credit = start_credit
 
     def arrived(self, received: int) -> None:
-        """Takes what the first ``received`` bytes of the peer say."""
+        """Handle the packets in the first ``received`` bytes from the peer."""
         while self.arriving and self.arriving[0][0] <= received:
             _, packet, is_global, stream_id, amount = self.arriving.popleft()
             if is_global and packet is Packet.CREDIT:
@@ -95,7 +95,7 @@ class Wire:
                 self.credit[stream_id] = self.credit[stream_id] + amount if amount else INFINITE
 
     def left(self, data: bytes) -> None:
-        """Checks whole packets that leave."""
+        """Check whole packets that leave."""
         offset, end = 0, len(data)
         short: dict[int, bool] = {}
         granted: dict[int, int] = {}
@@ -130,7 +130,7 @@ class Wire:
         self.credit[stream_id] = self.start_credit
 
     def _writes(self, stream_id: int, amount: int) -> bool:
-        """Returns whether the Write could have been longer, had there been more to write."""
+        """Return whether the Write could have been longer if there had been more data."""
         credit, limit = self.credit[stream_id], self.connection.settings.packet_limit
         if not 0 < amount <= min(credit, limit):
             raise Violation(f"{self.name} wrote {amount} bytes on stream {stream_id}: credit {credit}, limit {limit}")
@@ -139,25 +139,25 @@ class Wire:
         return amount < min(limit, credit)
 
     def _grants(self, stream_id: int, amount: int) -> None:
-        """A grant is at least what its receiver had left: so few of them follow from the bytes."""
+        """Check a grant, which is at least as large as the credit its receiver had left. This bounds the number of grants."""
         stream = self.connection.streams.get(stream_id)
         if stream is not None and amount and 2 * amount < stream.receive_credit:
             raise Violation(f"{self.name} granted only {amount} bytes on top of {stream.receive_credit - amount}")
 
 
 class BymuxRun(MuxRun):
-    """Both ends open a few streams, write and read as was drawn, and finish."""
+    """Both ends open a few streams, write and read as drawn, and finish."""
 
     NAMES = NAMES
 
     def __init__(self, world: World, *, is_killed_later: bool = False) -> None:
         super().__init__(world, is_killed_later=is_killed_later)
-        chance = world.chance
-        windows = (chance.choice(WINDOWS), chance.choice(WINDOWS))
-        limits = (chance.choice(PACKET_LIMITS), chance.choice(PACKET_LIMITS))
+        rng = world.rng
+        windows = (rng.choice(WINDOWS), rng.choice(WINDOWS))
+        limits = (rng.choice(PACKET_LIMITS), rng.choice(PACKET_LIMITS))
         # What a reader takes: some times its window, so that credit comes and goes; few enough packets.
         longest = tuple(min(3 * min(windows[reader], 16_384) + 50, 100 * limits[1 - reader]) for reader in range(2))
-        starts = tuple(chance.choice((0, min(window, 1_000) // 2)) for window in windows)
+        starts = tuple(rng.choice((0, min(window, 1_000) // 2)) for window in windows)
         self.connections: list[BymuxEngine] = []
         self.wires: list[Wire] = []
         for role in Role:
@@ -170,8 +170,8 @@ class BymuxRun(MuxRun):
         self.wires[0].peer, self.wires[1].peer = self.wires[1], self.wires[0]
         self.waiting = [
             deque(
-                Talk(f"{NAMES[end]}'s stream {index}", end, chance, (longest[0], longest[1]))
-                for index in range(chance.randrange(MAX_STREAMS))
+                Talk(f"{NAMES[end]}'s stream {index}", end, rng, (longest[0], longest[1]))
+                for index in range(rng.randrange(MAX_STREAMS))
             )
             for end in range(2)
         ]
@@ -185,10 +185,10 @@ class BymuxRun(MuxRun):
     def _settings(
         self, role: int, windows: tuple[int, int], limits: tuple[int, int], starts: tuple[int, ...]
     ) -> Settings:
-        ping, stream_ping = Timing.drawn(self.chance, self.fate), Timing.drawn(self.chance, "whole")
+        ping, stream_ping = Timing.drawn(self.rng, self.fate), Timing.drawn(self.rng, "whole")
         return Settings(
             stream_window=windows[role],
-            peer_streams=self.chance.randrange(1, MAX_STREAMS),
+            peer_streams=self.rng.randrange(1, MAX_STREAMS),
             packet_limit=limits[role],
             control_limit=CONTROL_LIMIT,
             local_initial_credit=starts[1 - role],
@@ -202,19 +202,19 @@ class BymuxRun(MuxRun):
     # -- the programs --------------------------------------------------------------------------------------------------
 
     def act(self, number: int) -> bool:
-        connection, chance, acted = self.connections[number], self.chance, False
+        connection, rng, acted = self.connections[number], self.rng, False
         waiting = self.waiting[number]
         while waiting and connection.can_open:
             self._open(number, waiting.popleft())
             acted = True
         for talk in self.live[number]:
-            if chance.random() < 0.7:
+            if rng.random() < 0.7:
                 acted |= self._write(connection, talk.outgoing(number))
                 acted |= self._read(connection, talk.incoming(number))
-        if self.pings_left[number] and chance.random() < 0.02 and connection.own is not HalfState.DONE:
+        if self.pings_left[number] and rng.random() < 0.02 and connection.own is not HalfState.DONE:
             self.pings_left[number] -= 1
             connection.ping(now_ns=self.world.now_ns)
-        if self.is_ending and not self.has_finished[number] and chance.random() < 0.5:
+        if self.is_ending and not self.has_finished[number] and rng.random() < 0.5:
             self.has_finished[number] = acted = True
             connection.finish()
         return acted
@@ -254,19 +254,19 @@ class BymuxRun(MuxRun):
         return True
 
     def _read(self, connection: BymuxEngine, way: Way) -> bool:
-        stream, chance = way.reader, self.chance
+        stream, rng = way.reader, self.rng
         assert stream is not None
         acted = False
         if way.stop_at is not None and way.read >= way.stop_at and not stream.own & HalfState.STOPPED:
             way.stop_at, way.is_stopped, acted = None, True, True
             connection.stop_read(stream)
-        if not stream.unconsumed or chance.random() >= way.eagerness:
+        if not stream.unconsumed or rng.random() >= way.eagerness:
             return acted
         if way.is_finished and way.drops_rest:
             connection.discard(stream)
         else:
             count = stream.unconsumed
-            connection.consume(stream, count if chance.random() < 0.5 else chance.randrange(1, count + 1))
+            connection.consume(stream, count if rng.random() < 0.5 else rng.randrange(1, count + 1))
         return True
 
     def wake(self) -> None:
@@ -384,7 +384,7 @@ class BymuxRun(MuxRun):
             raise Violation(f"{NAMES[number]} has an event that came after the failure")
 
     def check_end(self) -> None:
-        """Every ping gets one pong, and nothing else does."""
+        """Check that every ping got exactly one pong."""
         for wire in self.wires:
             for is_global in (False, True):
                 pings, pongs = wire.counts[Packet.PING, is_global], wire.peer.counts[Packet.PONG, is_global]
@@ -397,7 +397,7 @@ def _unconsumed(way: Way) -> int:
 
 
 def bymux(world: World) -> str:
-    """Streams arrive whole and in order, or their ends are reported, whatever the byte stream and the programs do."""
+    """Streams arrive complete and in order, or their ends are reported, whatever the byte stream and the applications do."""
     run = BymuxRun(world)
     run.run()
     data = sum(wire.data_bytes for wire in run.wires)

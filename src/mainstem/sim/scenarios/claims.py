@@ -1,4 +1,4 @@
-"""Claims that stay open: what a slow publisher writes at last arrives whole, and one that never does holds up nothing for ever."""
+"""Open claims: a slow publisher's message arrives complete, and a claim that is never committed does not block forever."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ TIMER_NS = NS_PER_SECOND  # the conductor sees a claim's end or a stuck position
 
 
 def claims(world: World) -> str:
-    """Messages behind an open claim wait for it, for as long as its publisher may take, and no longer."""
-    chance = world.chance
+    """Messages after an open claim wait for it until the unblock timeout, and no longer."""
+    rng = world.rng
     sender = receiver = world.add_host("sender")
     channel = "aeron:ipc"
-    if is_network := chance.random() < 0.5:
+    if is_network := rng.random() < 0.5:
         receiver = world.add_host("receiver")
         channel = f"aeron:udp?endpoint={receiver.address}:20121"
     subscription = receiver.aeron.add_subscription(channel, STREAM)
@@ -36,7 +36,7 @@ def claims(world: World) -> str:
     abandoned = 0
 
     def offer() -> None:
-        message = chance.randbytes(chance.randrange(3000))
+        message = rng.randbytes(rng.randrange(3000))
         world.run_until(lambda: publication.offer(message) > 0, what="room for a message")
         reader.checker.offered(message)
 
@@ -53,11 +53,11 @@ def claims(world: World) -> str:
 
     for _ in range(ROUNDS):
         offer()
-        claim, message = BufferClaim(), chance.randbytes(chance.randrange(1, 1000))
+        claim, message = BufferClaim(), rng.randbytes(rng.randrange(1, 1000))
         world.run_until(lambda: publication.try_claim(len(message), claim) > 0, what="room for a claim")  # noqa: B023
         claimed_ns = world.now_ns
         unblocked = sender.aeron.counters.value(SystemCounter.UNBLOCKED_PUBLICATIONS)
-        is_abandoned = chance.random() < 0.3
+        is_abandoned = rng.random() < 0.3
         if not is_abandoned:
             reader.checker.offered(message)
         offer()
@@ -69,7 +69,7 @@ def claims(world: World) -> str:
                     f"{UNBLOCK_NS // NS_PER_SECOND} s after its publisher stopped a claim still holds the stream"
                 )
         else:
-            poll_until(claimed_ns + int(UNBLOCK_NS * chance.uniform(0.3, 0.97)))
+            poll_until(claimed_ns + int(UNBLOCK_NS * rng.uniform(0.3, 0.97)))
             claim.view[:] = message
             claim.commit()
             if sender.aeron.counters.value(SystemCounter.UNBLOCKED_PUBLICATIONS) != unblocked:

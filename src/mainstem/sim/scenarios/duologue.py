@@ -1,4 +1,4 @@
-"""A duologue server and up to twenty clients over a network that loses, duplicates and reorders; some leave, a machine crashes."""
+"""A duologue server and up to twenty clients over a network that loses, duplicates and reorders. Some leave, a host crashes."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ TIMEOUTS: dict[str, Any] = {
 
 
 class EchoServer(ServerCore):
-    """The guide's server: ``ECHO <text>`` is sent back, anything else is a bad message."""
+    """The guide's server: sends ``ECHO <text>`` back and rejects everything else as a bad message."""
 
-    def __init__(self, aeron: Aeron, settings: ServerSettings, *, chance: Random, key: ServerKey | None = None) -> None:
+    def __init__(self, aeron: Aeron, settings: ServerSettings, *, rng: Random, key: ServerKey | None = None) -> None:
         self._served: list[Session] = []
-        super().__init__(aeron, settings, self._served.append, chance=chance, key=key)
+        super().__init__(aeron, settings, self._served.append, chance=rng, key=key)
 
     def do_work(self, now_ns: int) -> int:
         work = super().do_work(now_ns)
@@ -62,9 +62,9 @@ class EchoServer(ServerCore):
 
 
 class Talker:
-    """One client: gets a duologue, sends numbered messages, and checks that each comes back once and in order.
+    """One client: opens a duologue, sends numbered messages, and checks that each comes back once and in order.
 
-    A duologue may fail with an error; the client then opens another and begins anew with the message that had no response.
+    If a duologue fails with an error, the client opens another and starts again from the message without a response.
     """
 
     def __init__(self, world: World, host: Host, number: int, settings: ClientSettings) -> None:
@@ -84,12 +84,12 @@ class Talker:
         return self.answered >= self.goal
 
     def step(self) -> None:
-        """One duty cycle."""
+        """Run one duty cycle."""
         self.closing = [core for core in self.closing if not core.close()]
         if self.core is None:
             self.attempts += 1
-            chance = Random(self.world.chance.getrandbits(64))
-            self.core = ClientCore(self.host.aeron, self.settings, chance=chance, now_ns=self.world.now_ns)
+            rng = Random(self.world.rng.getrandbits(64))
+            self.core = ClientCore(self.host.aeron, self.settings, chance=rng, now_ns=self.world.now_ns)
             self._asked = self.answered
         try:
             self.core.do_work(self.world.now_ns)
@@ -111,21 +111,21 @@ class Talker:
         return b"ECHO %d %d " % (self.number, index) + b"x" * (self.number * 97 * index % 3000)
 
     def forget(self) -> None:
-        """Its client of the driver is gone, and with it whatever there was."""
+        """Forget everything: its Aeron client is gone."""
         self.core = None
         self.closing = []
 
     def leave(self) -> None:
-        """Closes the duologue."""
+        """Close the duologue."""
         if self.core is not None:
             self.closing.append(self.core)
             self.core = None
 
 
 def duologue(world: World) -> str:
-    """Every client is served; one that leaves or crashes frees its resources in time; the others are not affected."""
+    """Every client is served. One that leaves or crashes frees its resources in time and does not affect the others."""
     world.tick_ns, world.grain_ns = 5 * NS_PER_MS, NS_PER_MS
-    chance = world.chance
+    rng = world.rng
     base = world.add_host("server", **_driver(ServerSettings(address="10.0.0.1")))
     settings = ServerSettings(
         address=base.address,
@@ -134,8 +134,8 @@ def duologue(world: World) -> str:
         join_timeout=3.0,
         hello_rate=100.0,
     )
-    key = ServerKey.generate(Random(chance.getrandbits(64))) if chance.random() < 0.5 else None
-    server = EchoServer(base.aeron, settings, chance=Random(chance.getrandbits(64)), key=key)
+    key = ServerKey.generate(Random(rng.getrandbits(64))) if rng.random() < 0.5 else None
+    server = EchoServer(base.aeron, settings, rng=Random(rng.getrandbits(64)), key=key)
     client_settings = ClientSettings(server=base.address, timeout=10.0, server_key=b"" if key is None else key.public)
     talkers = _clients(world, base, client_settings)
 
@@ -146,10 +146,10 @@ def duologue(world: World) -> str:
         return all(talker.is_done for talker in talkers)
 
     world.run_until(progress, what="an answer to every message", within_ns=PATIENCE_NS)
-    crashed, leavers = chance.choice(world.hosts[1:]), [t for t in talkers if chance.random() < 0.3]
+    crashed, leavers = rng.choice(world.hosts[1:]), [t for t in talkers if rng.random() < 0.3]
     for host in (base, crashed):
         other = base if host is crashed else crashed
-        world.network.cut(host.address, other.address)
+        world.network.partition(host.address, other.address)
     staying = [talker for talker in talkers if talker.host is not crashed and talker not in leavers]
     gone = [talker for talker in talkers if talker not in staying]
     attempts = sum(talker.attempts for talker in staying)
@@ -187,12 +187,12 @@ def _driver(settings: ServerSettings) -> dict[str, Any]:
 
 
 def _clients(world: World, base: Host, settings: ClientSettings) -> list[Talker]:
-    """The machines with their clients, each machine behind a network as bad as the seed makes it."""
+    """Add hosts with their clients, each behind links drawn from the seed."""
     talkers = []
     for machine in range(MACHINES):
         host = world.add_host(f"machine-{machine}", **{**settings.driver_settings(), **TIMEOUTS})
-        world.network.link(base.address, host.address, Faults.drawn(world.chance, max_loss=MAX_LOSS))
-        world.network.link(host.address, base.address, Faults.drawn(world.chance, max_loss=MAX_LOSS))
+        world.network.link(base.address, host.address, Faults.drawn(world.rng, max_loss=MAX_LOSS))
+        world.network.link(host.address, base.address, Faults.drawn(world.rng, max_loss=MAX_LOSS))
         count = world.scaled(CLIENTS_PER_MACHINE - 1) + 1
         first = machine * CLIENTS_PER_MACHINE
         talkers += [Talker(world, host, first + index, settings) for index in range(count)]

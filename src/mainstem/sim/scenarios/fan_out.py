@@ -1,4 +1,4 @@
-"""One publication to several subscriptions, each of which must get everything: what the scenarios of groups share."""
+"""One publication to several subscriptions, each of which must get everything. Shared by the scenarios of groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE_NS = 300 * NS_PER_SECOND
 
 
 class Reader:
-    """A subscription that must get every message of a publication; ``pause_probability`` is how often it does not poll."""
+    """A subscription that must get every message of a publication. It skips a poll with ``pause_probability``."""
 
     def __init__(self, name: str, subscription: Subscription, *, pause_probability: float = 0.0) -> None:
         self.subscription = subscription
@@ -31,8 +31,8 @@ class Reader:
         self.pause_probability = pause_probability
 
     def poll(self, world: World) -> None:
-        """Polls, unless it is lazy just now."""
-        if world.chance.random() >= self.pause_probability:
+        """Poll, unless it pauses."""
+        if world.rng.random() >= self.pause_probability:
             self.subscription.poll_messages(self._on_message, 10)
 
     def _on_message(self, fragment: Fragment) -> None:
@@ -40,9 +40,9 @@ class Reader:
 
 
 def readers(world: World, subscriptions: Sequence[Subscription]) -> list[Reader]:
-    """A reader for each subscription, some of them lazy."""
+    """Return a reader for each subscription; some of them pause."""
     return [
-        Reader(f"subscription {number}", each, pause_probability=world.chance.choice((0.0, 0.5, 0.9)))
+        Reader(f"subscription {number}", each, pause_probability=world.rng.choice((0.0, 0.5, 0.9)))
         for number, each in enumerate(subscriptions)
     ]
 
@@ -50,7 +50,7 @@ def readers(world: World, subscriptions: Sequence[Subscription]) -> list[Reader]
 def connect(
     world: World, publication: Publication | ExclusivePublication, subscriptions: Sequence[Subscription]
 ) -> None:
-    """Waits, over a network that is still good, until every subscriber has joined: only then is delivery promised to all."""
+    """Wait over a perfect network until every subscriber has joined: only then is delivery to all guaranteed."""
     world.run_until(
         lambda: publication.is_connected and all(each.is_connected for each in subscriptions),
         what="the connection of every subscription",
@@ -59,11 +59,11 @@ def connect(
 
 
 def spoil(world: World) -> str:
-    """Makes every link between two hosts as bad as the seed makes it."""
+    """Draw faults for every link between two hosts."""
     for source in world.hosts:
         for destination in world.hosts:
             if source is not destination:
-                world.network.link(source.address, destination.address, Faults.drawn(world.chance, max_loss=MAX_LOSS))
+                world.network.link(source.address, destination.address, Faults.drawn(world.rng, max_loss=MAX_LOSS))
     return f"{world.network.sent} datagrams to connect"
 
 
@@ -75,18 +75,18 @@ def deliver(
     messages: int | None = None,
     bystander: Callable[[], None] | None = None,
 ) -> None:
-    """Offers messages of drawn lengths until every reader has all; ``bystander`` is run in every step besides.
+    """Offer messages of drawn lengths until every reader has all of them. Calls ``bystander`` in every step.
 
-    How many there are depends on the size of the run, unless ``messages`` says it.
+    The number of messages depends on the size of the run unless ``messages`` is given.
     """
     left, message = messages or world.scaled(MESSAGES), b""
 
     def progress() -> bool:
         nonlocal left, message
-        for _ in range(int(world.chance.random() * 4)):
+        for _ in range(int(world.rng.random() * 4)):
             if not left:
                 break
-            message = message or world.chance.randbytes(drawn_length(world.chance))
+            message = message or world.rng.randbytes(drawn_length(world.rng))
             if publication.offer(message) < 0:
                 break
             left -= 1
@@ -103,7 +103,7 @@ def deliver(
 
 
 def end(world: World, publication: Publication | ExclusivePublication, subscriptions: Sequence[Subscription]) -> str:
-    """Closes the publication and waits until no subscriber has an image of it; returns what happened on the network."""
+    """Close the publication, wait until no subscriber has an image of it, and return what happened on the network."""
     session_id = publication.session_id
     publication.close()
     world.run_until(

@@ -1,4 +1,4 @@
-"""Many gaps at once over a high-latency link: repaired side by side, the stream does not stall for each in turn."""
+"""Many gaps at once over a high-latency link: they are repaired in parallel, so the stream does not stall for each in turn."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ LOSS = 0.05
 MESSAGES = 1_000  # of a datagram each: some fifty gaps, which one after the other would take twelve seconds
 LENGTH = 1_300
 WINDOW = 512 * 1024
-# The longest silence: a retransmission lost again and again, each time with a fresh request, at one chance in ten.
+# The longest silence: a retransmission lost again and again, each time with a fresh request, at one rng in ten.
 LONGEST_STALL_NS = 10 * ROUND_TRIP_NS
 # All of it: three windows, and the repair of the last one.
 LONGEST_NS = 6 * NS_PER_SECOND
 
 
 def gaps(world: World) -> str:
-    """A megabyte with 5 % loss in both directions at 250 ms round trip."""
+    """Send a megabyte with 5% loss in both directions and a round trip of 250 ms."""
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
     endpoint = f"aeron:udp?endpoint={receiver.address}:20121"
     # By default a gap is asked for again every 100 µs, thousands of times in a round trip; a channel may ask for patience.
-    patience = world.chance.choice(("", "|nak-delay=100us", "|nak-delay=200us", "|nak-delay=400us"))
+    patience = world.rng.choice(("", "|nak-delay=100us", "|nak-delay=200us", "|nak-delay=400us"))
     window = f"rcv-wnd={WINDOW}|so-rcvbuf={2 * WINDOW}"
     subscription = receiver.aeron.add_subscription(f"{endpoint}|{window}{patience}", STREAM)
     publication = sender.aeron.add_exclusive_publication(f"{endpoint}|term-length=2m", STREAM)

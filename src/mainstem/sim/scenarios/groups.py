@@ -15,9 +15,9 @@ STREAM = 1001
 
 
 def multicast(world: World) -> str:
-    """Two or three receivers of a multicast group; the slowest rules, and no receiver misses anything."""
+    """Two or three receivers of a multicast group. The slowest sets the pace, and no receiver misses anything."""
     sender = world.add_host("sender")
-    hosts = [world.add_host(f"receiver{number}") for number in range(world.chance.randrange(2, 4))]
+    hosts = [world.add_host(f"receiver{number}") for number in range(world.rng.randrange(2, 4))]
     channel = f"aeron:udp?endpoint={GROUP}"
     subscriptions = [host.aeron.add_subscription(channel, STREAM) for host in hosts]
     publication = sender.aeron.add_publication(f"{channel}|term-length=64k|fc=min,g:/{len(hosts)},t:30s", STREAM)
@@ -28,11 +28,11 @@ def multicast(world: World) -> str:
 
 
 def mdc(world: World) -> str:
-    """Destinations that joined by themselves, or were added by hand; one of the latter goes half way."""
+    """Destinations that joined dynamically or were added manually. One of the latter is removed halfway."""
     sender = world.add_host("sender")
-    hosts = [world.add_host(f"receiver{number}") for number in range(world.chance.randrange(2, 4))]
+    hosts = [world.add_host(f"receiver{number}") for number in range(world.rng.randrange(2, 4))]
     control = f"{sender.address}:20120"
-    mode = world.chance.choice(("dynamic", "manual"))
+    mode = world.rng.choice(("dynamic", "manual"))
     publication = sender.aeron.add_publication(
         f"aeron:udp?control={control}|control-mode={mode}|term-length=64k|fc=min,g:/{len(hosts) - 1},t:5s", STREAM
     )
@@ -59,7 +59,7 @@ def mdc(world: World) -> str:
 
 
 def mds(world: World) -> str:
-    """One image through two sockets: when one way is cut, the other carries on."""
+    """One image through two sockets: if one path is partitioned, the other continues."""
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
     subscription = receiver.aeron.add_subscription("aeron:udp?control-mode=manual", STREAM)
     publication = sender.aeron.add_publication(
@@ -74,16 +74,16 @@ def mds(world: World) -> str:
     spoil(world)
     everybody = readers(world, [subscription])
     deliver(world, publication, everybody)
-    publication.remove_destination(world.chance.choice(destinations))
+    publication.remove_destination(world.rng.choice(destinations))
     deliver(world, publication, everybody)
     return end(world, publication, [subscription])
 
 
 def flow_control(world: World) -> str:
-    """Receivers that the strategy waits for miss nothing; one that it does not wait for may stop, and delays no other."""
+    """Receivers that the strategy waits for miss nothing. One it does not wait for may stop without delaying the others."""
     sender, first, second = (world.add_host(name) for name in ("sender", "waited-for", "other"))
     control = f"{sender.address}:20120"
-    strategy = world.chance.choice(("tagged", "min", "max"))
+    strategy = world.rng.choice(("tagged", "min", "max"))
     waits = {"tagged": "fc=tagged,g:7/1,t:30s", "min": "fc=min,g:/2,t:2s", "max": "fc=max"}[strategy]
 
     def channel(address: str) -> str:

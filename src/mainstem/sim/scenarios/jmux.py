@@ -1,4 +1,4 @@
-"""Jmux: requests and responses over a byte stream, with programs that are slow, abort, respond early, and shut down."""
+"""Jmux: requests and responses over a byte stream, with applications that are slow, abort, respond early, and shut down."""
 
 from __future__ import annotations
 
@@ -41,30 +41,30 @@ FRAGMENT_LIMITS = (50, 1_000, 65_535)
 
 
 class Way(Direction):
-    """The bytes of a request, or of a response: what was written and read, and what both ends are going to do."""
+    """The bytes of a request or a response: what was written and read so far, and what both ends will do."""
 
-    def __init__(self, name: str, chance: Random, longest: int) -> None:
-        super().__init__(name, chance, longest)
-        self.abort_at = chance.randrange(self.goal + 1) if chance.random() < 0.08 else None
-        self.eagerness = chance.choice((1.0, 1.0, 0.5, 0.1, 0.0))
+    def __init__(self, name: str, rng: Random, longest: int) -> None:
+        super().__init__(name, rng, longest)
+        self.abort_at = rng.randrange(self.goal + 1) if rng.random() < 0.08 else None
+        self.eagerness = rng.choice((1.0, 1.0, 0.5, 0.1, 0.0))
         self.is_whole = False  # its reader got the end
 
 
 class Exchange:
-    """One request and its response, with the session at either end."""
+    """One request and its response, with the sessions at both ends."""
 
-    def __init__(self, name: str, chance: Random, longest: tuple[int, int]) -> None:
+    def __init__(self, name: str, rng: Random, longest: tuple[int, int]) -> None:
         self.name = name
         # By who writes it.
         self.ways = (
-            Way(f"{name}'s request", chance, longest[SERVER]),
-            Way(f"{name}'s response", chance, longest[CLIENT]),
+            Way(f"{name}'s request", rng, longest[SERVER]),
+            Way(f"{name}'s response", rng, longest[CLIENT]),
         )
         self.sessions: list[Session | None] = [None, None]
-        self.reads_first = chance.random() < 0.1
-        self.responds_early = chance.random() < 0.3
-        self.closes_early = chance.random() < 0.3
-        self.wants_ack = chance.random() < 0.3
+        self.reads_first = rng.random() < 0.1
+        self.responds_early = rng.random() < 0.3
+        self.closes_early = rng.random() < 0.3
+        self.wants_ack = rng.random() < 0.3
         self.is_seen = False  # the server's program has seen some of it
         self.was_opened = False  # the server's connection has it
         self.ends: list[str] = []  # the events that ended it at the client
@@ -72,14 +72,14 @@ class Exchange:
         self.acknowledgments: list[bool] = []  # as they were reported to the server
 
     def session(self, number: int) -> Session:
-        """The session at one end, where it is."""
+        """Return the session at one end, if there is one."""
         session = self.sessions[number]
         assert session is not None
         return session
 
 
 class Wire:
-    """What one end may send, by what has arrived at it: every message that leaves is compared with it, and counted."""
+    """What one end may send, given what has arrived. Every message that leaves is checked against it and counted."""
 
     def __init__(self, number: int, settings: Settings) -> None:
         self.name = NAMES[number]
@@ -93,7 +93,7 @@ class Wire:
         self.allowed: dict[int, int] = {}
 
     def arrived(self, received: int) -> None:
-        """Takes what the first ``received`` bytes of the peer say."""
+        """Handle the messages in the first ``received`` bytes from the peer."""
         while self.arriving and self.arriving[0][0] <= received:
             _, kind, session_id, amount = self.arriving.popleft()
             if kind is Kind.DATA:
@@ -102,7 +102,7 @@ class Wire:
                 self.allowed[session_id] += amount
 
     def left(self, data: bytes) -> None:
-        """Checks whole messages that leave."""
+        """Check whole messages that leave."""
         offset, end = 0, len(data)
         short: set[int] = set()
         if not self.sent:
@@ -145,23 +145,23 @@ class Wire:
             self.allowed[session_id] = allowed - length
 
     def _increments(self, session_id: int, amount: int) -> None:
-        """An increment restores half of the ration, so that few of them follow from the bytes; long ones are rounded."""
+        """Check an increment, which restores at least half of the ration. Long ones are rounded."""
         rounding = 0 if self.ration <= codec.MAX_LENGTH else 1_024
         if 2 * amount + rounding < self.ration:
             raise Violation(f"{self.name} adds only {amount} bytes to session {session_id}'s ration of {self.ration}")
 
 
 class JmuxRun(MuxRun):
-    """The client sends a few requests, the server responds, and one of them ends the connection."""
+    """The client sends a few requests, the server responds, and one of the two ends the connection."""
 
     FATES: ClassVar[tuple[str, ...]] = (*FATES, "shut down")
     NAMES = NAMES
 
     def __init__(self, world: World, *, is_killed_later: bool = False) -> None:
         super().__init__(world, is_killed_later=is_killed_later)
-        chance = world.chance
-        rations = (chance.choice(RATIONS), chance.choice(RATIONS))
-        limits = (chance.choice(FRAGMENT_LIMITS), chance.choice(FRAGMENT_LIMITS))
+        rng = world.rng
+        rations = (rng.choice(RATIONS), rng.choice(RATIONS))
+        limits = (rng.choice(FRAGMENT_LIMITS), rng.choice(FRAGMENT_LIMITS))
         # What a reader takes: some times its ration, so that it comes and goes; few enough messages.
         longest = tuple(min(3 * min(rations[end] or 10_000, 16_384), 60 * limits[1 - end]) for end in range(2))
         settings = [self._settings(rations[end], limits[end]) for end in range(2)]
@@ -172,8 +172,7 @@ class JmuxRun(MuxRun):
         self.carry(CLIENT, self.client)
         self.carry(SERVER, self.server)
         self.waiting = deque(
-            Exchange(f"exchange {index}", chance, (longest[0], longest[1]))
-            for index in range(chance.randrange(MAX_REQUESTS))
+            Exchange(f"exchange {index}", rng, (longest[0], longest[1])) for index in range(rng.randrange(MAX_REQUESTS))
         )
         self.exchanges: list[Exchange] = []
         self.live: tuple[list[Exchange], list[Exchange]] = ([], [])
@@ -181,10 +180,10 @@ class JmuxRun(MuxRun):
         self.pings_left = [MAX_PINGS, MAX_PINGS]
         self.pings = [0, 0]
         self.is_ending = False
-        self.shuts_down = chance.random() < 0.5  # the server, at the end; else the client leaves
+        self.shuts_down = rng.random() < 0.5  # the server, at the end; else the client leaves
 
     def _settings(self, ration: int, limit: int) -> Settings:
-        timing = Timing.drawn(self.chance, self.fate)
+        timing = Timing.drawn(self.rng, self.fate)
         return Settings(
             initial_ration=ration,
             fragment_limit=limit,
@@ -197,17 +196,17 @@ class JmuxRun(MuxRun):
     # -- the programs --------------------------------------------------------------------------------------------------
 
     def act(self, number: int) -> bool:
-        chance, acted = self.chance, False
+        rng, acted = self.rng, False
         connection = self.client if number == CLIENT else self.server
         if number == CLIENT:
-            while self.waiting and self.client.can_open and chance.random() < 0.8:
+            while self.waiting and self.client.can_open and rng.random() < 0.8:
                 self._open(self.waiting.popleft())
                 acted = True
         for exchange in self.live[number]:
-            if chance.random() < 0.7:
+            if rng.random() < 0.7:
                 acted |= self._request(exchange) if number == CLIENT else self._respond(exchange)
                 acted |= self._read(number, exchange)
-        if self.pings_left[number] and connection.established and chance.random() < 0.02:
+        if self.pings_left[number] and connection.established and rng.random() < 0.02:
             self.pings_left[number] -= 1
             connection.ping(now_ns=self.world.now_ns)
         if self.is_ending and number == (SERVER if self.shuts_down else CLIENT):
@@ -226,7 +225,7 @@ class JmuxRun(MuxRun):
 
     def _request(self, exchange: Exchange) -> bool:
         client, session, way = self.client, exchange.session(CLIENT), exchange.ways[CLIENT]
-        if session.ack is Acknowledgment.REQUESTED and not session.ended and self.chance.random() < 0.5:
+        if session.ack is Acknowledgment.REQUESTED and not session.ended and self.rng.random() < 0.5:
             exchange.has_acknowledged = True
             client.acknowledge(session)
             return True
@@ -253,7 +252,7 @@ class JmuxRun(MuxRun):
         if response.abort_at is not None and response.written >= response.abort_at:
             response.is_closed = True
             # Whether nothing of it was processed is for the program to say, as long as that is true.
-            is_partial = exchange.is_seen or self.chance.random() < 0.3
+            is_partial = exchange.is_seen or self.rng.random() < 0.3
             server.abort(session, b"too busy", partial=is_partial)
             return True
         if response.waits:
@@ -265,7 +264,7 @@ class JmuxRun(MuxRun):
         exchange.is_seen = exchange.session(SERVER).processing = True
 
     def _write(self, number: int, session: Session, way: Way) -> bool:
-        """Writes some; returns whether something was still to be written."""
+        """Write some data. Return whether there was any left to write."""
         if way.written == way.goal:
             return False
         data = way.next_piece()
@@ -285,19 +284,19 @@ class JmuxRun(MuxRun):
         return True
 
     def _read(self, number: int, exchange: Exchange) -> bool:
-        session, chance = exchange.session(number), self.chance
+        session, rng = exchange.session(number), self.rng
         way = exchange.ways[1 - number]
-        if not session.unconsumed or chance.random() >= way.eagerness:
+        if not session.unconsumed or rng.random() >= way.eagerness:
             return False
         if number == SERVER:
             self._see(exchange)
         count = session.unconsumed
         connection = self.client if number == CLIENT else self.server
-        connection.consume(session, count if chance.random() < 0.5 else chance.randrange(1, count + 1))
+        connection.consume(session, count if rng.random() < 0.5 else rng.randrange(1, count + 1))
         return True
 
     def strike(self) -> None:
-        """Shuts the server down as soon as that may be said: no request that is not finished is being processed."""
+        """Shut the server down as soon as that is allowed: while no unfinished request is being processed."""
         server = self.server
         if server.failure is not None or self.carriers[SERVER].is_left:
             return
@@ -401,7 +400,7 @@ class JmuxRun(MuxRun):
             live[:] = [exchange for exchange in live if not self._is_over(number, exchange)]
 
     def _check_promise(self, exchange: Exchange) -> None:
-        """What the client may assume about a request is true, whenever it asks."""
+        """Check that the delivery status of a request is true whenever the client asks."""
         session = exchange.session(CLIENT)
         delivery = session.delivery
         if delivery is Delivery.NONE and exchange.is_seen:
@@ -443,7 +442,7 @@ class JmuxRun(MuxRun):
             raise Violation(f"{NAMES[number]} took a command although its connection is over: {connection.failure}")
 
     def check_end(self) -> None:
-        """Every exchange ended once at the client, every acknowledgment was reported, and every ping had one reply."""
+        """Check that every exchange ended once at the client, every acknowledgment was reported, and every ping one response."""
         for exchange in self.exchanges:
             session = exchange.session(CLIENT)
             if not self.carriers[CLIENT].is_dead:
@@ -465,12 +464,12 @@ class JmuxRun(MuxRun):
 
     @property
     def _is_silent(self) -> bool:
-        """Whether the server's program hears nothing any more."""
+        """Whether the server's application receives nothing anymore."""
         return self.carriers[SERVER].is_dead
 
 
 def jmux(world: World) -> str:
-    """Requests and responses arrive whole, once and in order, or their ends are reported, and no request is processed twice."""
+    """Requests and responses arrive complete, once and in order, or their ends are reported. No request is processed twice."""
     run = JmuxRun(world)
     run.run()
     data = sum(wire.data_bytes for wire in run.wires)

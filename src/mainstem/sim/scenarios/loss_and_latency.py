@@ -1,4 +1,4 @@
-"""How much may be under way, and who is waited for: congestion control, subscribers that fall behind, gaps that stay."""
+"""Windows and tethers: congestion control, subscribers that fall behind, gaps that are not repaired."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NUMBER = 4  # bytes that count them
 
 
 def shown(host: Host, name: str) -> list[int]:
-    """The values of a driver's counters whose label begins with ``name``."""
+    """Return the values of a driver's counters whose label starts with ``name``."""
     reader = host.aeron.counters
     return [
         each.value for each in snapshot(reader) if each.type_id == CounterType.PER_IMAGE and each.label.startswith(name)
@@ -32,24 +32,24 @@ def shown(host: Host, name: str) -> list[int]:
 
 
 def cubic(world: World) -> str:
-    """Congestion control with measured round trips: everything arrives, the window stays within its bounds."""
-    chance = world.chance
+    """Congestion control with measured round trips: everything arrives, and the window stays within its limits."""
+    rng = world.rng
     sender = world.add_host("sender", cubiccongestioncontrol_measurertt=True)
     receiver = world.add_host(
-        "receiver", cubiccongestioncontrol_measurertt=True, cubiccongestioncontrol_tcpmode=chance.random() < 0.5
+        "receiver", cubiccongestioncontrol_measurertt=True, cubiccongestioncontrol_tcpmode=rng.random() < 0.5
     )
     world.wire.window_length = None  # congestion control moves it
     channel = f"aeron:udp?endpoint={receiver.address}:20121"
     subscription = receiver.aeron.add_subscription(f"{channel}|cc=cubic", STREAM)
     publication = sender.aeron.add_publication(f"{channel}|term-length=64k", STREAM)
     connect(world, publication, [subscription])
-    delay_ns = chance.randrange(NS_PER_MS, 20 * NS_PER_MS)
+    delay_ns = rng.randrange(NS_PER_MS, 20 * NS_PER_MS)
     # The acknowledgements may be lost too; the way there loses less, for each loss costs a fifth of the window.
-    world.network.faults = Faults(loss=chance.uniform(0, MAX_LOSS / 3), delay_ns=delay_ns)
+    world.network.faults = Faults(loss=rng.uniform(0, MAX_LOSS / 3), delay_ns=delay_ns)
     windows: set[int] = set()
 
     def look() -> None:
-        if chance.random() < 0.05:
+        if rng.random() < 0.05:
             windows.update(shown(receiver, "rcv-cc-cubic-wnd"))
 
     deliver(world, publication, readers(world, [subscription]), bystander=look)
@@ -65,9 +65,9 @@ def cubic(world: World) -> str:
 
 
 def latency(world: World) -> str:
-    """A sender measures the latency to its receivers by bursts that need no response: latency and drift are correct."""
-    chance = world.chance
-    interval_ns = chance.randrange(20, 200) * NS_PER_MS
+    """A sender measures the latency to its receivers with bursts that need no response. Latency and drift are correct."""
+    rng = world.rng
+    interval_ns = rng.randrange(20, 200) * NS_PER_MS
     sender, receiver = (
         world.add_host(name, one_way_latency_interval_ns=interval_ns) for name in ("sender", "receiver")
     )
@@ -75,8 +75,8 @@ def latency(world: World) -> str:
     subscription = receiver.aeron.add_subscription(channel, STREAM)
     publication = sender.aeron.add_publication(f"{channel}|term-length=64k", STREAM)
     connect(world, publication, [subscription])
-    there = Faults(loss=chance.uniform(0, MAX_LOSS), delay_ns=chance.randrange(NS_PER_MS, 20 * NS_PER_MS))
-    back = Faults(loss=chance.uniform(0, MAX_LOSS), delay_ns=chance.randrange(NS_PER_MS, 20 * NS_PER_MS))
+    there = Faults(loss=rng.uniform(0, MAX_LOSS), delay_ns=rng.randrange(NS_PER_MS, 20 * NS_PER_MS))
+    back = Faults(loss=rng.uniform(0, MAX_LOSS), delay_ns=rng.randrange(NS_PER_MS, 20 * NS_PER_MS))
     world.network.link(sender.address, receiver.address, there)
     world.network.link(receiver.address, sender.address, back)
     # Only the newest measurements count, so that those of the good network are forgotten.
@@ -93,10 +93,10 @@ def latency(world: World) -> str:
 
 
 def untethered(world: World) -> str:
-    """A subscriber that need not keep up is cut off while it sleeps and comes back; the tethered one misses nothing."""
+    """An untethered subscriber goes to RESTING while it sleeps and comes back. The tethered one misses nothing."""
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
     endpoint = f"aeron:udp?endpoint={receiver.address}:20121"
-    rejoin = world.chance.random() < 0.7
+    rejoin = world.rng.random() < 0.7
     channel = f"{endpoint}|rejoin={'true' if rejoin else 'false'}"  # one stream has one opinion of this
     timeouts = "untethered-window-limit-timeout=1s|untethered-linger-timeout=500ms|untethered-resting-timeout=1s"
     tied = receiver.aeron.add_subscription(channel, STREAM)
@@ -141,13 +141,13 @@ def untethered(world: World) -> str:
 
 
 def unreliable(world: World) -> str:
-    """Gaps stay gaps: what arrives is in order and whole, and a lossy way costs messages, not time."""
+    """Gaps are not repaired: what arrives is in order and complete, and loss costs messages, not time."""
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
     channel = f"aeron:udp?endpoint={receiver.address}:20121"
     subscription = receiver.aeron.add_subscription(f"{channel}|reliable=false", STREAM)
     publication = sender.aeron.add_publication(f"{channel}|term-length=64k", STREAM)
     connect(world, publication, [subscription])
-    loss = world.chance.choice((0.0, world.chance.uniform(0, MAX_LOSS)))
+    loss = world.rng.choice((0.0, world.rng.uniform(0, MAX_LOSS)))
     world.network.faults = Faults(loss=loss, duplication=0.05, delay_ns=NS_PER_MS)
     offered: list[bytes] = []
     got: list[int] = []
@@ -163,8 +163,8 @@ def unreliable(world: World) -> str:
 
     def step() -> bool:
         if len(offered) < NUMBERED:
-            length = min(drawn_length(world.chance), MAX_LENGTH - NUMBER)
-            message = len(offered).to_bytes(NUMBER, "big") + world.chance.randbytes(length)
+            length = min(drawn_length(world.rng), MAX_LENGTH - NUMBER)
+            message = len(offered).to_bytes(NUMBER, "big") + world.rng.randbytes(length)
             if publication.offer(message) > 0:
                 offered.append(message)
         subscription.poll_messages(on_message, 10)

@@ -1,4 +1,4 @@
-"""What the worlds of bymux and Jmux share: connections over a byte stream, driven as a transport does it, and how a run may end."""
+"""Shared by the scenarios of bymux and Jmux: connections over a byte stream, driven as a transport does, and how a run may end."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ PATTERN = _HALF * 2
 
 
 class Direction:
-    """The bytes that one end writes and the other reads: known by their place, so that none is stored.
+    """The bytes that one end writes and the other reads. They follow from their offset, so none are stored.
 
-    ``longest`` bounds what is usually drawn; ``rarely`` is a length that few have.
+    Lengths are usually at most ``longest``; a few are ``rarely``.
     """
 
-    def __init__(self, name: str, chance: Random, longest: int, *, rarely: int = 0) -> None:
+    def __init__(self, name: str, rng: Random, longest: int, *, rarely: int = 0) -> None:
         self.name = name
-        self._base = chance.randrange(PATTERN_LENGTH)
-        self.goal = chance.choice((0, chance.randrange(50), chance.randrange(longest), chance.randrange(longest)))
-        if rarely and chance.random() < 0.05:
+        self._base = rng.randrange(PATTERN_LENGTH)
+        self.goal = rng.choice((0, rng.randrange(50), rng.randrange(longest), rng.randrange(longest)))
+        if rarely and rng.random() < 0.05:
             self.goal = rarely
-        self._chunk = min(chance.choice((1 + self.goal // 16, 1 + self.goal // 4, max(1, self.goal))), PATTERN_LENGTH)
+        self._chunk = min(rng.choice((1 + self.goal // 16, 1 + self.goal // 4, max(1, self.goal))), PATTERN_LENGTH)
         self.written = self.read = 0
         self.waits = False  # the writer, until less is queued
         self.is_closed = False  # nothing more is written
 
     def next_piece(self) -> bytes:
-        """What is written next."""
+        """Return the bytes to write next."""
         return self._piece(self.written, min(self._chunk, self.goal - self.written))
 
     def receive(self, data: bytes) -> None:
-        """Checks what was read next."""
+        """Check the bytes read next."""
         if data != self._piece(self.read, len(data)):
             raise Violation(f"{self}: {len(data)} bytes at {self.read} are not those that were written")
         self.read += len(data)
@@ -76,32 +76,32 @@ class Direction:
 
 @dataclass
 class Timing:
-    """The heartbeat of one end, in seconds; an interval of None is none."""
+    """The heartbeat of one end, in seconds. An interval of None disables it."""
 
     ping_interval: float | None
     ping_timeout: float = PING_TIMEOUT_S
 
     @classmethod
-    def drawn(cls, chance: Random, fate: str) -> Timing:
-        """A peer that falls silent is noticed by its heartbeat alone, so that such a run has one."""
-        is_on = fate in ("dead", "clogged") or chance.random() < 0.5
-        return cls(chance.randrange(20, 400) / 1000 if is_on else None)
+    def drawn(cls, rng: Random, fate: str) -> Timing:
+        """Draw timing. Only a heartbeat detects a silent peer, so a run with one has a heartbeat."""
+        is_on = fate in ("dead", "clogged") or rng.random() < 0.5
+        return cls(rng.randrange(20, 400) / 1000 if is_on else None)
 
 
 FATES = ("whole", "whole", "whole", "whole", "whole", "whole", "reset", "reset", "dead", "clogged", "left")
 
 
 class Carrier:
-    """One end of a byte stream that carries a connection, as a transport does.
+    """One end of a byte stream that carries a connection, like a transport.
 
     Args:
-        world: Its clock and its trace are used.
+        world: Provides the clock and the trace.
         name: Names the end in errors.
-        connection: The connection without I/O.
+        connection: The sans-IO connection.
         end: The end of the byte stream.
         batch: The limit of each ``segments_to_send``.
-        on_event: Takes each event.
-        on_sent: Takes whole packets as they leave the connection, before anything else happens to it.
+        on_event: Called with each event.
+        on_sent: Called with whole packets as they leave the connection, before anything else happens to it.
     """
 
     def __init__(
@@ -127,16 +127,16 @@ class Carrier:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more happens at this end."""
+        """Whether this end is done."""
         return self.is_dead or self.connection.failure is not None
 
     @property
     def has_finished(self) -> bool:
-        """Whether its program wrote all that it had and is gone: no peer's end or silence reaches it any more."""
+        """Whether its application wrote everything and left: the peer's end or silence no longer matters."""
         return self.wants_to_leave and self.is_left
 
     def receive(self) -> int:
-        """Reads what has arrived, and does what is due; returns the bytes that were read."""
+        """Read what has arrived and do what is due. Return the bytes read."""
         if self.is_over:
             return 0
         connection, now_ns, count = self.connection, self.world.now_ns, 0
@@ -163,7 +163,7 @@ class Carrier:
         return count
 
     def send(self) -> int:
-        """Writes what there is room for; returns the bytes that were written."""
+        """Write what there is room for. Return the bytes written."""
         if self.is_dead or self.is_left or self.end.is_reset:
             return 0
         connection, count = self.connection, 0
@@ -190,32 +190,32 @@ class Carrier:
         return count
 
     def leave(self) -> None:
-        """Ends this end's direction, wherever its bytes are cut."""
+        """Finish this direction, possibly in the middle of a packet."""
         self.is_left = True
-        self.end.close_writing()
+        self.end.finish()
 
     def dispatch(self) -> None:
-        """Hands out the events."""
+        """Dispatch the events."""
         next_event = self.connection.next_event
         while (event := next_event()) is not None:
             self._on_event(event)
 
 
 class CheckedWire(Protocol):
-    """What one end may send, by what has arrived at it: all that leaves is compared with it."""
+    """What one end may send, given what has arrived. Everything that leaves is checked against it."""
 
     def arrived(self, received: int) -> None:
-        """Takes what had left the other end, of which so many bytes have arrived."""
+        """Handle the part of what the other end sent that has arrived."""
 
     def left(self, data: bytes) -> None:
-        """Checks what leaves this end."""
+        """Check what leaves this end."""
 
 
 class MuxRun:
-    """Two connections over one byte stream, from their first byte to the end that was drawn for them.
+    """Two connections over one byte stream, from their first byte to the end drawn for them.
 
-    A subclass has the programs at both ends. A run is ``whole``, or at some step the stream is ``reset``, a machine is ``dead``, a
-    direction is ``clogged`` for good, or a program has ``left``, which ends its direction in the middle of whatever it was sending.
+    A subclass provides the applications at both ends. A run is ``whole``, or at some step the stream is ``reset``, a host is
+    ``dead``, a direction is ``clogged`` for good, or an application has ``left``, finishing its direction in mid-message.
     """
 
     FATES: ClassVar[tuple[str, ...]] = FATES
@@ -224,15 +224,15 @@ class MuxRun:
 
     def __init__(self, world: World, *, is_killed_later: bool = False) -> None:
         self.world = world
-        self.chance = chance = world.chance
-        self.fate = "dead" if is_killed_later else chance.choice(self.FATES)
-        self.stream = ByteStream(chance, world.clock, there=StreamFaults.drawn(chance), back=StreamFaults.drawn(chance))
+        self.rng = rng = world.rng
+        self.fate = "dead" if is_killed_later else rng.choice(self.FATES)
+        self.stream = ByteStream(rng, world.clock, there=StreamFaults.drawn(rng), back=StreamFaults.drawn(rng))
         self.carriers: list[Carrier] = []
-        self.victim = chance.randrange(2)
+        self.victim = rng.randrange(2)
         self.steps = 0
         self._start_ns = world.now_ns
-        self._heal_ns = world.now_ns + chance.randrange(1, HEAL_NS)
-        self._fate_ns = world.now_ns + int(chance.choice((0.0, 0.02, 0.1, 1.0)) * chance.randrange(1, HEAL_NS))
+        self._heal_ns = world.now_ns + rng.randrange(1, HEAL_NS)
+        self._fate_ns = world.now_ns + int(rng.choice((0.0, 0.02, 0.1, 1.0)) * rng.randrange(1, HEAL_NS))
         if is_killed_later:
             self._fate_ns = NEVER_NS
         self._tick_ns = TICK_NS
@@ -243,70 +243,70 @@ class MuxRun:
         self._is_ending = False
 
     def carry(self, number: int, connection: BymuxEngine | JmuxEngine) -> None:
-        """Puts a connection at one end of the byte stream; in the order of the ends."""
+        """Attach a connection to the next end of the byte stream."""
         self.carriers.append(
             Carrier(
                 self.world,
                 self.NAMES[number],
                 connection,
                 self.stream.ends[number],
-                batch=self.chance.choice((1, 1_000, 65_536)),
+                batch=self.rng.choice((1, 1_000, 65_536)),
                 on_event=lambda event: self.on_event(number, event),
                 on_sent=lambda data: self.on_sent(number, data),
             )
         )
 
     def on_event(self, number: int, event: Any) -> None:
-        """Takes an event of the connection at one end."""
+        """Handle an event of the connection at one end."""
         raise NotImplementedError
 
     def on_sent(self, number: int, data: bytes) -> None:
-        """Checks what the connection at one end has sent."""
+        """Check what the connection at one end has sent."""
         wire = self.wires[number]
         wire.arrived(self.carriers[number].received)
         wire.left(data)
 
     def act(self, number: int) -> bool:
-        """Lets the program at one end do something; returns whether it did."""
+        """Let the application at one end do something. Return whether it did."""
         raise NotImplementedError
 
     def wake(self) -> None:
-        """From now on no program is slow."""
+        """Let no application be slow from now on."""
         raise NotImplementedError
 
     def is_done(self) -> bool:
-        """Whether everything that was begun has ended, at both ends."""
+        """Whether everything that was started has ended at both ends."""
         raise NotImplementedError
 
     def begin_end(self) -> None:
-        """Lets both ends finish; called once, when all is done."""
+        """Let both ends finish. Called once, when everything is done."""
         raise NotImplementedError
 
     def is_ended(self) -> bool:
-        """Whether both connections have ended in order."""
+        """Whether both connections have ended in an orderly way."""
         raise NotImplementedError
 
     def check_end(self) -> None:
-        """Checks what must hold once everything is over."""
+        """Check the invariants that hold at the end."""
         raise NotImplementedError
 
     def check(self, number: int) -> None:
-        """Checks what must hold of one end at every step."""
+        """Check the invariants of one end. Called in every step."""
         raise NotImplementedError
 
     def refuses(self, number: int) -> None:
-        """Checks that every command of an end that is over raises; called once for each."""
+        """Check that every command at an end that is done raises. Called once for each end."""
         raise NotImplementedError
 
     # -- the run -------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Everything; raises Violation where a promise is broken."""
+        """Run everything. Raises Violation if an invariant is broken."""
         for moved in self.life():
             self._advance(moved=moved)
 
     def life(self) -> Iterator[bool]:
-        """Everything. Time goes on wherever it yields, which is whether anything moved; raises Violation as ``run``."""
+        """Run everything, yielding (whether anything moved) whenever time should advance. Raises Violation."""
         if self.fate == "whole":
             yield from self._until(self.is_done, "the end of every stream")
             self._is_ending = True
@@ -321,7 +321,7 @@ class MuxRun:
         self.check_end()
 
     def kill(self, number: int) -> None:
-        """The machine of one end is dead from now on, in a run that was made for it."""
+        """Kill the host of one end, in a run that was created for it."""
         assert self.fate == "dead", "the ends of this run have no heartbeat that would notice"
         self.victim, self._fate_ns = number, self.world.now_ns
 
@@ -371,7 +371,7 @@ class MuxRun:
             self.stream.clog(self.victim)
 
     def _strike(self) -> None:
-        """What the fate of this run is happens now."""
+        """Make the fate of this run happen now."""
         carrier = self.carriers[self.victim]
         self.world.trace.note(f"{carrier.name}: {self.fate}", self.world.now_ns)
         if self.fate == "reset":
@@ -389,11 +389,11 @@ class MuxRun:
             self.strike()
 
     def strike(self) -> None:
-        """Does what a fate of the protocol's own is, at each step from its instant on."""
+        """Make a protocol-specific fate happen. Called in each step from its instant on."""
         raise NotImplementedError
 
     def _is_struck(self) -> bool:
-        """Whether it has happened; where all is done before it does, both ends begin to finish."""
+        """Whether the fate has happened. If everything is done before, both ends begin to finish."""
         if not self._is_ending and self.is_done():
             self._is_ending = True
             self.begin_end()
@@ -403,7 +403,7 @@ class MuxRun:
         return all(carrier.is_over or carrier.has_finished for carrier in self.carriers)
 
     def _check_silence(self, carrier: Carrier) -> None:
-        """A peer that is silent is given up in time."""
+        """Check that a silent peer is presumed dead in time."""
         settings = carrier.connection.settings
         if settings.ping_interval is None:
             return
@@ -416,7 +416,7 @@ class MuxRun:
             )
 
     def _check_failure(self, carrier: Carrier, failure: MainstemError) -> None:
-        """Only what this run's fate does may be the reason for an end; two right ends never break a rule."""
+        """Check the reason of an end: only this run's fate may cause it, and correct ends never cause a protocol error."""
         fate, struck = self.fate, self.world.now_ns >= self._fate_ns
         if isinstance(failure, RemoteProtocolError):
             allowed = fate == "left" and struck and failure.rule in ("truncated-packet", "truncated-message")

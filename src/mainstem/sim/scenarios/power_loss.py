@@ -1,8 +1,8 @@
-"""A recorder of many recordings, a shipper and a store on a machine that loses power, again and again.
+"""A recorder of many recordings, a shipper and a store on a host that repeatedly loses power.
 
-What is durable stays: messages whose write returned, recordings whose start or stop returned, of a durable recorder; whatever a
-store has put and a shipper has committed, always. Of what is not durable each recording has a beginning, as far as it is there at
-all, and none of them hinders another. A killed program loses nothing that it wrote.
+Durable data survives: of a durable recorder, messages whose write returned and recordings whose start or stop returned; always,
+whatever a store has put and a shipper has committed. Of the rest, each recording that exists holds a prefix of its messages,
+and none prevents reading another. A killed program loses nothing that it wrote.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _WHOLE, _DATA, _PADDING = 0xC0, 1, 0
 
 
 class _Log:
-    """A session that is recorded: lays its messages out as frames."""
+    """A recorded session that lays out its messages as frames."""
 
     def __init__(self, session_id: int, writer: RecordingWriter) -> None:
         self.session_id, self.writer = session_id, writer
         self.recording_id = writer.descriptor.recording_id
 
     def write(self, payload: bytes, time_ns: int) -> None:
-        """Records a message; raises what the disk raises."""
+        """Record a message. Raises what the disk raises."""
         size = (len(payload) + _HEADER.size + 31) & ~31
         left = TERM_LENGTH - self.writer.position % TERM_LENGTH
         if size > left:
@@ -78,7 +78,7 @@ class _Log:
 
 
 class _Expected:
-    """What a recording must hold. ``durable`` messages survive anything, ``messages`` a killed program; ``maybe`` was under way."""
+    """What a recording must hold: ``durable`` messages survive anything, ``messages`` a killed program; ``maybe`` was in flight."""
 
     def __init__(self, channel: str) -> None:
         self.channel = channel
@@ -89,13 +89,13 @@ class _Expected:
 
 
 class PowerLossRun:
-    """Lives of the programs of one machine, and what must be there after each."""
+    """Runs of the programs on one host, and what must be there after each."""
 
     def __init__(self, world: World, folder: Path) -> None:
-        self.world, self.chance = world, world.chance
+        self.world, self.rng = world, world.rng
         self.machine = folder / "machine"
         self.machine.mkdir()
-        self.device = Device(self.machine, self.chance)
+        self.device = Device(self.machine, self.rng)
         self.directory = self.machine / "var" / "recordings"
         self.lake = self.machine / "lake"
         self.clock = ManualClock()
@@ -108,8 +108,8 @@ class PowerLossRun:
         self._prefill()
 
     def _prefill(self) -> None:
-        """Recordings of before, so that the catalog has some pages."""
-        chance, count = self.chance, self.chance.choice((0, self.chance.randrange(MAX_OLD_RECORDINGS)))
+        """Create earlier recordings, so that the catalog has a few pages."""
+        rng, count = self.rng, self.rng.choice((0, self.rng.randrange(MAX_OLD_RECORDINGS)))
         if not count:
             return
         disk = FaultyDisk(self.device, is_good=True)
@@ -117,33 +117,33 @@ class PowerLossRun:
         disk.sync_path(self.directory)
         catalog = Catalog(self.directory, durable=True, disk=disk)
         for _ in range(count):
-            added = catalog.add(_descriptor(chance))
+            added = catalog.add(_descriptor(rng))
             self.expected[added.recording_id] = expected = _Expected(added.original_channel)
             expected.is_durable = True
         catalog.close()
         self.has_catalog = self.has_durable_directory = True
 
     def play(self) -> None:
-        """Everything; raises Violation where a promise is broken."""
-        for _ in range(self.chance.randrange(1, MAX_LIVES)):
+        """Run everything. Raises Violation if an invariant is broken."""
+        for _ in range(self.rng.randrange(1, MAX_LIVES)):
             self._live()
         self._recover(loses_power=False)
 
     # -- a life of the programs --------------------------------------------------------------------------------------
 
     def _live(self) -> None:
-        chance = self.chance
-        crash_at = chance.randrange(1, chance.choice((60, 1000))) if chance.random() < 0.7 else 0
+        rng = self.rng
+        crash_at = rng.randrange(1, rng.choice((60, 1000))) if rng.random() < 0.7 else 0
         disk = FaultyDisk(self.device, crash_at=crash_at)
         other = FaultyDisk(self.device, is_good=True)
-        self.durable = chance.random() < 0.6
+        self.durable = rng.random() < 0.6
         self.logs: dict[int, _Log] = {}
         shippers: list[ArchiveShipper] = []
         with contextlib.suppress(Crash):
             self._guarded(lambda: self._act(disk, other, shippers))
         for shipper in shippers:
             shipper.close()
-        loses_power = chance.random() < 0.7
+        loses_power = rng.random() < 0.7
         for each in (disk, other):
             each.kill()
         if loses_power:
@@ -155,16 +155,16 @@ class PowerLossRun:
         self._recover(loses_power=loses_power)
 
     def _act(self, disk: FaultyDisk, other: FaultyDisk, shippers: list[ArchiveShipper]) -> None:
-        chance = self.chance
+        rng = self.rng
         recorder = Recorder(
             self.directory, segment_length=SEGMENT_LENGTH, durable=self.durable, clock=self.clock, disk=disk
         )
         self.has_catalog = True
         self.has_durable_directory |= self.durable
         store = LocalStore(self.lake / "tides", disk=other)
-        for _ in range(chance.randrange(MAX_ACTIONS)):
-            self.clock.advance_ns(chance.choice((0, NS_PER_MS, 150 * NS_PER_MS)))
-            action = chance.random()
+        for _ in range(rng.randrange(MAX_ACTIONS)):
+            self.clock.advance_ns(rng.choice((0, NS_PER_MS, 150 * NS_PER_MS)))
+            action = rng.random()
             if action < 0.15:
                 self._guarded(lambda: self._start(recorder))
             elif action < 0.9:
@@ -175,7 +175,7 @@ class PowerLossRun:
                 self._guarded(lambda: self._put(store))
             elif self.has_durable_directory:
                 self._ship(other, shippers)
-        if chance.random() < 0.3:
+        if rng.random() < 0.3:
             self._guarded(lambda: self._close(recorder))
 
     def _guarded(self, work: Callable[[], None]) -> None:
@@ -186,10 +186,10 @@ class PowerLossRun:
                 raise
 
     def _start(self, recorder: Recorder) -> None:
-        session_id = self.chance.randrange(MAX_SESSIONS)
+        session_id = self.rng.randrange(MAX_SESSIONS)
         if session_id in self.logs:
             return
-        channel = self.channels.setdefault(session_id, _channel(self.chance))
+        channel = self.channels.setdefault(session_id, _channel(self.rng))
         writer = recorder.start(
             session_id=session_id,
             stream_id=1,
@@ -208,10 +208,10 @@ class PowerLossRun:
     def _write(self) -> None:
         if not self.logs:
             return
-        log = self.logs[self.chance.choice(list(self.logs))]
+        log = self.logs[self.rng.choice(list(self.logs))]
         expected = self.expected[log.recording_id]
-        for _ in range(self.chance.randrange(1, 8)):
-            payload = self.chance.randbytes(self.chance.choice((0, 100, 1_400, self.chance.randrange(MAX_LENGTH))))
+        for _ in range(self.rng.randrange(1, 8)):
+            payload = self.rng.randbytes(self.rng.choice((0, 100, 1_400, self.rng.randrange(MAX_LENGTH))))
             expected.maybe = [payload]
             try:
                 log.write(payload, self.clock.epoch_ns())
@@ -225,16 +225,16 @@ class PowerLossRun:
 
     def _stop(self, recorder: Recorder) -> None:
         if self.logs:
-            log = self.logs.pop(self.chance.choice(list(self.logs)))
+            log = self.logs.pop(self.rng.choice(list(self.logs)))
             recorder.stop(log.writer)
 
     def _close(self, recorder: Recorder) -> None:
         recorder.close()
 
     def _put(self, store: LocalStore) -> None:
-        name = f"{self.chance.randrange(4)}/{self.chance.randrange(4)}"
-        data = self.chance.randbytes(self.chance.randrange(10_000))
-        if self.chance.random() < 0.5:
+        name = f"{self.rng.randrange(4)}/{self.rng.randrange(4)}"
+        data = self.rng.randbytes(self.rng.randrange(10_000))
+        if self.rng.random() < 0.5:
             store.put(name, data)
             self.put[name] = data
         elif store.put_if_absent(name, data):
@@ -265,7 +265,7 @@ class PowerLossRun:
     # -- what must hold ----------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """A reader that comes before the recorder does: nothing may keep it from the recordings that are whole."""
+        """Open a reader before the recorder restarts. It must be able to read every intact recording."""
         if not self.has_catalog or not self.directory.exists():
             return
         archive = DirectoryArchive(LocalStore(self.directory))
@@ -277,12 +277,12 @@ class PowerLossRun:
                 continue
 
     def _recover(self, *, loses_power: bool) -> None:
-        while self.chance.random() < 0.3:
-            disk = FaultyDisk(self.device, crash_at=self.chance.randrange(1, 200), is_good=True)
+        while self.rng.random() < 0.3:
+            disk = FaultyDisk(self.device, crash_at=self.rng.randrange(1, 200), is_good=True)
             with contextlib.suppress(Crash):
-                Recorder(self.directory, clock=self.clock, durable=self.chance.random() < 0.5, disk=disk).close()
+                Recorder(self.directory, clock=self.clock, durable=self.rng.random() < 0.5, disk=disk).close()
             disk.kill()
-            if self.chance.random() < 0.5:
+            if self.rng.random() < 0.5:
                 self.losses += 1
                 loses_power = True
                 self.device.lose_power()
@@ -355,7 +355,7 @@ class PowerLossRun:
                     raise Violation(f"recording {recording_id} was shipped up to {end}, and less is there")
 
 
-def _descriptor(chance: Random) -> RecordingDescriptor:
+def _descriptor(rng: Random) -> RecordingDescriptor:
     return RecordingDescriptor(
         recording_id=NULL,
         start_timestamp=1,
@@ -364,17 +364,17 @@ def _descriptor(chance: Random) -> RecordingDescriptor:
         term_buffer_length=TERM_LENGTH,
         segment_file_length=SEGMENT_LENGTH,
         session_id=-1,
-        original_channel=_channel(chance),
+        original_channel=_channel(rng),
     )
 
 
-def _channel(chance: Random) -> str:
-    most = chance.choice((MAX_ALIAS, MAX_ALIAS, MAX_ALIAS, MAX_LONG_ALIAS))
-    return f"sim:{chance.randrange(1 << 30)}?alias={chance.randrange(most) * 'a'}"
+def _channel(rng: Random) -> str:
+    most = rng.choice((MAX_ALIAS, MAX_ALIAS, MAX_ALIAS, MAX_LONG_ALIAS))
+    return f"sim:{rng.randrange(1 << 30)}?alias={rng.randrange(most) * 'a'}"
 
 
 def power_loss(world: World) -> str:
-    """What is durable survives a loss of power at any step, and what is not leaves beginnings."""
+    """Durable data survives a loss of power at any step; other recordings are left with a prefix."""
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="mainstem-sim-") as folder:
         run = PowerLossRun(world, Path(folder))
         run.play()

@@ -1,7 +1,7 @@
-"""A recorder over disks that fill up and write short, which is killed at any step of writing, and starts again.
+"""A recorder on disks that fill up and make short writes. It is killed at any step of writing, and restarted.
 
-The recorder and its files are real; its disk is ``mainstem.sim.disk``. The last time the machine may lose power instead: what was
-released to the publisher is there then if the recording is durable, and a beginning of it if not.
+The recorder and its files are real; its disk is ``mainstem.sim.disk``. The last kill may be a loss of power instead. Then a durable
+recording holds everything released to the publisher, and any other recording a prefix of it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MEMORY = Path("/dev/shm")
 
 
 class Program:
-    """A recorder with a client of its own: a process that may be killed and started again."""
+    """A recorder with its own client: a process that may be killed and restarted."""
 
     def __init__(self, world: World, host: Host, directory: Path, disk: FaultyDisk, *, durable: bool) -> None:
         self.disk = disk
@@ -67,12 +67,12 @@ class Program:
         self.recorder.add_subscription(self.subscription)
 
     def work(self) -> None:
-        """One duty cycle. Raises OSError where the disk is full: the program tries again later."""
+        """Run one duty cycle. Raises OSError if the disk is full; the caller retries later."""
         self.aeron.invoke()
         self.recorder.do_work()
 
     def close(self) -> None:
-        """Ends in order."""
+        """Close the recorder in an orderly way."""
         self.recorder.close()
         self.aeron.close()
 
@@ -81,17 +81,17 @@ class RecordersRun:
     """A publisher, a recorder that is killed a few times, and what its recordings must hold."""
 
     def __init__(self, world: World, directory: Path) -> None:
-        self.world, self.chance, self.directory = world, world.chance, directory
-        self.durable = self.chance.random() < 0.4
-        self.loses_power = self.chance.random() < 0.4
-        self.device = Device(directory, self.chance)
+        self.world, self.rng, self.directory = world, world.rng, directory
+        self.durable = self.rng.random() < 0.4
+        self.loses_power = self.rng.random() < 0.4
+        self.device = Device(directory, self.rng)
         self.host = world.add_host("one", client_liveness_timeout_ns=LIVENESS_NS)
         world.idle_ns = IDLE_TICK_NS  # a program's client that has its turn more seldom is taken for dead
         self.publication = self.host.aeron.add_exclusive_publication(CHANNEL, STREAM)
         self.ends: list[int] = []  # the position after each message that was offered
         self.payloads: list[bytes] = []
-        self.pause_probability = self.chance.choice((0.0, 0.5, 0.9))
-        self.crashes_left = self.chance.randrange(MAX_CRASHES + 1)
+        self.pause_probability = self.rng.choice((0.0, 0.5, 0.9))
+        self.crashes_left = self.rng.randrange(MAX_CRASHES + 1)
         self.crashes = self.refusals = self.absences = 0
         self.has_lost_power = False
         self.program: Program | None = None
@@ -99,7 +99,7 @@ class RecordersRun:
         self.starts_at_ns = world.now_ns
 
     def play(self) -> None:
-        """Everything; raises Violation where a promise is broken."""
+        """Run everything. Raises Violation if an invariant is broken."""
         self.world.run_until(self._progress, what="the recording of every message", within_ns=PATIENCE_NS)
         assert self.program is not None or self.has_lost_power
         if self.program is not None:
@@ -112,7 +112,7 @@ class RecordersRun:
         if self.program is None:
             if self.world.now_ns >= self.starts_at_ns:
                 self._guarded(self._start)
-        elif self.chance.random() >= self.pause_probability:
+        elif self.rng.random() >= self.pause_probability:
             self._guarded(self.program.work)
         if self.has_lost_power:
             return True
@@ -120,11 +120,11 @@ class RecordersRun:
         return len(self.ends) == MESSAGES and is_recorded
 
     def _offer(self) -> None:
-        chance = self.chance
-        for _ in range(chance.randrange(3)):
+        rng = self.rng
+        for _ in range(rng.randrange(3)):
             if len(self.ends) == MESSAGES:
                 return
-            payload = chance.randbytes(chance.choice((0, chance.randrange(100), chance.randrange(MAX_LENGTH))))
+            payload = rng.randbytes(rng.choice((0, rng.randrange(100), rng.randrange(MAX_LENGTH))))
             position = self.publication.offer(payload)
             if position < 0:
                 return
@@ -144,7 +144,7 @@ class RecordersRun:
     def _start(self) -> None:
         is_last = not self.crashes_left
         self.disk = FaultyDisk(
-            self.device, crash_at=0 if is_last else self.chance.randrange(1, self.chance.choice((60, 500)))
+            self.device, crash_at=0 if is_last else self.rng.randrange(1, self.rng.choice((60, 500)))
         )
         if not is_last:
             self.crashes_left -= 1
@@ -166,9 +166,9 @@ class RecordersRun:
             self.disk.lose_power()
         else:
             self.disk.kill()
-        is_long = self.chance.random() < 0.15
+        is_long = self.rng.random() < 0.15
         self.absences += is_long
-        self.starts_at_ns = self.world.now_ns + (LONG_NS if is_long else self.chance.randrange(SHORT_NS))
+        self.starts_at_ns = self.world.now_ns + (LONG_NS if is_long else self.rng.randrange(SHORT_NS))
         if self.has_lost_power:
             Recorder(self.directory, clock=self.world.clock, disk=FaultyDisk(self.device, is_good=True)).close()
         self._check(is_closed=False)
@@ -189,7 +189,7 @@ class RecordersRun:
         return [RecordingReader(archive, descriptor) for descriptor in archive.recordings()]
 
     def _published(self) -> dict[int, int]:
-        """How far each recording is recorded, as any reader sees it."""
+        """Return the recorded position of each recording, as readers see it."""
         if not (self.directory / "archive.catalog").exists():
             return {}
         positions = {}

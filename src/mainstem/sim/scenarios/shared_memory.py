@@ -1,4 +1,4 @@
-"""Streams in shared memory: slow and inactive readers, responses, rejection, publications of several clients."""
+"""Streams over IPC: slow and inactive readers, responses, rejection, publications of several clients."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ TIMEOUTS = "untethered-window-limit-timeout=1s|untethered-linger-timeout=500ms|u
 
 
 def ipc(world: World) -> str:
-    """Several readers of one stream, lazy ones; an untethered one sleeps and is let go; one refuses, all are cut for a while."""
+    """Several readers of one stream, some slow. An untethered one sleeps and goes to RESTING; one rejects its image."""
     host = world.add_host("host", image_liveness_timeout_ns=2 * NS_PER_SECOND)
-    subscriptions = [host.aeron.add_subscription("aeron:ipc", STREAM) for _ in range(world.chance.randrange(1, 4))]
+    subscriptions = [host.aeron.add_subscription("aeron:ipc", STREAM) for _ in range(world.rng.randrange(1, 4))]
     loose = host.aeron.add_subscription(f"aeron:ipc?tether=false|{TIMEOUTS}", STREAM)
-    add = world.chance.choice((host.aeron.add_publication, host.aeron.add_exclusive_publication))
+    add = world.rng.choice((host.aeron.add_publication, host.aeron.add_exclusive_publication))
     publication = add("aeron:ipc?term-length=64k", STREAM)
     connect(world, publication, [*subscriptions, loose])
     position = MonotoneChecker("the untethered reader's position")
@@ -51,7 +51,7 @@ def ipc(world: World) -> str:
     )
     deliver(world, publication, everybody)
     loose.close()
-    refused = world.chance.choice(subscriptions)
+    refused = world.rng.choice(subscriptions)
     refused.images[0].async_reject("no room")
     world.run_until(lambda: not publication.is_connected, what="the refusal", within_ns=20 * NS_PER_SECOND)
     world.run_until(
@@ -64,7 +64,7 @@ def ipc(world: World) -> str:
 
 
 class Line:
-    """One client's requests, and its response channel."""
+    """One client's requests and its response channel."""
 
     def __init__(self, world: World, host: Host, questions: Subscription, number: int) -> None:
         self.checker = StreamChecker(f"the answers to client {number}")
@@ -82,7 +82,7 @@ class Line:
         connect(world, self.answer, [self.answers])
 
     def step(self, question: bytes) -> None:
-        """Sends a request when the last one has its response; responds; reads responses."""
+        """Send a request if the last one has its response, respond, and read responses."""
         if self.asked < QUESTIONS and not self.checker.outstanding and self.ask.offer(question) > 0:
             self.asked += 1
             self.checker.offered(question[::-1])
@@ -101,14 +101,14 @@ class Line:
 
 
 def response_ipc(world: World) -> str:
-    """Requests and responses in shared memory: each client gets its own responses, whatever the others request."""
+    """Requests and responses over IPC: each client gets its own responses, whatever the others request."""
     host = world.add_host("host")
     questions = host.aeron.add_subscription("aeron:ipc", STREAM)
-    lines = [Line(world, host, questions, number) for number in range(world.chance.randrange(1, 4))]
+    lines = [Line(world, host, questions, number) for number in range(world.rng.randrange(1, 4))]
 
     def step() -> bool:
         for line in lines:
-            line.step(world.chance.randbytes(drawn_length(world.chance)))
+            line.step(world.rng.randbytes(drawn_length(world.rng)))
         return all(line.done for line in lines)
 
     world.run_until(step, what="an answer to every question", within_ns=PATIENCE_NS)

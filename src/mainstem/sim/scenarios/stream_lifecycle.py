@@ -1,4 +1,4 @@
-"""The lives of streams: spies, subscribers that may fall behind, responses, rejection, revocation."""
+"""Stream lifecycles: spies, subscribers that may fall behind, responses, rejection, revocation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUESTIONS = 60
 
 
 def spies(world: World) -> str:
-    """A spy and a receiver get everything; an untethered spy that sleeps is cut off, and may come back, without harm."""
+    """A spy and a receiver get everything. An untethered spy that sleeps goes to RESTING and may come back."""
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
     channel = f"aeron:udp?endpoint={receiver.address}:20121"
     subscription = receiver.aeron.add_subscription(channel, STREAM)
@@ -36,7 +36,7 @@ def spies(world: World) -> str:
 
     def look() -> None:
         nonlocal awake
-        if world.chance.random() < 0.001:
+        if world.rng.random() < 0.001:
             awake = not awake
         if awake and loose.images:
             positions.setdefault(loose.images[0].correlation_id, MonotoneChecker("the untethered spy's position"))
@@ -47,7 +47,7 @@ def spies(world: World) -> str:
 
 
 def response(world: World) -> str:
-    """Requests over one stream, responses over the response channel of each; every request gets its response."""
+    """Requests over one stream, responses over the response channel of each client. Every request gets its response."""
     client, server = world.add_host("client"), world.add_host("server")
     control = f"aeron:udp?control={server.address}:20126|control-mode=response"
     questions = server.aeron.add_subscription(f"aeron:udp?endpoint={server.address}:20125", STREAM)
@@ -69,7 +69,7 @@ def response(world: World) -> str:
 
     def step() -> bool:
         nonlocal asked
-        question = asked.to_bytes(4, "big") * world.chance.randrange(1, 300)
+        question = asked.to_bytes(4, "big") * world.rng.randrange(1, 300)
         if asked < QUESTIONS and ask.offer(question) > 0:
             asked += 1
             checker.offered(question[::-1])
@@ -84,7 +84,7 @@ def response(world: World) -> str:
 
 
 def rejection(world: World) -> str:
-    """A receiver refuses a stream: its publisher is no longer connected. Later the publisher withdraws another at once."""
+    """A receiver rejects a stream, which disconnects its publisher. Later the publisher revokes another stream."""
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
     channel = f"aeron:udp?endpoint={receiver.address}:20121"
     subscription = receiver.aeron.add_subscription(channel, STREAM)

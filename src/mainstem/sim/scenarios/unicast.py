@@ -1,4 +1,4 @@
-"""Streams from one host to another over a network that loses, duplicates, delays and reorders, in both directions."""
+"""Streams between two hosts over a network that loses, duplicates, delays and reorders in both directions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATIENCE_NS = 300 * NS_PER_SECOND  # simulated: 30 % loss in both directions tak
 
 @dataclass
 class Stream:
-    """One publication, its subscription on the other host, and what is checked of them."""
+    """One publication, its subscription on the other host, and their checkers."""
 
     publication: Publication | ExclusivePublication
     subscription: Subscription
@@ -38,12 +38,12 @@ class Stream:
     left: int
     next: bytes = b""  # drawn, and not accepted yet
 
-    def offer(self, chance: Random) -> None:
-        """Offers a few messages of drawn lengths, as far as there is room."""
-        for _ in range(int(chance.random() * 4)):
+    def offer(self, rng: Random) -> None:
+        """Offer a few messages of drawn lengths, as far as there is room."""
+        for _ in range(int(rng.random() * 4)):
             if not self.left:
                 return
-            message = self.next or chance.randbytes(drawn_length(chance))
+            message = self.next or rng.randbytes(drawn_length(rng))
             self.next = message
             if self.publication.offer(message) < 0:
                 return
@@ -51,9 +51,9 @@ class Stream:
             self.next = b""
             self.left -= 1
 
-    def poll(self, chance: Random) -> None:
-        """Polls, unless this subscriber is lazy just now."""
-        if chance.random() >= self.pause_probability:
+    def poll(self, rng: Random) -> None:
+        """Poll, unless this subscriber pauses."""
+        if rng.random() >= self.pause_probability:
             self.subscription.poll_messages(self._on_message, 10)
 
     def _on_message(self, fragment: Fragment) -> None:
@@ -66,25 +66,23 @@ class Stream:
         return not self.left and not self.checker.outstanding
 
 
-def drawn_length(chance: Random) -> int:
-    """Mostly short, sometimes empty, sometimes in many fragments."""
-    return int(chance.random() * chance.choice((1, 64, 64, 1_500, MAX_LENGTH)))
+def drawn_length(rng: Random) -> int:
+    """Draw a length: mostly short, sometimes empty, sometimes many fragments."""
+    return int(rng.random() * rng.choice((1, 64, 64, 1_500, MAX_LENGTH)))
 
 
 def add_stream(world: World, sender: Host, receiver: Host, number: int) -> Stream:
-    """One stream whose channel parameters are drawn."""
-    chance = world.chance
-    mtu = chance.choice((256, 1408, 4096))
+    """Add a stream with drawn channel parameters."""
+    rng = world.rng
+    mtu = rng.choice((256, 1408, 4096))
     endpoint = f"{receiver.address}:{20_121 + number % 2}"  # streams share endpoints
     stream_id = 1_001 + number
     subscription = receiver.aeron.add_subscription(f"aeron:udp?endpoint={endpoint}", stream_id)
-    channel = f"aeron:udp?endpoint={endpoint}|term-length=64k|mtu={mtu}|{chance.choice(('', '', LAST_TERMS))}".rstrip(
-        "|"
-    )
-    add = chance.choice((sender.aeron.add_publication, sender.aeron.add_exclusive_publication))
+    channel = f"aeron:udp?endpoint={endpoint}|term-length=64k|mtu={mtu}|{rng.choice(('', '', LAST_TERMS))}".rstrip("|")
+    add = rng.choice((sender.aeron.add_publication, sender.aeron.add_exclusive_publication))
     publication = add(channel, stream_id)
     name = f"stream {stream_id}"
-    pause_probability = chance.choice((0.0, 0.5, 0.9))
+    pause_probability = rng.choice((0.0, 0.5, 0.9))
     return Stream(
         publication,
         subscription,
@@ -96,18 +94,18 @@ def add_stream(world: World, sender: Host, receiver: Host, number: int) -> Strea
 
 
 def unicast(world: World) -> str:
-    """One to three streams; every message arrives once and in order, and the stream ends when its publication closes."""
+    """One to three streams. Every message arrives once and in order, and the stream ends when its publication closes."""
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
     # Set up over a good network, then make it as bad as the seed makes it.
-    streams = [add_stream(world, sender, receiver, number) for number in range(world.chance.randrange(1, 4))]
-    there, back = Faults.drawn(world.chance), Faults.drawn(world.chance)
+    streams = [add_stream(world, sender, receiver, number) for number in range(world.rng.randrange(1, 4))]
+    there, back = Faults.drawn(world.rng), Faults.drawn(world.rng)
     world.network.link(sender.address, receiver.address, there)
     world.network.link(receiver.address, sender.address, back)
 
     def progress() -> bool:
         for stream in streams:
-            stream.offer(world.chance)
-            stream.poll(world.chance)
+            stream.offer(world.rng)
+            stream.poll(world.rng)
         return all(stream.done for stream in streams)
 
     world.run_until(progress, what="delivery of every message", within_ns=PATIENCE_NS)

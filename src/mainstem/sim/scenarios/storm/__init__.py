@@ -1,1 +1,1 @@
-"""Private: everything at once. The scenario, and what lives through it, each a class of its own behind ``Workload``."""
+"""Private: everything at once. The scenario, and the workloads that run through it."""

@@ -1,4 +1,4 @@
-"""Connections of bymux, Jmux and Aqueduct between two machines: one after the other, each broken by the end of a machine."""
+"""Connections of bymux, Jmux and Aqueduct between two hosts, one after the other. A host that ends breaks its connection."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ KINDS: tuple[type[Run], ...] = (BymuxRun, JmuxRun, AqueductRun)
 
 
 class Run(Protocol):
-    """A connection and the programs at its two ends, with all that must hold of them."""
+    """A connection and the applications at its two ends, with their invariants."""
 
     def __init__(self, world: World, *, is_killed_later: bool) -> None:
-        """Begins it."""
+        """Begin the run."""
 
     def life(self) -> Iterator[object]:
-        """Runs it to its end, whatever that is; time goes on wherever it yields."""
+        """Run it to its end, yielding whenever time should advance."""
 
     def kill(self, number: int) -> None:
-        """From now on the machine of one end does not run."""
+        """Kill the host of one end."""
 
 
 class ConnectionsWorkload(Workload):
-    """ConnectionsWorkload between two machines, of a kind that is drawn for each. One that stops in the middle is begun anew.
+    """Connections between two hosts, each of a drawn kind. One that breaks is started again.
 
     Args:
-        world: Its chance is drawn from.
-        hosts: The machines of both ends.
+        world: Source of random choices.
+        hosts: The hosts of both ends.
     """
 
     def __init__(self, world: World, hosts: tuple[Host, Host]) -> None:
@@ -49,11 +49,11 @@ class ConnectionsWorkload(Workload):
         self._left = 0  # connections that are to end in order, after the storm
 
     def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:  # noqa: ARG002 - its programs have their own pace
-        """One duty cycle of both ends."""
+        """Run one duty cycle of both ends."""
         if self._run is None:
             if not all(map(runs, self.hosts)):
                 return
-            self._run = self.world.chance.choice(KINDS)(self.world, is_killed_later=True)
+            self._run = self.world.rng.choice(KINDS)(self.world, is_killed_later=True)
             self._life = self._run.life()
             self._starts = tuple(host.starts for host in self.hosts)
             self._is_whole = True
@@ -69,14 +69,14 @@ class ConnectionsWorkload(Workload):
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection that no machine has left."""
+        """Whether there is a connection with both hosts up."""
         return self._run is not None and self._is_whole
 
     def aim(self, count: int) -> None:  # noqa: ARG002 - a connection has as many messages as were drawn
-        """One more connection is to end in order, behind the one that there is."""
+        """Ask for one more connection that ends in an orderly way, after the current one."""
         self._left = 2
 
     @property
     def is_read(self) -> bool:
-        """Whether the connections have ended in order."""
+        """Whether those connections have ended in an orderly way."""
         return self._left <= 0

@@ -1,4 +1,4 @@
-"""A duologue server and its clients on machines that come and go: each message comes back once and in order, or loudly fails."""
+"""A duologue server and its clients on hosts that come and go. Each message comes back once and in order, or fails."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ TIMEOUT_S = 5.0
 
 
 class DuologueWorkload(Workload):
-    """A server at one machine and a client at each of some others, all begun anew whenever their machine's client is.
+    """A server on one host and clients on others, all started again with their host's Aeron client.
 
     Args:
-        world: Its chance is drawn from.
-        host: The server's machine.
-        others: Those of the clients.
+        world: Source of random choices.
+        host: The server's host.
+        others: The clients' hosts.
     """
 
     def __init__(self, world: World, host: Host, others: list[Host]) -> None:
-        chance = world.chance
+        rng = world.rng
         self.world = world
         self.host = host
-        self._key = ServerKey.generate(Random(chance.getrandbits(64))) if chance.random() < 0.5 else None
+        self._key = ServerKey.generate(Random(rng.getrandbits(64))) if rng.random() < 0.5 else None
         # A client that begins again is a new one, while the server still waits for the last.
         self._settings = ServerSettings(
             address=host.address,
@@ -50,7 +50,7 @@ class DuologueWorkload(Workload):
         self._server: EchoServer | None = None
 
     def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:
-        """One duty cycle of both ends, where their machines run."""
+        """Run one duty cycle of each end whose host runs."""
         if runs(self.host):
             try:
                 self._serve()
@@ -59,7 +59,7 @@ class DuologueWorkload(Workload):
         for talker in self.talkers:
             if offers and talker.is_done:
                 talker.goal += 1
-            if runs(talker.host) and self.world.chance.random() >= pause_probability.get(talker.host.name, 0.0):
+            if runs(talker.host) and self.world.rng.random() >= pause_probability.get(talker.host.name, 0.0):
                 if self._has_begun_again(talker.host):
                     talker.forget()
                 try:
@@ -79,12 +79,12 @@ class DuologueWorkload(Workload):
         if self._has_begun_again(self.host):
             self._server = None
         if self._server is None:
-            chance = Random(self.world.chance.getrandbits(64))
-            self._server = EchoServer(self.host.aeron, self._settings, chance=chance, key=self._key)
+            rng = Random(self.world.rng.getrandbits(64))
+            self._server = EchoServer(self.host.aeron, self._settings, rng=rng, key=self._key)
         self._server.do_work(self.world.now_ns)
 
     def begin_again(self) -> None:
-        """Ends every duologue."""
+        """End every duologue."""
         for talker in self.talkers:
             talker.leave()
 
@@ -94,7 +94,7 @@ class DuologueWorkload(Workload):
         return all(talker.core is not None and talker.core.is_open for talker in self.talkers)
 
     def aim(self, count: int) -> None:
-        """Each client has so many messages to send from now on."""
+        """Set how many more messages each client sends."""
         for talker in self.talkers:
             talker.goal = talker.answered + count
 

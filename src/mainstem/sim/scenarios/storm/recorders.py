@@ -1,4 +1,4 @@
-"""A recorder of a stream whose machines come and go: each recording holds a run of the stream's messages, whole and in order."""
+"""A recorder of a stream whose hosts come and go. Each recording holds a run of the stream's messages, complete and in order."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SEGMENT_LENGTH = 64 * 1024
 
 
 class RecorderWorkload(Workload):
-    """A recorder at one machine. It ends with its client, as a process does that is killed, and another begins behind it.
+    """A recorder on one host. It dies with its client, like a killed process, and another takes over.
 
     Args:
-        world: Its chance is drawn from.
-        flow: What is recorded.
-        host: Where; one of the flow's readers.
-        channel: What is subscribed to.
+        world: Source of random choices.
+        flow: The stream to record.
+        host: The recorder's host; one of the stream's readers.
+        channel: The channel to subscribe to.
     """
 
     def __init__(self, world: World, flow: StreamWorkload, host: Host, channel: str) -> None:
@@ -44,17 +44,17 @@ class RecorderWorkload(Workload):
         self.channel = channel
         self._folder = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="mainstem-sim-")
         self._directory = Path(self._folder.name)
-        self._disk = FaultyDisk(Device(self._directory, world.chance))
+        self._disk = FaultyDisk(Device(self._directory, world.rng))
         self._recorder: Recorder | None = None
         self._subscription: Subscription | None = None
         self._starts = -1
         self._is_checked = True  # whether what it holds is what was offered
 
     def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:  # noqa: ARG002 - the flow offers
-        """One duty cycle, where its machine runs."""
+        """Run one duty cycle if its host runs."""
         if self._recorder is not None and (self._starts != self.host.starts or self.host.aeron.closed):
             self._killed()
-        if not runs(self.host) or self.world.chance.random() < pause_probability.get(self.host.name, 0.0):
+        if not runs(self.host) or self.world.rng.random() < pause_probability.get(self.host.name, 0.0):
             return
         try:
             if self._recorder is None:
@@ -90,42 +90,42 @@ class RecorderWorkload(Workload):
         self._subscription = None
 
     def heal(self) -> None:
-        """From now on its disk takes everything."""
+        """Let every write to its disk succeed from now on."""
         self._disk.heal()
 
     def begin_again(self) -> None:
-        """From now on nothing is promised of what was recorded: damaged frames are in it."""
+        """Give up the invariants of earlier recordings: they contain damaged frames."""
         self._is_checked = False
         self._end()
 
     @property
     def is_connected(self) -> bool:
-        """Whether it has what it records; a recording begins with the first frame."""
+        """Whether it has an image to record. A recording begins with the first frame."""
         return self._subscription is not None and self._subscription.is_connected
 
     @property
     def is_read(self) -> bool:
-        """Whether all is recorded that was offered."""
+        """Whether everything offered has been recorded."""
         publication = self.flow.publication
         recorder = self._recorder
         return publication is not None and recorder is not None and publication.position in recorder.active.values()
 
     def finish(self) -> None:
-        """Ends the recorder in order, and checks what it holds."""
+        """Close the recorder in an orderly way, and check its recordings."""
         if self._recorder is not None:
             self._recorder.close()
             self._recorder = None
             self.check()
 
     def close(self) -> None:
-        """Closes its files and deletes them."""
+        """Close and delete its files."""
         self._disk.kill()
         self._folder.cleanup()
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Reads every recording; raises Violation where one is not a run of the stream's messages."""
+        """Read every recording. Raises Violation if one is not a run of the stream's messages."""
         if not self._is_checked or self.world.network.has_damaged or not (self._directory / "archive.catalog").exists():
             return
         archive = DirectoryArchive(LocalStore(self._directory))

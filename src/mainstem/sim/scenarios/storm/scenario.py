@@ -1,4 +1,4 @@
-"""Everything at once: streams of every kind between several machines, under faults of links and machines that the seed draws."""
+"""Everything at once: streams of every kind between several hosts, under faults of links and hosts drawn from the seed."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ OFFER_SHARE = 0.2  # of the steps
 
 
 def storm(world: World) -> str:
-    """Unicast, multicast, many destinations, shared memory and spies, each read in order and once, whatever ends and begins."""
-    chance = world.chance
-    world.tick_ns, world.grain_ns = chance.choice((500_000, NS_PER_MS, 2 * NS_PER_MS)), 200_000
+    """Unicast, multicast, MDC, IPC and spies: each stream is read once and in order, whatever ends and restarts."""
+    rng = world.rng
+    world.tick_ns, world.grain_ns = rng.choice((500_000, NS_PER_MS, 2 * NS_PER_MS)), 200_000
     hosts = [world.add_host(f"host{number}", client_timeout_ns=LIVENESS_NS, **TIMEOUTS) for number in range(HOSTS)]
     flows = _flows(world, hosts)
     workloads = [*flows, *_programs(world, hosts, flows)]
@@ -63,13 +63,13 @@ def storm(world: World) -> str:
 
 
 def _live_through(world: World, injector: FaultInjector, workloads: list[Workload]) -> None:
-    """The faults, their end, and what must come after it."""
-    chance = world.chance
+    """Run the faults to their end, and check what must happen afterwards."""
+    rng = world.rng
 
     def step(*, offers: bool) -> None:
         pause_probability = {injector.hosts[place].name: share for place, share in injector.pause_probability.items()}
         for each in workloads:
-            each.step(offers=offers and chance.random() < OFFER_SHARE, pause_probability=pause_probability)
+            each.step(offers=offers and rng.random() < OFFER_SHARE, pause_probability=pause_probability)
 
     def under_faults() -> bool:
         injector.step()
@@ -122,14 +122,14 @@ def _live_through(world: World, injector: FaultInjector, workloads: list[Workloa
 
 
 def _flows(world: World, hosts: list[Host]) -> list[StreamWorkload]:
-    """Two to five streams, each of a kind that is drawn."""
-    chance = world.chance
+    """Create two to five streams of drawn kinds."""
+    rng = world.rng
     flows = []
-    for number in range(chance.randrange(2, 6)):
-        source, other, third = chance.sample(hosts, 3)
-        is_exclusive = chance.random() < 0.5
+    for number in range(rng.randrange(2, 6)):
+        source, other, third = rng.sample(hosts, 3)
+        is_exclusive = rng.random() < 0.5
         port = 20_121 + number
-        kind = chance.choice(("ipc", "unicast", "multicast", "mdc", "spy"))
+        kind = rng.choice(("ipc", "unicast", "multicast", "mdc", "spy"))
         unicast = f"aeron:udp?endpoint={other.address}:{port}"
         if kind == "ipc":
             flow = StreamWorkload(number, world, source, "aeron:ipc?term-length=64k", is_exclusive=is_exclusive)
@@ -157,26 +157,26 @@ def _flows(world: World, hosts: list[Host]) -> list[StreamWorkload]:
 
 
 def _programs(world: World, hosts: list[Host], flows: list[StreamWorkload]) -> list[Workload]:
-    """A recorder of a stream, a duologue server with its clients, connections of the multiplexers: each of them, or not."""
-    chance = world.chance
+    """Create a recorder, a duologue server with clients, and multiplexer connections, each or not."""
+    rng = world.rng
     programs: list[Workload] = []
-    if chance.random() < 0.5:
-        flow = chance.choice(flows)
-        reader = chance.choice(flow.readers)
+    if rng.random() < 0.5:
+        flow = rng.choice(flows)
+        reader = rng.choice(flow.readers)
         programs.append(RecorderWorkload(world, flow, reader.host, reader.channel))
-    if chance.random() < 0.5:
-        server, *others = chance.sample(hosts, HOSTS)
+    if rng.random() < 0.5:
+        server, *others = rng.sample(hosts, HOSTS)
         programs.append(DuologueWorkload(world, server, others))
-    if chance.random() < 0.5:
-        one, other, _ = chance.sample(hosts, HOSTS)
+    if rng.random() < 0.5:
+        one, other, _ = rng.sample(hosts, HOSTS)
         programs.append(ConnectionsWorkload(world, (one, other)))
     return programs
 
 
 def _leave_halves(world: World, flows: list[StreamWorkload], host: Host) -> None:
-    """A client dies in the middle of what its publications write, or not."""
+    """Possibly let a client die in the middle of a write."""
     for flow in flows:
-        if flow.host is host and flow.publication is not None and world.chance.random() < 0.5:
-            step = leave_half(flow.publication, world.chance)
+        if flow.host is host and flow.publication is not None and world.rng.random() < 0.5:
+            step = leave_half(flow.publication, world.rng)
             if step:
                 world.network.counts[f"half write ({step})"] += 1

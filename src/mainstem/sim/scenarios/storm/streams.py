@@ -1,7 +1,7 @@
-"""Streams that outlive the ends of their programs: what may be lost is whole images, never a message inside one.
+"""Streams that outlive their programs. Whole images may be lost, but never a message inside one.
 
-Each message says whose it is: the stream, the publication's incarnation, its number there; the rest of its bytes follow from
-these. So a reader needs no list of what is outstanding to see what is invented, lost, repeated, out of order or changed.
+Each message names its stream, the incarnation of its publication and its number there; the remaining bytes follow from these. So
+a reader recognizes a message that is invented, lost, duplicated, out of order or changed without a list of those in flight.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ MAX_FILLING = 4_000
 
 
 def message(flow: int, incarnation: int, number: int) -> bytes:
-    """The bytes of a message, which follow from what it is."""
+    """Return the bytes of a message."""
     start = (flow * 7_919 + incarnation * 104_729 + number * 1_299_709) % (len(_FILLING) - MAX_FILLING)
     length = (number * 2_654_435_761 % MAX_FILLING) * (number % 3) // 2  # a third of them are empty
     return _HEADER.pack(flow, incarnation, number, length) + _FILLING[start : start + length]
 
 
 class Reader:
-    """One subscription of a flow, made anew whenever its client is."""
+    """One subscription to a stream, added again whenever its client is replaced."""
 
     def __init__(self, flow: StreamWorkload, host: Host, channel: str) -> None:
         self.flow = flow
@@ -47,7 +47,7 @@ class Reader:
         self._starts = -1
 
     def poll(self) -> None:
-        """Reads what is there; subscribes first where there is no subscription."""
+        """Poll, subscribing first if needed."""
         if self.subscription is None or self._starts != self.host.starts or self.subscription.closed:
             self.subscription = None
             self._starts = self.host.starts
@@ -57,7 +57,7 @@ class Reader:
             image.poll_messages(partial(self._on_message, image.correlation_id), 10)
 
     def leave(self) -> None:
-        """Ends the subscription: it must not hold what it does not read any more."""
+        """Close the subscription, so that it does not stall the stream."""
         if self.subscription is not None and not self.subscription.closed:
             with suppress(*GONE):
                 self.subscription.close()
@@ -82,7 +82,7 @@ class Reader:
 
 
 class StreamWorkload(Workload):
-    """One stream: a publication that is made anew whenever it has gone, and its readers."""
+    """One stream: a publication, added again whenever it is gone, and its readers."""
 
     def __init__(self, number: int, world: World, host: Host, channel: str, *, is_exclusive: bool) -> None:
         self.number = number
@@ -99,13 +99,13 @@ class StreamWorkload(Workload):
         self._starts = -1
 
     def read_by(self, host: Host, channel: str) -> None:
-        """Adds a reader."""
+        """Add a reader."""
         self.readers.append(Reader(self, host, channel))
 
     def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:
-        """One duty cycle of every end of it whose machine runs; the ends of machines end theirs, and no more."""
+        """Run one duty cycle of every end whose host runs."""
         for reader in self.readers:
-            if runs(reader.host) and self.world.chance.random() >= pause_probability.get(reader.host.name, 0.0):
+            if runs(reader.host) and self.world.rng.random() >= pause_probability.get(reader.host.name, 0.0):
                 try:
                     reader.poll()
                 except GONE:
@@ -132,7 +132,7 @@ class StreamWorkload(Workload):
             self.offered[self.incarnation] = number
 
     def checked(self, payload: bytes, name: str) -> tuple[int, int]:
-        """The incarnation and number of a message that ``name`` has; raises Violation where it is none of this flow's."""
+        """Return the incarnation and number of a message. Raises Violation if it is not from this stream."""
         flow, incarnation, number, _ = _HEADER.unpack_from(payload)
         if flow != self.number or number >= self.offered.get(incarnation, 0):
             raise Violation(f"{name}: message {number} of incarnation {incarnation} of flow {flow} was never offered")
@@ -141,9 +141,9 @@ class StreamWorkload(Workload):
         return incarnation, number
 
     def follows(self, before: tuple[int, int], after: tuple[int, int]) -> bool:
-        """Whether one message comes right behind another in a log.
+        """Whether one message directly follows another in a log.
 
-        A publication that is shared outlives the client that added it: the next one's goes on behind its last message.
+        A shared publication outlives the client that added it: its successor continues after the last message.
         """
         if before[0] == after[0]:
             return before[1] + 1 == after[1]
@@ -156,14 +156,14 @@ class StreamWorkload(Workload):
         )
 
     def begin_again(self) -> None:
-        """Ends what there is of the stream at both ends."""
+        """End the stream at both ends."""
         for end in (self.publication, *(reader.subscription for reader in self.readers)):
             if end is not None and not end.closed:
                 end.close()
 
     @property
     def is_connected(self) -> bool:
-        """Whether the publication is there and every reader has its image."""
+        """Whether the publication is connected and every reader has its image."""
         publication = self.publication
         return (
             publication is not None
@@ -177,16 +177,16 @@ class StreamWorkload(Workload):
         )
 
     def aim(self, count: int) -> None:
-        """There are so many messages to offer from now on."""
+        """Set how many more messages to offer."""
         self._goal = self.offered[self.incarnation] + count
 
     @property
     def has_offered(self) -> bool:
-        """Whether it has offered what it was to."""
+        """Whether all of them have been offered."""
         return self.offered.get(self.incarnation, 0) >= self._goal
 
     @property
     def is_read(self) -> bool:
-        """Whether every reader has the newest message."""
+        """Whether every reader has the latest message."""
         last = (self.incarnation, self.offered.get(self.incarnation, 0) - 1)
         return all(reader.newest == last for reader in self.readers)

@@ -1,4 +1,4 @@
-"""What goes on in a storm: the class that streams and programs share, and what they meet when machines end."""
+"""The base class of everything that runs in a storm."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ GONE = (ClosedError, Timeout, RegistrationError, CorruptLogError)
 
 
 def runs(host: Host) -> bool:
-    """Whether programs of a machine run."""
+    """Whether programs on a host run."""
     return host.is_up and not host.is_paused and not host.is_client_paused and not host.aeron.closed
 
 
 class Workload:
-    """A stream or a program that lives through a storm, whatever ends and begins; it checks itself all the time."""
+    """A stream or an application that runs through a storm and constantly checks itself."""
 
     def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:
-        """Run one duty cycle of everything that belongs to it, on the machines that run.
+        """Run one duty cycle of everything that belongs to it, on hosts that run.
 
-        ``offers`` says whether it may send something new; ``pause_probability`` is how likely a reader pauses, by machine.
+        ``offers`` says whether it may send new messages; ``pause_probability`` is how likely a reader pauses, by host.
         """
         raise NotImplementedError
 
     def heal(self) -> None:
-        """Ends the faults that are its own; most have none."""
+        """End its own faults. Most have none."""
 
     def begin_again(self) -> None:
-        """Ends what there is of it: the next begins without what damaged frames have left."""
+        """Start again, without anything that damaged frames have affected."""
 
     @property
     def is_connected(self) -> bool:
-        """Whether all of it is there again."""
+        """Whether everything has reconnected."""
         raise NotImplementedError
 
     def aim(self, count: int) -> None:
-        """Sets how many messages are to come after the storm."""
+        """Set how many messages to send after the storm."""
 
     @property
     def has_offered(self) -> bool:
-        """Whether they have been offered; most send by themselves."""
+        """Whether they have been offered. Most workloads send by themselves."""
         return True
 
     @property
@@ -53,7 +53,7 @@ class Workload:
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Ends it in order after the storm, and checks what it leaves; most leave nothing."""
+        """Close in an orderly way after the storm, and check what is left."""
 
     def close(self) -> None:
-        """Gives back what the clients of the drivers do not, however the storm ended; most have nothing."""
+        """Release what the Aeron clients do not, however the storm ended."""

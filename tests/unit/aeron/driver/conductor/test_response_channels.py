@@ -40,7 +40,7 @@ class Recorder:
 def test_a_response_channel_is_arranged_frame_by_frame_as_the_reference_does() -> None:
     recorder = Recorder()
     with World(1) as world:
-        world.network = SimNetwork(world.chance, faults=PERFECT, instrument=recorder)
+        world.network = SimNetwork(world.rng, faults=PERFECT, instrument=recorder)
         client, server = world.add_host("client"), world.add_host("server")
         control = f"aeron:udp?control={server.address}:20126|control-mode=response"
         questions = server.aeron.add_subscription(f"aeron:udp?endpoint={server.address}:20125", ASK)
