@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NETWORK = "10.98.0"
-# Nothing that is mounted can be written, but for directories in memory that are the room's own.
+# Everything mounted is read-only, except the room's own directories in memory. The arguments are paths below /tmp and the like that
+# the room must still see: a checkout and its Python may be there.
 FURNISH = r"""
 set -e
 while read -r _ place kind _; do
@@ -26,10 +28,33 @@ while read -r _ place kind _; do
     case "$place" in /dev/pts|/proc*|/sys*) continue;; esac
     mount -o remount,bind,ro "$place" 2>/dev/null || mount -t tmpfs -o ro tmpfs "$place" 2>/dev/null || true
 done < /proc/mounts
-for place in /tmp /var/tmp /dev/shm /run; do mount -t tmpfs -o mode=1777 tmpfs "$place"; done
+mount -t tmpfs -o mode=1777 tmpfs /run
+number=0
+for path in "$@"; do
+    number=$((number + 1))
+    mkdir "/run/$number"
+    mount --bind "$path" "/run/$number"
+done
+for place in /tmp /var/tmp /dev/shm; do mount -t tmpfs -o mode=1777 tmpfs "$place"; done
+number=0
+for path in "$@"; do
+    number=$((number + 1))
+    mkdir -p "$path"
+    mount --bind "/run/$number" "$path"
+    mount -o remount,bind,ro "$path"
+    umount "/run/$number"
+    rmdir "/run/$number"
+done
 echo furnished
 exec sleep infinity
 """
+
+
+def visible_paths() -> list[str]:
+    """The checkout and its Python, if a room's own directories would hide them."""
+    needed = sorted({str(Path(__file__).resolve().parents[2]), sys.prefix, sys.base_prefix})
+    hidden = [path for path in needed if path.startswith(("/tmp/", "/var/tmp/", "/dev/shm/"))]
+    return [path for path in hidden if not any(path.startswith(f"{other}/") for other in hidden)]
 
 
 def _run(*command: str) -> None:
@@ -120,7 +145,7 @@ class Rooms:
     def _furnish(self, name: str, number: int, namespace: str) -> Room:
         command = ["nsenter", f"--net=/run/netns/{namespace}", "unshare", "--mount", "--propagation", "private"]
         holder = subprocess.Popen(
-            [*command, "sh", "-c", FURNISH],
+            [*command, "sh", "-c", FURNISH, "sh", *visible_paths()],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
         room = Room(name, number, holder)
