@@ -76,7 +76,6 @@ def host_room(address: str, port: int, timeout: float) -> None:
         Room().serve,
         address,
         port,
-        base_port=port + 10,
         join_timeout=timeout,
         idle_timeout=None,  # in a chat, listening is enough
     ) as server:

@@ -16,7 +16,7 @@ from mainstem.errors import BadMessage
 if TYPE_CHECKING:
     from mainstem.duologue import Duologue
 
-ADDRESS, PORT, FIRST = "127.0.0.1", 20400, 20410
+ADDRESS, PORT = "127.0.0.1", 20400
 WIDTH = HEIGHT = 10
 TICK_S = 0.05
 STEPS = {b"JOIN": (0, 0), b"NORTH": (0, -1), b"SOUTH": (0, 1), b"WEST": (-1, 0), b"EAST": (1, 0)}
@@ -83,7 +83,7 @@ def main() -> None:
     world, ended = World(), threading.Event()
     expected = json.dumps({"Ada": [3, 0], "Bob": [9, 0]}, sort_keys=True)
     results: dict[str, bool] = {}
-    with serve(world.serve, ADDRESS, PORT, base_port=FIRST, idle_timeout=None) as server:
+    with serve(world.serve, ADDRESS, PORT, idle_timeout=None) as server:
         clock = threading.Thread(target=tick, args=(server, world, ended))
         clock.start()
         players = [

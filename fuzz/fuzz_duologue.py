@@ -52,7 +52,7 @@ def target(data: bytes) -> None:
         return
     if isinstance(hello, SealedHello):
         with suppress(RemoteProtocolError):
-            KEY.open_hello(hello)
+            KEY._open_hello(hello)
     try:
         Opener(bytes(32), 5).open(data)
     except RemoteProtocolError:

@@ -94,7 +94,7 @@ CONCEPTS: dict[str, tuple[str, str, str, str, str]] = {
     ),
     "figures": ("Publication.stats", "Connection.stats", "Client.stats", "Connection.stats", "Client.stats"),
     "figures of a server": ("Responder.stats", "Server.stats", "Server.stats", "Server.stats", "Server.stats"),
-    "limits and times": ("ClientSettings", "Settings", "Settings", "Settings", "ServerSettings"),
+    "limits and times": ("ClientSettings", "Settings", "Settings", "Settings", "Settings"),
 }
 
 

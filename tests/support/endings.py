@@ -205,7 +205,8 @@ class Family:
     async def _duologue(self, far: Far, blocks: bool) -> AsyncIterator[Conversation]:
         package = self._package(blocks)
         assert self.driver is not None
-        from tests.support.duologues import client_settings, server_settings
+        from tests.support.duologues import calling
+        from tests.support.duologues import serving as serving_on
 
         from mainstem.errors import ClosedError
 
@@ -231,9 +232,9 @@ class Family:
         port = self.port
         handler = handle_blocking if blocks else handle
         directory = self.driver.directory
-        serving = await run(blocks, lambda: package.serve(handler, settings=server_settings(port), directory=directory))
+        serving = await run(blocks, lambda: package.serve(handler, **serving_on(port), directory=directory))
         async with entered(blocks, serving):
-            connecting = await run(blocks, lambda: package.connect(settings=client_settings(port), directory=directory))
+            connecting = await run(blocks, lambda: package.connect(**calling(port), directory=directory))
             async with entered(blocks, connecting) as client:
                 yield Conversation(client, far, blocks=blocks)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.duologues import HERE, client_settings, echo, in_use, server_settings
+from tests.support.duologues import HERE, calling, echo, in_use, serving
 from tests.support.live_driver import shared_memory, wait_for
 from tests.support.patience import STALL_S
 from tests.support.ports import free_port
@@ -20,9 +20,7 @@ from tests.support.ports import free_port
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.duologue import (
-    ClientSettings,
     ServerKey,
-    ServerSettings,
     aio,
     connect,
     serve,
@@ -63,9 +61,9 @@ def aeron(driver: MediaDriver) -> Iterator[Aeron]:
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_echoes_to_several_clients_each_on_a_duologue_of_its_own(aeron: Aeron, port: int, encrypted: bool) -> None:
     key = ServerKey.generate(random.SystemRandom()) if encrypted else None
-    settings = client_settings(port, server_key=key.public if key else b"")
-    with serve(echo, settings=server_settings(port), aeron=aeron, key=key) as server:
-        clients = [connect(settings=settings, aeron=aeron) for _ in range(3)]
+    server_key = key.public if key else b""
+    with serve(echo, **serving(port), aeron=aeron, key=key) as server:
+        clients = [connect(**calling(port, server_key=server_key), aeron=aeron) for _ in range(3)]
         assert len({client.session_id for client in clients}) == 3
         assert in_use(server) == (6, 3)
         for number in range(20):
@@ -81,8 +79,8 @@ def test_echoes_to_several_clients_each_on_a_duologue_of_its_own(aeron: Aeron, p
 
 def test_a_bad_message_is_told_and_ends_the_duologue(aeron: Aeron, port: int) -> None:
     with (
-        serve(echo, settings=server_settings(port), aeron=aeron) as server,
-        connect(settings=client_settings(port), aeron=aeron) as client,
+        serve(echo, **serving(port), aeron=aeron) as server,
+        connect(**calling(port), aeron=aeron) as client,
     ):
         client.send("nonsense")
         with pytest.raises(ConnectRefused, match="bad message") as refused:
@@ -93,53 +91,50 @@ def test_a_bad_message_is_told_and_ends_the_duologue(aeron: Aeron, port: int) ->
 
 
 def test_one_address_gets_no_more_than_its_share(aeron: Aeron, port: int) -> None:
-    with serve(echo, settings=server_settings(port, max_per_address=2), aeron=aeron) as server:
-        clients = [connect(settings=client_settings(port), aeron=aeron) for _ in range(2)]
+    with serve(echo, **serving(port, max_clients_per_address=2), aeron=aeron) as server:
+        clients = [connect(**calling(port), aeron=aeron) for _ in range(2)]
         with pytest.raises(ConnectRefused, match="too many connections for IP address"):
-            connect(settings=client_settings(port), aeron=aeron)
+            connect(**calling(port), aeron=aeron)
         clients.pop().close()
         wait_for(lambda: in_use(server) == (2, 1))
-        clients.append(connect(settings=client_settings(port), aeron=aeron))
+        clients.append(connect(**calling(port), aeron=aeron))
         for client in clients:
             client.close()
 
 
 def test_serves_over_ipv6_where_a_64_counts_as_one_address(aeron: Aeron, port: int) -> None:
-    settings = ServerSettings(
-        address="::1", initial_port=port, initial_control_port=port + 1, base_port=port + 2, max_per_address=1
-    )
-    asking = ClientSettings(server="::1", initial_port=port, initial_control_port=port + 1, timeout=15.0)
     with (
-        serve(echo, settings=settings, aeron=aeron),
-        connect(settings=asking, aeron=aeron) as client,
+        serve(echo, **serving(port, host="::1", max_clients_per_address=1), aeron=aeron) as server,
+        connect(**calling(port, host="::1"), aeron=aeron) as client,
     ):
         client.send("ECHO six")
         assert client.receive(timeout=STALL_S) == b"ECHO six"
+        assert server.address == ("::1", port)
         with pytest.raises(ConnectRefused, match="too many connections"):
-            connect(settings=asking, aeron=aeron)
+            connect(**calling(port, host="::1"), aeron=aeron)
 
 
 def test_a_full_server_says_so(aeron: Aeron, port: int) -> None:
     with (
-        serve(echo, settings=server_settings(port, max_clients=1), aeron=aeron),
-        connect(settings=client_settings(port), aeron=aeron),
+        serve(echo, **serving(port, max_clients=1), aeron=aeron),
+        connect(**calling(port), aeron=aeron),
         pytest.raises(ConnectRefused, match="server full"),
     ):
-        connect(settings=client_settings(port), aeron=aeron)
+        connect(**calling(port), aeron=aeron)
 
 
 def test_a_server_that_is_not_there_is_named_with_the_step(aeron: Aeron, port: int) -> None:
     begin = time.monotonic()
     with pytest.raises(ConnectTimeout, match="all-clients channel is reached") as failed:
-        connect(settings=client_settings(port, timeout=0.5), aeron=aeron)
+        connect(**calling(port, timeout=0.5), aeron=aeron)
     assert "reached" in failed.value.step
     assert time.monotonic() - begin < 60
 
 
 def test_a_server_that_goes_is_heard_of(driver: MediaDriver, port: int) -> None:
     with Aeron.connect(driver.directory) as mine, Aeron.connect(driver.directory) as theirs:
-        server = serve(echo, settings=server_settings(port), aeron=theirs)
-        with connect(settings=client_settings(port), aeron=mine) as client:
+        server = serve(echo, **serving(port), aeron=theirs)
+        with connect(**calling(port), aeron=mine) as client:
             server.close()
             with pytest.raises(ClosedError, match="ended the duologue"):
                 client.receive(timeout=STALL_S)
@@ -147,16 +142,16 @@ def test_a_server_that_goes_is_heard_of(driver: MediaDriver, port: int) -> None:
 
 def test_a_client_with_encryption_and_one_without_are_told_apart(aeron: Aeron, port: int) -> None:
     key, other = (ServerKey.generate(random.SystemRandom()) for _ in range(2))
-    with serve(echo, settings=server_settings(port), aeron=aeron, key=key):
+    with serve(echo, **serving(port), aeron=aeron, key=key):
         with pytest.raises(ConnectRefused, match="encryption required"):
-            connect(settings=client_settings(port), aeron=aeron)
+            connect(**calling(port), aeron=aeron)
         with pytest.raises(ConnectRefused, match="bad message"):
-            connect(settings=client_settings(port, server_key=other.public), aeron=aeron)
+            connect(**calling(port, server_key=other.public), aeron=aeron)
     with (
-        serve(echo, settings=server_settings(port + 100), aeron=aeron),
+        serve(echo, **serving(port + 100), aeron=aeron),
         pytest.raises(ConnectRefused, match="encryption not offered"),
     ):
-        connect(settings=client_settings(port + 100, server_key=key.public), aeron=aeron)
+        connect(**calling(port + 100, server_key=key.public), aeron=aeron)
 
 
 def test_a_duologue_may_be_used_by_any_thread(aeron: Aeron, port: int) -> None:
@@ -168,8 +163,8 @@ def test_a_duologue_may_be_used_by_any_thread(aeron: Aeron, port: int) -> None:
         is_over.wait(STALL_S)
 
     with (
-        serve(keep, settings=server_settings(port), aeron=aeron) as server,
-        connect(settings=client_settings(port), aeron=aeron) as client,
+        serve(keep, **serving(port), aeron=aeron) as server,
+        connect(**calling(port), aeron=aeron) as client,
     ):
         (duologue,) = wait_for(lambda: held)
         duologue.send(b"from another thread")
@@ -196,8 +191,8 @@ def test_a_duologue_may_be_used_by_any_thread(aeron: Aeron, port: int) -> None:
 def test_two_threads_may_use_a_client(aeron: Aeron, port: int) -> None:
     received: list[bytes] = []
     with (
-        serve(echo, settings=server_settings(port), aeron=aeron),
-        connect(settings=client_settings(port), aeron=aeron) as client,
+        serve(echo, **serving(port), aeron=aeron),
+        connect(**calling(port), aeron=aeron) as client,
     ):
         reader = threading.Thread(target=lambda: received.extend(client.receive(STALL_S) for _ in range(200)))
         reader.start()
@@ -218,9 +213,9 @@ def test_a_fault_in_the_handler_costs_one_client_its_duologue(
             duologue.send(message)
 
     with (
-        serve(handler, settings=server_settings(port), aeron=aeron),
-        connect(settings=client_settings(port), aeron=aeron) as good,
-        connect(settings=client_settings(port), aeron=aeron) as bad,
+        serve(handler, **serving(port), aeron=aeron),
+        connect(**calling(port), aeron=aeron) as good,
+        connect(**calling(port), aeron=aeron) as bad,
     ):
         bad.send(b"trip")
         with pytest.raises(ConnectRefused, match="internal error"):
@@ -240,8 +235,8 @@ async def test_asyncio_serves_and_asks(driver: MediaDriver, port: int) -> None:
 
     with Aeron.connect(driver.directory) as aeron:
         async with (
-            aio.serve(talk, settings=server_settings(port), aeron=aeron),
-            aio.connect(settings=client_settings(port), aeron=aeron) as client,
+            aio.serve(talk, **serving(port), aeron=aeron),
+            aio.connect(**calling(port), aeron=aeron) as client,
         ):
             await client.send("one")
             assert await client.receive(timeout=STALL_S) == b"heard one"
@@ -286,10 +281,8 @@ def said_in_order(text: str, *words: str) -> None:
 @pytest.mark.long
 def test_the_echo_commands_log_each_step_and_end_cleanly(port: int) -> None:
     pytest.importorskip("typer")
-    where = ("--port", str(port), "--control-port", str(port + 1))
-    server = echo_command(
-        "serve", HERE, *where, "--base-port", str(port + 10), "--max-clients", "4", "--max-clients-per-address", "1"
-    )
+    where = ("--port", str(port))
+    server = echo_command("serve", HERE, *where, "--max-clients", "4", "--max-clients-per-address", "1")
     patient = (*where, "--timeout", "20", "-i", "0.1")
     try:
         assert server.stdout is not None

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.duologues import client_settings, echo, echo_async, in_use, server_settings
+from tests.support.duologues import HERE, calling, echo, echo_async, in_use, server_channels, serving
 from tests.support.interruptions import Alarm
 from tests.support.live_driver import shared_memory, wait_for
 from tests.support.patience import STALL_S, soon, until
@@ -19,6 +18,7 @@ from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.duologue import Client, Server, aio, connect, serve
+from mainstem.duologue.channels import ClientChannels
 from mainstem.duologue.settings import reserved_sessions
 from mainstem.errors import (
     Aborted,
@@ -65,15 +65,15 @@ def test_a_server_and_a_client_end_with_their_driver(driver: MediaDriver, aeron:
             errors.append(duologue.error)
 
     with (
-        serve(noting, settings=server_settings(port), aeron=aeron) as server,
-        connect(settings=client_settings(port), aeron=aeron) as client,
+        serve(noting, **serving(port), aeron=aeron) as server,
+        connect(**calling(port), aeron=aeron) as client,
     ):
         client.send("ECHO hello")
         assert client.receive(timeout=STALL_S) == b"ECHO hello"  # the server has opened the duologue too
         driver.close()
         with pytest.raises(MainstemError):
             client.receive(timeout=STALL_S)
-        assert server.wait(STALL_S)
+        server.wait(STALL_S)
         assert isinstance(server.error, MainstemError)
         wait_for(lambda: errors)
         assert errors == [server.error]
@@ -92,8 +92,8 @@ async def test_a_server_in_the_event_loop_ends_its_tasks_with_its_driver(
             errors.append(duologue.error)
 
     async with (
-        aio.serve(talk, settings=server_settings(port), aeron=aeron) as server,
-        aio.connect(settings=client_settings(port), aeron=aeron) as client,
+        aio.serve(talk, **serving(port), aeron=aeron) as server,
+        aio.connect(**calling(port), aeron=aeron) as client,
     ):
         await client.send("ECHO hello")
         assert await client.receive(timeout=STALL_S) == b"ECHO hello"  # the server has opened the duologue too
@@ -107,28 +107,29 @@ async def test_a_server_in_the_event_loop_ends_its_tasks_with_its_driver(
 
 
 async def test_waiting_for_a_server_may_be_cancelled_and_ends_with_its_close(aeron: Aeron, port: int) -> None:
-    server = await aio.serve(echo_async, settings=server_settings(port), aeron=aeron)
+    server = await aio.serve(echo_async, **serving(port), aeron=aeron)
     given_up = asyncio.ensure_future(server.wait())
     waiting = asyncio.ensure_future(server.wait())
     await asyncio.sleep(0)
     given_up.cancel()
     with pytest.raises(asyncio.CancelledError):
         await given_up
-    async with aio.connect(settings=client_settings(port), aeron=aeron) as client:
+    async with aio.connect(**calling(port), aeron=aeron) as client:
         await client.send("ECHO on")
         assert await client.receive(timeout=STALL_S) == b"ECHO on"
     assert not waiting.done()
-    assert not await server.wait(timeout=0.01)
+    with pytest.raises(Timeout, match=r"wait for the end of the server: timed out after 0\.01 s"):
+        await server.wait(timeout=0.01)
     await server.close()
-    assert await server.wait(timeout=0.01)
+    await server.wait(timeout=0.01)
     await soon(waiting)
     await soon(server.wait())
     assert server.error is None
 
 
 async def test_what_is_not_open_says_so(aeron: Aeron, port: int) -> None:
-    server = aio.Server(echo_async, server_settings(port), aeron=aeron)
-    client = aio.Client(client_settings(port), aeron=aeron)
+    server = aio.Server(echo_async, server_channels(port), aeron=aeron)
+    client = aio.Client(ClientChannels(HERE, port), aeron=aeron)
     for use in (lambda: server.broadcast("x"), server.stats, lambda: client.max_message_length):
         with pytest.raises(ClosedError):
             use()
@@ -139,8 +140,8 @@ async def test_what_is_not_open_says_so(aeron: Aeron, port: int) -> None:
 
 
 def test_a_closed_client_refuses_what_is_asked_of_it(aeron: Aeron, port: int) -> None:
-    with serve(echo, settings=server_settings(port), aeron=aeron) as server:
-        client = connect(settings=client_settings(port), aeron=aeron)
+    with serve(echo, **serving(port), aeron=aeron) as server:
+        client = connect(**calling(port), aeron=aeron)
         client.send("ECHO 1")
         for wrong, error in ((5, TypeError), (None, TypeError), (bytes(8193), ValueError)):
             for send in (server.broadcast, client.send):
@@ -159,19 +160,19 @@ def test_a_closed_client_refuses_what_is_asked_of_it(aeron: Aeron, port: int) ->
 
 
 def test_what_is_dropped_without_a_close_warns_and_ends(aeron: Aeron, port: int) -> None:
-    server = serve(echo, settings=server_settings(port), aeron=aeron)
-    client = connect(settings=client_settings(port), aeron=aeron)
+    server = serve(echo, **serving(port), aeron=aeron)
+    client = connect(**calling(port), aeron=aeron)
     runner = server._runner
     ends: list[Client | Server] = [server, client]
     del server, client
     for what in ("client of", "server on"):
-        with pytest.warns(ResourceWarning, match=f"a duologue {what} 127.0.0.1 was not closed"):
+        with pytest.warns(ResourceWarning, match=f"a duologue {what} 127.0.0.1:{port} was not closed"):
             ends.pop()
     assert runner.join(STALL_S)
 
 
 async def test_an_opening_that_is_cancelled_leaves_no_driver(port: int) -> None:
-    for end in (aio.Server(echo_async, server_settings(port)), aio.Client(client_settings(port))):
+    for end in (aio.Server(echo_async, server_channels(port)), aio.Client(ClientChannels(HERE, port))):
         opening = asyncio.ensure_future(end._open())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -184,8 +185,8 @@ async def test_an_opening_that_is_cancelled_leaves_no_driver(port: int) -> None:
 
 def test_a_broadcast_before_the_close_arrives_and_one_afterwards_is_refused(aeron: Aeron, port: int) -> None:
     with (
-        serve(echo, settings=server_settings(port), aeron=aeron) as server,
-        connect(settings=client_settings(port), aeron=aeron) as client,
+        serve(echo, **serving(port), aeron=aeron) as server,
+        connect(**calling(port), aeron=aeron) as client,
     ):
         client.send("ECHO hello")
         assert client.receive(timeout=STALL_S) == b"ECHO hello"  # the server has opened the duologue too
@@ -199,8 +200,8 @@ def test_a_broadcast_before_the_close_arrives_and_one_afterwards_is_refused(aero
 @pytest.mark.parametrize("is_shared", [True, False], ids=["shared driver", "own drivers"])
 def test_a_client_notices_at_once_that_its_server_was_closed(aeron: Aeron, port: int, is_shared: bool) -> None:
     resources = {"aeron": aeron} if is_shared else {}
-    server = serve(echo, settings=server_settings(port), **resources)
-    with connect(settings=client_settings(port), **resources) as client:
+    server = serve(echo, **serving(port), **resources)
+    with connect(**calling(port), **resources) as client:
         client.send("ECHO hello")
         assert client.receive(timeout=STALL_S) == b"ECHO hello"
         server.close()
@@ -215,8 +216,8 @@ def test_a_client_notices_at_once_that_its_server_was_closed(aeron: Aeron, port:
 
 def test_what_was_sent_before_a_close_arrives(port: int) -> None:
     received: list[bytes] = []
-    with serve(received.extend, settings=server_settings(port)) as server:
-        with connect(settings=client_settings(port)) as client:
+    with serve(received.extend, **serving(port)) as server:
+        with connect(**calling(port)) as client:
             for number in range(2_000):
                 client.send(b"%d" % number + bytes(100))
         wait_for(lambda: in_use(server) == (0, 0))
@@ -225,8 +226,8 @@ def test_what_was_sent_before_a_close_arrives(port: int) -> None:
 
 def test_a_close_says_that_the_server_did_not_confirm(aeron: Aeron, port: int) -> None:
     is_over = threading.Event()
-    with serve(lambda _: is_over.wait(STALL_S), settings=server_settings(port), aeron=aeron):
-        client = connect(settings=client_settings(port), aeron=aeron)
+    with serve(lambda _: is_over.wait(STALL_S), **serving(port), aeron=aeron):
+        client = connect(**calling(port), aeron=aeron)
         for _ in range(400):  # more than the server takes in for a handler that does not receive
             client.send(b"unread")
         with pytest.raises(ConnectionLost, match=r"did not confirm within 0\.2 s .* all 400 messages") as lost:
@@ -239,15 +240,15 @@ def test_a_close_says_that_the_server_did_not_confirm(aeron: Aeron, port: int) -
 
 def test_a_shutdown_refuses_newcomers_and_lets_handlers_finish(aeron: Aeron, port: int) -> None:
     with (
-        serve(echo, settings=server_settings(port), aeron=aeron) as server,
-        connect(settings=client_settings(port), aeron=aeron) as client,
+        serve(echo, **serving(port), aeron=aeron) as server,
+        connect(**calling(port), aeron=aeron) as client,
     ):
         client.send("ECHO 1")
         assert client.receive(STALL_S) == b"ECHO 1"
         shutting_down = threading.Thread(target=server.shutdown)
         shutting_down.start()
         with pytest.raises(ConnectRefused, match="server shutting down"):
-            connect(settings=client_settings(port), aeron=aeron)
+            connect(**calling(port), aeron=aeron)
         client.send("ECHO 2")
         assert client.receive(STALL_S) == b"ECHO 2"
         assert not server.closed
@@ -268,8 +269,8 @@ def test_a_shutdown_gives_up_after_its_timeout(aeron: Aeron, port: int) -> None:
             ended.append(duologue.closed)
 
     with (
-        serve(patient, settings=server_settings(port), aeron=aeron) as server,
-        connect(settings=client_settings(port), aeron=aeron) as client,
+        serve(patient, **serving(port), aeron=aeron) as server,
+        connect(**calling(port), aeron=aeron) as client,
     ):
         assert started.wait(STALL_S)
         server.shutdown(timeout=0.05)
@@ -280,13 +281,13 @@ def test_a_shutdown_gives_up_after_its_timeout(aeron: Aeron, port: int) -> None:
 
 
 async def test_a_shutdown_in_the_event_loop_lets_handlers_finish(aeron: Aeron, port: int) -> None:
-    server = await aio.serve(echo_async, settings=server_settings(port), aeron=aeron)
-    async with aio.connect(settings=client_settings(port), aeron=aeron) as client:
+    server = await aio.serve(echo_async, **serving(port), aeron=aeron)
+    async with aio.connect(**calling(port), aeron=aeron) as client:
         await client.send("ECHO 1")
         assert await client.receive(STALL_S) == b"ECHO 1"
         shutting_down = asyncio.ensure_future(server.shutdown())
         with pytest.raises(ConnectRefused, match="server shutting down"):
-            await aio.connect(settings=client_settings(port), aeron=aeron)
+            await aio.connect(**calling(port), aeron=aeron)
         await client.send("ECHO 2")
         assert await client.receive(STALL_S) == b"ECHO 2"
     await soon(shutting_down)
@@ -305,8 +306,8 @@ def test_an_abort_of_either_end_is_an_error_of_the_other(aeron: Aeron, port: int
             errors.append(error)
             raise
 
-    with serve(noting, settings=server_settings(port), aeron=aeron) as server:
-        client = connect(settings=client_settings(port), aeron=aeron)
+    with serve(noting, **serving(port), aeron=aeron) as server:
+        client = connect(**calling(port), aeron=aeron)
         client.send(b"wait")
         wait_for(lambda: server.stats().duologues_joined == 1)
         client.abort()
@@ -314,12 +315,12 @@ def test_an_abort_of_either_end_is_an_error_of_the_other(aeron: Aeron, port: int
         client.close()
         wait_for(lambda: errors)
         assert isinstance(errors[0], Aborted)
-        with connect(settings=client_settings(port), aeron=aeron) as client:
+        with connect(**calling(port), aeron=aeron) as client:
             client.send(b"abort")
             with pytest.raises(Aborted):
                 client.receive(STALL_S)
             assert isinstance(client.error, Aborted)
-        with connect(settings=client_settings(port), aeron=aeron) as client:
+        with connect(**calling(port), aeron=aeron) as client:
             client.send(b"wait")
             wait_for(lambda: server.stats().duologues_joined == 3)
             server.abort()
@@ -337,8 +338,8 @@ def test_a_block_that_raises_aborts_its_client(aeron: Aeron, port: int) -> None:
         finally:
             errors.append(duologue.error)
 
-    with serve(noting, settings=server_settings(port), aeron=aeron):
-        client = connect(settings=client_settings(port), aeron=aeron)
+    with serve(noting, **serving(port), aeron=aeron):
+        client = connect(**calling(port), aeron=aeron)
         client.send("ECHO half of it")
         assert client.receive(STALL_S) == b"ECHO half of it"
         with pytest.raises(ZeroDivisionError), client:
@@ -348,26 +349,25 @@ def test_a_block_that_raises_aborts_its_client(aeron: Aeron, port: int) -> None:
 
 
 def test_a_server_that_cannot_bind_its_address_leaves_nothing(port: int) -> None:
-    settings = replace(server_settings(port), address="192.0.2.77")
     with pytest.raises(MainstemError):
-        serve(echo, settings=settings)
+        serve(echo, **serving(port, host="192.0.2.77"))
     assert not shared_memory()
 
 
 def test_a_client_whose_key_is_none_leaves_nothing(port: int) -> None:
     with pytest.raises(MainstemError):
-        connect(settings=client_settings(port, server_key=bytes(32)))
+        connect(**calling(port, server_key=bytes(32)))
     assert not shared_memory()
 
 
 def test_a_client_that_waits_in_vain_loses_nothing_by_it(aeron: Aeron, port: int) -> None:
     with (
-        serve(echo, settings=server_settings(port), aeron=aeron),
-        connect(settings=client_settings(port), aeron=aeron) as client,
+        serve(echo, **serving(port), aeron=aeron),
+        connect(**calling(port), aeron=aeron) as client,
     ):
         assert not client.is_encrypted
         assert client.max_message_length == 8192
-        with pytest.raises(Timeout, match=r"no message came within 0\.01 s"):
+        with pytest.raises(Timeout, match=r"wait for a message: timed out after 0\.01 s"):
             client.receive(timeout=0.01)
         client.send("ECHO on")
         assert client.receive(timeout=STALL_S) == b"ECHO on"
@@ -382,14 +382,14 @@ def test_a_message_for_which_there_is_no_room_can_time_out(aeron: Aeron, port: i
             duologue.send(b"%d" % len(message))
 
     with (
-        serve(lazy, settings=server_settings(port), aeron=aeron),
-        connect(settings=client_settings(port), aeron=aeron) as client,
+        serve(lazy, **serving(port), aeron=aeron),
+        connect(**calling(port), aeron=aeron) as client,
     ):
         sent, full_since = 0, time.monotonic()
         while time.monotonic() < full_since + 0.3:  # the server takes in what it can
             if client.try_send(bytes(8192)):
                 sent, full_since = sent + 1, time.monotonic()
-        with pytest.raises(Timeout, match="no room"):
+        with pytest.raises(Timeout, match="wait for room"):
             client.send(bytes(8192), timeout=0.1)
         is_over.set()
         lengths = [client.receive(STALL_S) for _ in range(sent)]
@@ -406,8 +406,8 @@ def test_a_handler_waits_for_the_room_that_a_slow_client_makes(aeron: Aeron, por
             duologue.send(message)
 
     with (
-        serve(pour, settings=server_settings(port), aeron=aeron) as server,
-        connect(settings=client_settings(port), aeron=aeron) as client,
+        serve(pour, **serving(port), aeron=aeron) as server,
+        connect(**calling(port), aeron=aeron) as client,
     ):
         wait_for(lambda: server.stats().duologues_joined)
         time.sleep(0.2)  # the window fills
@@ -422,8 +422,8 @@ async def test_a_task_waits_for_the_room_that_a_slow_client_makes(aeron: Aeron, 
             await duologue.send(message)
 
     async with (
-        aio.serve(pour, settings=server_settings(port), aeron=aeron),
-        aio.connect(settings=client_settings(port), aeron=aeron) as client,
+        aio.serve(pour, **serving(port), aeron=aeron),
+        aio.connect(**calling(port), aeron=aeron) as client,
     ):
         await asyncio.sleep(0.2)  # the window fills
         assert await soon(_all(client)) == messages
@@ -442,12 +442,12 @@ def test_a_server_whose_close_a_signal_handler_interrupted_can_be_closed(
         monkeypatch.setattr(AgentRunner, "close", close)
         raise Alarm
 
-    server = serve(echo, settings=server_settings(port))
+    server = serve(echo, **serving(port))
     driver = server._life._connection
     assert driver is not None
     monkeypatch.setattr(AgentRunner, "close", interrupt)
     with pytest.raises(Alarm):
         server.close()
     server.close()
-    assert server.wait(timeout=0)
+    server.wait(timeout=0)
     assert driver.aeron.closed

@@ -24,7 +24,7 @@ from tests.support.ports import free_port
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.counters import ENDPOINT_FILTER_TYPE_ID
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.duologue import Client, ClientSettings, Server, ServerKey, ServerSettings, connect, serve
+from mainstem.duologue import Client, Server, ServerKey, Settings, connect, serve
 from mainstem.duologue.settings import reserved_sessions
 from mainstem.errors import ClosedError, MainstemError, RemoteProtocolError
 
@@ -116,29 +116,19 @@ class House:
 def house(*, encrypted: bool = False, filtered: bool = True, **more: Any) -> Iterator[House]:
     port = free_port(128)
     key = ServerKey.generate(random.SystemRandom()) if encrypted else None
-    settings = ServerSettings(
-        address=HERE,
-        initial_port=port,
-        initial_control_port=port + 1,
+    settings = Settings(
         base_port=port + 2,
         **{"max_clients": MAX_CLIENTS, "join_timeout": 1.5, "handshake_timeout": 2.0, **more},
     )
-    driver = {**settings.driver_settings(), "image_liveness_timeout_ns": "2s"}
+    driver = {**settings.server_driver_settings(), "image_liveness_timeout_ns": "2s"}
     if not filtered:
         driver = {**driver, "endpoint_filter_rate": 0}
-    client = ClientSettings(
-        server=HERE,
-        initial_port=port,
-        initial_control_port=port + 1,
-        timeout=30.0,
-        server_key=key.public if key else b"",
-    )
     with (
         MediaDriver.launch(**driver) as near,
         MediaDriver.launch(**reserved_sessions(), term_buffer_length=1 << 16) as far,
         Aeron.connect(far.directory) as aeron,
-        serve(echo, settings=settings, directory=near.directory, key=key) as server,
-        connect(settings=client, aeron=aeron) as honest,
+        serve(echo, HERE, port, settings=settings, directory=near.directory, key=key) as server,
+        connect(HERE, port, timeout=30.0, server_key=key.public if key else b"", aeron=aeron) as honest,
     ):
         yield House(port, near, server, honest)
     assert not shared_memory()
@@ -146,11 +136,7 @@ def house(*, encrypted: bool = False, filtered: bool = True, **more: Any) -> Ite
 
 def join(made: House, **more: Any) -> Client:
     """Another client, on a driver of its own."""
-    return connect(
-        settings=ClientSettings(
-            server=HERE, initial_port=made.port, initial_control_port=made.port + 1, **{"timeout": 30.0, **more}
-        )
-    )
+    return connect(HERE, made.port, **{"timeout": 30.0, **more})
 
 
 def filter_refusals(made: House) -> int:
@@ -164,7 +150,7 @@ def test_an_unparsable_first_message_is_refused_and_its_stream_ended() -> None:
         for session, text in enumerate((b"", b"GET / HTTP/1.1", b"\xff" * 600, b"HELLO " + b"F" * 9, os.urandom(200))):
             stranger.introduce(made.initial, -1000 - session, text)
         wait_for(lambda: made.count("bad_hellos") == 5)
-        assert made.count("introductions_refused") >= 5
+        assert made.count("handshakes_refused") >= 5
         assert made.held() == (2, 1)
         made.settled("unparsable first messages")
 
@@ -190,7 +176,7 @@ def test_the_endpoint_filter_refuses_a_flood_before_it_has_images() -> None:
             flooder.send(made.initial, setup(session))
             time.sleep(0.0005)
         refusals = wait_for(lambda: (found := filter_refusals(made)) > 100 and found)
-        images = made.count("introductions")
+        images = made.count("handshakes")
         print(f"1000 SETUPs of one address: {images - 1} images, {refusals} refused by the filter")
         assert images <= 1 + 16 + 5 * 20, "the burst, and the rate for as long as this may have taken"
         made.settled("1000 SETUPs from one address")
@@ -290,14 +276,14 @@ def test_a_term_that_is_too_long_never_has_an_image() -> None:
     with house() as made, Hostile("127.9.0.7") as greedy:
         greedy.introduce(made.initial, -9, b"HELLO 1", term_length=1 << 30)
         wait_for(lambda: filter_refusals(made) > 0)
-        assert made.count("introductions") == 1
+        assert made.count("handshakes") == 1
         made.settled("a SETUP with a term of 1 GiB")
 
 
 def test_a_message_that_begins_and_never_ends_is_not_put_together() -> None:
     with house() as made, Hostile("127.9.0.8") as endless:
         endless.send(made.initial, setup(-11))
-        wait_for(lambda: made.count("introductions") == 2)
+        wait_for(lambda: made.count("handshakes") == 2)
         for number in range(40):
             endless.send(made.initial, data(-11, b"y" * 992, offset=number * 1024, flags=BEGIN if not number else 0))
         wait_for(lambda: made.count("bad_hellos") >= 1)

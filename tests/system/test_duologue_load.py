@@ -20,7 +20,7 @@ from tests.support.live_driver import wait_for
 from tests.support.ports import free_port
 
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.duologue import ServerSettings, serve
+from mainstem.duologue import Settings, serve
 from mainstem.duologue.settings import reserved_sessions
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
@@ -48,21 +48,18 @@ def start(directory: str, port: int) -> subprocess.Popen[str]:
 def test_killed_clients_give_everything_back_and_the_others_notice_nothing() -> None:
     port = free_port(128)
     total = PROCESSES
-    settings = ServerSettings(
-        address="127.0.0.1",
-        initial_port=port,
-        initial_control_port=port + 1,
+    settings = Settings(
         base_port=port + 2,
         max_clients=total,
-        max_per_address=total,
+        max_clients_per_address=total,
         join_timeout=60.0,
         hello_rate=1_000.0,
     )
     timings = {"image_liveness_timeout_ns": f"{LIVENESS_S}s", "client_liveness_timeout_ns": f"{LIVENESS_S}s"}
     with (
-        MediaDriver.launch(**{**settings.driver_settings(), **timings}) as near,
+        MediaDriver.launch(**{**settings.server_driver_settings(), **timings}) as near,
         MediaDriver.launch(**reserved_sessions(), term_buffer_length=1 << 16, **timings) as far,
-        serve(echo, settings=settings, directory=near.directory) as server,
+        serve(echo, "127.0.0.1", port, settings=settings, directory=near.directory) as server,
     ):
         clients: list[subprocess.Popen[str]] = []
         try:

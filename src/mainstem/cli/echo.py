@@ -14,7 +14,6 @@ import typer
 from mainstem import duologue as duologues
 from mainstem.cli._options import (
     DIRECTORY_HELP,
-    MAX_NUMBER,
     App,
     CountOption,
     IdleTimeoutOption,
@@ -23,7 +22,7 @@ from mainstem.cli._options import (
     duration,
 )
 from mainstem.cli._process import configure, say, stopping
-from mainstem.duologue import AddressPrefixes, ClientSettings, Duologue, ServerSettings
+from mainstem.duologue import AddressPrefixes, Duologue, Settings
 from mainstem.errors import BadMessage, ClosedError, ConfigurationError
 
 logger = logging.getLogger("mainstem.cli.echo")
@@ -35,7 +34,13 @@ DirectoryOption = Annotated[
 ]
 PortOption = Annotated[int, typer.Option("--port", metavar="PORT", help="The all-clients channel's port.")]
 ControlOption = Annotated[
-    int, typer.Option("--control-port", metavar="PORT", help="The all-clients channel's control port.")
+    int | None,
+    typer.Option(
+        "--control-port",
+        metavar="PORT",
+        help="The all-clients channel's control port.",
+        show_default="the port after --port",
+    ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not log each step to standard error.")]
 ENCRYPT_HELP = "Encrypt with this key: the server's private key file, or at a client its public key in hexadecimal."
@@ -81,10 +86,16 @@ def key(
 def serve(
     address: Annotated[str, typer.Argument(help="The address to serve on.")],
     port: PortOption = 9000,
-    control_port: ControlOption = 9001,
+    control_port: ControlOption = None,
     base_port: Annotated[
-        int, typer.Option("--base-port", metavar="PORT", help="The first of two ports for each client.")
-    ] = 9010,
+        int | None,
+        typer.Option(
+            "--base-port",
+            metavar="PORT",
+            help="The first of two ports for each client.",
+            show_default="10 above --port",
+        ),
+    ] = None,
     max_clients: Annotated[
         int, typer.Option("--max-clients", metavar="N", min=1, help="The most clients at a time.")
     ] = 64,
@@ -111,13 +122,11 @@ def serve(
     Example: mainstem echo serve 192.0.2.1 --max-clients 100
     """
     _log(quiet)
-    settings = ServerSettings(
-        address=address,
-        initial_port=port,
-        initial_control_port=control_port,
+    settings = Settings(
+        control_port=control_port,
         base_port=base_port,
         max_clients=max_clients,
-        max_per_address=max_clients_per_address,
+        max_clients_per_address=max_clients_per_address,
         prefixes=AddressPrefixes(ipv6=ipv6_prefix),
         join_timeout=join_timeout,
         idle_timeout=idle_timeout or None,
@@ -130,11 +139,11 @@ def serve(
         say(f"public key {server_key.public.hex()}")
     with (
         stopping() as stop,
-        duologues.serve(_echo, settings=settings, directory=directory or None, key=server_key) as server,
+        duologues.serve(_echo, address, port, settings=settings, directory=directory or None, key=server_key) as server,
     ):
-        say(f"serving echoes on {address}, ports {port} and {control_port}, duologues from {base_port}; Ctrl-C ends it")
-        while not stop.requested and not server.wait(POLL_S):
-            pass
+        say(f"serving echoes on {address}, port {port}; Ctrl-C ends it")
+        while not stop.requested and server.error is None:
+            time.sleep(POLL_S)
         counts = asdict(server.stats())
     say(", ".join(f"{name} {count}" for name, count in counts.items() if count))
     if server.error is not None:
@@ -152,7 +161,7 @@ def _key_in(file: Path) -> bytes:
 def client(
     server: Annotated[str, typer.Argument(help="The server's address.")],
     port: PortOption = 9000,
-    control_port: ControlOption = 9001,
+    control_port: ControlOption = None,
     local: Annotated[str, typer.Option("--local", metavar="ADDRESS", help="The local address to use.")] = "",
     count: CountOption = 0,
     interval: IntervalOption = 1.0,
@@ -170,16 +179,19 @@ def client(
         server_key = bytes.fromhex(encrypt)
     except ValueError as error:
         raise ConfigurationError(f"--encrypt {encrypt} is not hexadecimal: {error}") from error
-    settings = ClientSettings(
-        server=server,
-        initial_port=port,
-        initial_control_port=control_port,
-        local_address=local,
-        timeout=timeout or MAX_NUMBER,
-        server_key=server_key,
-    )
     done = 0
-    with stopping() as stop, duologues.connect(settings=settings, directory=directory or None) as duologue:
+    with (
+        stopping() as stop,
+        duologues.connect(
+            server,
+            port,
+            control_port=control_port,
+            local_address=local,
+            timeout=timeout or None,
+            server_key=server_key,
+            directory=directory or None,
+        ) as duologue,
+    ):
         while not stop.requested and (not count or done < count):
             message = f"ECHO {secrets.token_hex(8)}"
             logger.debug("[%d] send: %s", duologue.session_id, message)

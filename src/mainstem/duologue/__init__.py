@@ -17,18 +17,17 @@ if TYPE_CHECKING:
     from mainstem.duologue.crypto import ServerKey
     from mainstem.duologue.limits import AddressPrefixes
     from mainstem.duologue.server import Duologue, Server, serve
-    from mainstem.duologue.settings import ClientSettings, ServerSettings
+    from mainstem.duologue.settings import Settings
     from mainstem.duologue.stats import DuologueStats, ServerStats
 
 _HOMES = {
     "Client": "mainstem.duologue.client",
-    "ClientSettings": "mainstem.duologue.settings",
     "Duologue": "mainstem.duologue.server",
     "DuologueStats": "mainstem.duologue.stats",
     "AddressPrefixes": "mainstem.duologue.limits",
     "Server": "mainstem.duologue.server",
     "ServerKey": "mainstem.duologue.crypto",
-    "ServerSettings": "mainstem.duologue.settings",
+    "Settings": "mainstem.duologue.settings",
     "ServerStats": "mainstem.duologue.stats",
     "connect": "mainstem.duologue.client",
     "serve": "mainstem.duologue.server",
@@ -37,13 +36,12 @@ _HOMES = {
 __all__ = [
     "AddressPrefixes",
     "Client",
-    "ClientSettings",
     "Duologue",
     "DuologueStats",
     "Server",
     "ServerKey",
-    "ServerSettings",
     "ServerStats",
+    "Settings",
     "aio",
     "connect",
     "serve",

@@ -1,32 +1,40 @@
-"""Duologues for asyncio: the API of `mainstem.duologue`, whose waiting is the event loop's.
+"""Duologues for asyncio: the same API as `mainstem.duologue`, whose waiting is the event loop's.
+
+``connect`` and ``serve`` return what may be awaited, or used with ``async with``. Handlers are coroutines,
+each in a task of its own.
 
 Example:
     >>> async def echo(duologue):
     ...     async for message in duologue:
     ...         await duologue.send(message)
-    >>> async with aio.serve(echo, "127.0.0.1"):
+    >>> async with aio.serve(echo):
     ...     async with aio.connect("127.0.0.1") as duologue:
     ...         await duologue.send("ECHO tide")
 
 Everything but the start and the end of a media driver runs in the event loop's thread: the duty cycles of a server are one
-task, those of a client run while it opens, sends, receives or closes. The handler of each duologue is a task of its own.
+task, those of a client run while it opens, sends, receives or closes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from abc import abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mainstem._internal.clock import SYSTEM_CLOCK
+from mainstem._internal.lazy import lazy_names
 from mainstem._internal.opening import Opening
-from mainstem._internal.tasks import start_task
+from mainstem._internal.tasks import start_task, within
 from mainstem.aeron.agent import AgentTerminated
 from mainstem.aeron.aio.waiting import Pause
-from mainstem.duologue.ends import CLOSE_TIMEOUT, ClientEnd, DuologueEnd, End
+from mainstem.duologue.channels import HOST, PORT, ClientChannels, ServerChannels
+from mainstem.duologue.ends import CLOSE_TIMEOUT, STEP_TIMEOUT, ClientEnd, DuologueEnd, End
+from mainstem.duologue.limits import AddressPrefixes
 from mainstem.duologue.server_life import HANDLER_TIMEOUT, ServerEnd, ServerLife, reason_after
-from mainstem.duologue.settings import ClientSettings, ServerSettings, client_settings, server_settings
+from mainstem.duologue.settings import Settings, settings_of
+from mainstem.duologue.stats import DuologueStats, ServerStats
 from mainstem.errors import ClosedError
 
 if TYPE_CHECKING:
@@ -42,7 +50,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["Client", "Duologue", "Server", "connect", "serve"]
+__all__ = [
+    "AddressPrefixes",
+    "Client",
+    "Duologue",
+    "DuologueStats",
+    "Server",
+    "ServerKey",
+    "ServerStats",
+    "Settings",
+    "connect",
+    "serve",
+]
+
+# Needs the extra for encryption, which no other name needs.
+__getattr__, __dir__ = lazy_names(__name__, {"ServerKey": "mainstem.duologue.crypto"})
 
 logger = logging.getLogger("mainstem.duologue.server")
 
@@ -109,59 +131,23 @@ async def _join(task: asyncio.Task[None]) -> None:
 class _Talk(End):
     """Sends and receives, in the event loop."""
 
+    @abstractmethod
     async def _run(self, steps: Steps[T]) -> T:
         """Run a procedure to its end; waits between its steps."""
-        raise NotImplementedError
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    @abstractmethod
+    def abort(self) -> None: ...
 
     async def send(self, message: bytes | str, timeout: float | None = None) -> None:
-        """Send a message; returns once the stream has accepted it. A call that fails or is cancelled has sent nothing.
-
-        Args:
-            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
-            timeout: Seconds to wait for room, at most; None waits forever.
-
-        Raises:
-            Timeout: The peer made no room in time.
-            ConnectRefused: The server ended the duologue with a reason.
-            ConnectionLost: Nothing was heard from the peer for ``heartbeat_timeout``.
-            Aborted: The peer aborted the duologue.
-            ClosedError: The peer has left, or this end is closed.
-            ValueError: The message is too long.
-            TypeError: The message is neither text nor a bytes-like object.
-
-        Example:
-            >>> await duologue.send("ECHO tide")
-        """
+        """Send a message. A call that is cancelled has sent nothing."""
         await self._run(self._sending(message, timeout))
 
     async def receive(self, timeout: float | None = None) -> bytes:
-        """Receive the next message. A call that is cancelled has taken none.
-
-        Args:
-            timeout: Seconds to wait at most; None waits forever.
-
-        Returns:
-            The message, decrypted where the duologue is encrypted.
-
-        Raises:
-            Timeout: No message came in time. At a server also: the client sent nothing for ``idle_timeout``.
-            ConnectRefused: The server ended the duologue with a reason.
-            ConnectionLost: Nothing was heard from the peer for ``heartbeat_timeout``.
-            Aborted: The peer aborted the duologue.
-            ClosedError: The peer has left, or this end is closed. What came before was received.
-
-        Example:
-            >>> message = await duologue.receive(timeout=5)
-        """
+        """Receive the next message. A call that is cancelled has taken none."""
         return await self._run(self._receiving(timeout))
-
-    async def close(self) -> None:
-        """End it in order."""
-        raise NotImplementedError
-
-    def abort(self) -> None:
-        """End it at once."""
-        raise NotImplementedError
 
     async def __aenter__(self) -> Self:
         return self
@@ -183,7 +169,7 @@ class _Talk(End):
 
 
 class Duologue(DuologueEnd, _Talk):
-    """As the blocking `mainstem.duologue.Duologue`, for the task that serves it.
+    """One client's duologue, for the coroutine that serves it. Iterating gives its messages until the client leaves.
 
     Example:
         >>> async def handler(duologue: Duologue) -> None:
@@ -202,19 +188,7 @@ class Duologue(DuologueEnd, _Talk):
             await changed.wait(left)
 
     async def close(self, error: str = "", timeout: float | None = CLOSE_TIMEOUT) -> None:
-        """End the duologue, after what was sent has gone out. May be called again; it ends also if this is cancelled.
-
-        Args:
-            error: A reason that the client receives: its calls raise ConnectRefused. Without one the duologue ends in order.
-            timeout: Seconds to wait for the end, at most; None waits forever. It comes without that, too.
-
-        Raises:
-            Timeout: The duologue did not end in time.
-            MainstemError: What ended the duologue before, if no call has raised it.
-
-        Example:
-            >>> await duologue.close("see you tomorrow")
-        """
+        """End the duologue, after what was sent has gone out. It ends even if this call is cancelled."""
         await self._run(self._closing(error, timeout))
 
 
@@ -266,33 +240,23 @@ class _Handlers:
 
 
 class Server(ServerEnd):
-    """As the blocking `mainstem.duologue.Server`, run by the event loop. An asynchronous context manager.
+    """A server of duologues, started by `serve` and run by the event loop. An asynchronous context manager.
 
     Example:
         >>> async with aio.serve(echo, "192.0.2.1") as server:
         ...     await server.wait()
     """
 
-    def __init__(
-        self,
-        handler: Callable[[Duologue], Awaitable[object]],
-        settings: ServerSettings,
-        *,
-        aeron: Aeron | None = None,
-        directory: str | os.PathLike[str] | None = None,
-        key: ServerKey | None = None,
-    ) -> None:
-        self.settings = settings
+    def __init__(self, handler: Callable[[Duologue], Awaitable[object]], channels: ServerChannels, **more: Any) -> None:
         self._handlers = _Handlers(handler)
-        self._life = ServerLife(settings, self._handlers.start, _Changed)
-        self._resources = (aeron, directory, key)
+        self._life = ServerLife(channels, self._handlers.start, _Changed, **more)
         self._task: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
     async def _open(self) -> Self:
         """Open the all-clients channel."""
         # Starting a driver takes a moment, in which the event loop may have other things to do.
-        await _in_thread(lambda: self._life.connect(*self._resources), self._life.disconnect)
+        await _in_thread(self._life.connect, self._life.disconnect)
         self._task = asyncio.get_running_loop().create_task(self._run())
         return self
 
@@ -312,46 +276,21 @@ class Server(ServerEnd):
         # Nothing arrives any more: the tasks of duologues, which wait for it, end now and not at ``close``.
         life.on_close()
 
-    async def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the server has ended: by `close`, or by an error, which is its ``error`` then.
-
-        Args:
-            timeout: Seconds to wait at most; None waits forever.
-
-        Returns:
-            Whether it has ended; at once if it was not started.
-
-        Example:
-            >>> await server.wait()
-        """
+    async def wait(self, timeout: float | None = None) -> None:
+        """Wait until the server has ended: by `close`, or by an error, which is its ``error`` then."""
         if self._task is not None:
             # Not awaited as such: a cancellation of this call is not the task's.
-            await asyncio.wait([self._task], timeout=timeout)
-        return self._task is None or self._task.done()
+            await within(timeout, asyncio.wait([self._task]), "wait for the end of the server")
 
     async def shutdown(self, timeout: float | None = None) -> None:
-        """Refuse new clients, wait until the handlers have returned, and close.
-
-        Args:
-            timeout: Seconds after which handlers that still run lose their duologues; None waits forever.
-
-        Example:
-            >>> await server.shutdown(timeout=30)
-        """
+        """Refuse new clients, wait until the handlers have returned, and close."""
         if not self.closed:
             self._life.core.stop_accepting()
             await self._handlers.wait(timeout)
             await self.close()
 
     async def close(self) -> None:
-        """End every duologue, cancel its handler, and end the server and the driver that was started for it. May be called again.
-
-        Messages that were sent still reach the clients. Handlers are waited for, 10 s at most. A close that is cancelled ends
-        everything without waiting.
-
-        Example:
-            >>> await server.close()
-        """
+        """End every duologue, cancel its handler, and end the server. A close that is cancelled ends everything without waiting."""
         if self._task is None:
             return
         if self._closing is None:
@@ -361,11 +300,7 @@ class Server(ServerEnd):
             await _join(self._closing)
 
     def abort(self) -> None:
-        """End at once: the clients learn that their duologues were aborted, and no handler is waited for.
-
-        Example:
-            >>> server.abort()
-        """
+        """End at once: the clients learn that their duologues were aborted. Handlers are cancelled, and not waited for."""
         self._life.is_aborted = True
         if self._task is not None and self._closing is None:
             self._task.cancel()
@@ -397,7 +332,7 @@ class Server(ServerEnd):
 
 
 class Client(ClientEnd, _Talk):
-    """As the blocking `mainstem.duologue.Client`, opened by `connect`. An asynchronous context manager.
+    """A duologue with a server, opened by `connect`. An asynchronous context manager.
 
     Example:
         >>> async with aio.connect("192.0.2.1") as duologue:
@@ -405,10 +340,8 @@ class Client(ClientEnd, _Talk):
         ...     print(await duologue.receive(timeout=5))
     """
 
-    def __init__(
-        self, settings: ClientSettings, *, aeron: Aeron | None = None, directory: str | os.PathLike[str] | None = None
-    ) -> None:
-        super().__init__(settings, aeron=aeron, directory=directory)
+    def __init__(self, channels: ClientChannels, **more: Any) -> None:
+        super().__init__(channels, **more)
         self._ending: asyncio.Task[None] | None = None
         self._failure: MainstemError | None = None
 
@@ -437,20 +370,7 @@ class Client(ClientEnd, _Talk):
             await pause.step()
 
     async def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
-        """Leave the duologue, once the server has received everything, and end the driver that was started for it.
-
-        What the server has sent and was not received is dropped. May be called again. A close that is cancelled aborts.
-
-        Args:
-            timeout: Seconds to wait for the server, at most; None waits forever.
-
-        Raises:
-            ConnectionLost: The server did not confirm in time that it has received everything, or was not heard from.
-            MainstemError: What ended the duologue, if no call has raised it.
-
-        Example:
-            >>> await duologue.close()
-        """
+        """Leave the duologue, once the server has received everything. A close that is cancelled aborts."""
         if self._ending is None and self._connection is not None:
             self._ending = asyncio.get_running_loop().create_task(self._finish(timeout))
         if self._ending is not None:
@@ -469,11 +389,7 @@ class Client(ClientEnd, _Talk):
             await _to_the_end(self._disconnect)
 
     def abort(self) -> None:
-        """End the duologue at once, without waiting for the server. What it has not received is lost; it learns of the abort.
-
-        Example:
-            >>> duologue.abort()
-        """
+        """End the duologue at once, without waiting for the server."""
         self._abort()
         if self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._finish(None, aborts=True))
@@ -481,79 +397,45 @@ class Client(ClientEnd, _Talk):
 
 def serve(
     handler: Callable[[Duologue], Awaitable[object]],
-    host: str | None = None,
-    port: int | None = None,
+    host: str = HOST,
+    port: int = PORT,
     *,
-    settings: ServerSettings | None = None,
+    key: ServerKey | None = None,
+    settings: Settings | None = None,
     aeron: Aeron | None = None,
     directory: str | os.PathLike[str] | None = None,
-    key: ServerKey | None = None,
     **overrides: Any,
 ) -> Opening[Server]:
     """Start a server: ``async with``, or ``await`` and later ``await server.close()``.
 
-    Args:
-        handler: An asynchronous function that serves one duologue, called in a task of its own for each client that joins. The
-            duologue ends when it returns.
-        host: The address of this machine to bind: the setting ``address``.
-        port: The port of the all-clients channel: the setting ``initial_port``. The control port is the next one, unless
-            ``initial_control_port`` is given.
-        settings: The settings; the other arguments override them.
-        aeron: A client of a media driver to use.
-        directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
-        key: The server's key pair, which switches encryption on.
-        **overrides: Settings by name, as `ServerSettings` has them.
-
-    Returns:
-        What starts the server when it is awaited or entered.
-
-    Raises:
-        ConfigurationError: A setting cannot be used.
-        RegistrationError: The driver cannot bind an address; raised when it starts.
-        TypeError: A setting is given twice or does not exist, or there is no address.
-
-    Example:
-        >>> async with aio.serve(talk, "192.0.2.1") as server:
-        ...     await server.wait()
+    What fails when it starts is raised where this is awaited or entered.
     """
-    server = Server(
-        handler, server_settings(settings, host, port, overrides), aeron=aeron, directory=directory, key=key
-    )
+    channels = ServerChannels(host, port, settings_of(settings, overrides))
+    server = Server(handler, channels, aeron=aeron, directory=directory, key=key)
     return Opening(server._open, "duologue.aio.serve()")
 
 
 def connect(
-    host: str | None = None,
-    port: int | None = None,
+    host: str,
+    port: int = PORT,
     *,
-    settings: ClientSettings | None = None,
+    timeout: float | None = STEP_TIMEOUT,
+    server_key: bytes = b"",
+    local_address: str = "",
+    settings: Settings | None = None,
     aeron: Aeron | None = None,
     directory: str | os.PathLike[str] | None = None,
     **overrides: Any,
 ) -> Opening[Client]:
     """Open a duologue: ``async with``, or ``await`` and later ``await duologue.close()``.
 
-    Args:
-        host: The server's address: the setting ``server``.
-        port: The port of the server's all-clients channel: the setting ``initial_port``. The control port is the next one,
-            unless ``initial_control_port`` is given.
-        settings: The settings; the other arguments override them.
-        aeron: A client of a media driver to use.
-        directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
-        **overrides: Settings by name, as `ClientSettings` has them.
-
-    Returns:
-        What opens the duologue when it is awaited or entered.
-
-    Raises:
-        ConfigurationError: A setting cannot be used.
-        ConnectTimeout: A step of connecting took too long; raised when it opens.
-        ConnectRefused: The server refused this client, with its reason; raised when it opens.
-        TypeError: A setting is given twice or does not exist, or there is no server.
-
-    Example:
-        >>> async with aio.connect("192.0.2.1") as duologue:
-        ...     await duologue.send("ECHO tide")
+    What fails when it opens is raised where this is awaited or entered.
     """
-    client = Client(client_settings(settings, host, port, overrides), aeron=aeron, directory=directory)
+    client = Client(
+        ClientChannels(host, port, settings_of(settings, overrides), local_address),
+        timeout=timeout,
+        server_key=server_key,
+        aeron=aeron,
+        directory=directory,
+    )
     return Opening(client._open, "duologue.aio.connect()")

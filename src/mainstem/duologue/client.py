@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.exit_cleanup import close_at_exit
 from mainstem.aeron.idle import BackoffIdle
-from mainstem.duologue.ends import CLOSE_TIMEOUT, ClientEnd
-from mainstem.duologue.settings import ClientSettings, client_settings
+from mainstem.duologue.channels import PORT, ClientChannels
+from mainstem.duologue.ends import CLOSE_TIMEOUT, STEP_TIMEOUT, ClientEnd
+from mainstem.duologue.settings import Settings, settings_of
 from mainstem.duologue.talk import Talk
 from mainstem.errors import MainstemError
 
@@ -35,11 +36,9 @@ class Client(ClientEnd, Talk):
         ...     print(duologue.receive(timeout=5))
     """
 
-    def __init__(
-        self, settings: ClientSettings, *, aeron: Aeron | None = None, directory: str | os.PathLike[str] | None = None
-    ) -> None:
+    def __init__(self, channels: ClientChannels, **more: Any) -> None:
         self._is_over = True
-        super().__init__(settings, aeron=aeron, directory=directory)
+        super().__init__(channels, **more)
         # A signal handler may call in the middle of a step.
         self._rlock = threading.RLock()
         self._connect()
@@ -108,7 +107,7 @@ class Client(ClientEnd, Talk):
         if not getattr(self, "_is_over", True):
             try:
                 warnings.warn(
-                    f"a duologue client of {self.settings.server} was not closed", ResourceWarning, stacklevel=2
+                    f"a duologue client of {self._channels.name} was not closed", ResourceWarning, stacklevel=2
                 )
             finally:
                 with suppress(MainstemError):
@@ -116,10 +115,13 @@ class Client(ClientEnd, Talk):
 
 
 def connect(
-    host: str | None = None,
-    port: int | None = None,
+    host: str,
+    port: int = PORT,
     *,
-    settings: ClientSettings | None = None,
+    timeout: float | None = STEP_TIMEOUT,
+    server_key: bytes = b"",
+    local_address: str = "",
+    settings: Settings | None = None,
     aeron: Aeron | None = None,
     directory: str | os.PathLike[str] | None = None,
     **overrides: Any,
@@ -127,13 +129,15 @@ def connect(
     """Open a duologue with a server.
 
     Args:
-        host: The server's address: the setting ``server``.
-        port: The port of the server's all-clients channel: the setting ``initial_port``. The control port is the next one,
-            unless ``initial_control_port`` is given.
-        settings: The settings; the other arguments override them.
+        host: The server's address.
+        port: The port of the server's all-clients channel.
+        timeout: Seconds that each step of connecting may take; None waits forever.
+        server_key: The server's public key (`ServerKey.public`), which switches encryption on.
+        local_address: The address of this machine to use; empty for any.
+        settings: The limits and times.
         aeron: A client of a media driver to use.
         directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
-        **overrides: Settings by name, as `ClientSettings` has them.
+        **overrides: Fields of `Settings`, in place of those of ``settings``.
 
     Returns:
         The open client, a context manager.
@@ -143,13 +147,18 @@ def connect(
         ConnectRefused: The server refused this client, with its reason.
         RegistrationError: The driver refused a channel.
         ConfigurationError: A setting cannot be used.
-        TypeError: A setting is given twice or does not exist, or there is no server.
 
     Example:
         >>> with connect("192.0.2.1", timeout=2) as duologue:
         ...     duologue.send("ECHO tide")
     """
-    client = Client(client_settings(settings, host, port, overrides), aeron=aeron, directory=directory)
+    client = Client(
+        ClientChannels(host, port, settings_of(settings, overrides), local_address),
+        timeout=timeout,
+        server_key=server_key,
+        aeron=aeron,
+        directory=directory,
+    )
     try:
         client._run(client._opening())
     except BaseException:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from mainstem._core.log.fragment import Fragment
     from mainstem.aeron.client.client import Aeron
+    from mainstem.duologue.channels import ClientChannels
     from mainstem.duologue.crypto import Ciphers, ClientHandshake
-    from mainstem.duologue.settings import ClientSettings
 
 logger = logging.getLogger("mainstem.duologue.client")
 
@@ -56,8 +56,10 @@ class ClientCore:
 
     Args:
         aeron: The client of the media driver.
-        settings: Where the server is, and what this side does.
-        chance: Makes a fresh one-time pad: a cryptographic generator, except in a simulation.
+        channels: Where the server is, and the settings of this end.
+        timeout: Seconds that each step of connecting may take; None for any number.
+        server_key: The server's public key; empty without encryption.
+        rng: Makes a fresh one-time pad: a cryptographic generator, except in a simulation.
         now_ns: The monotonic time, in nanoseconds.
 
     Attributes:
@@ -66,32 +68,41 @@ class ClientCore:
         has_told: Whether ``error`` was raised by `offer` or `receive`.
     """
 
-    def __init__(self, aeron: Aeron, settings: ClientSettings, *, chance: Random, now_ns: int) -> None:
-        self.settings = settings
+    def __init__(
+        self,
+        aeron: Aeron,
+        channels: ClientChannels,
+        *,
+        rng: Random,
+        now_ns: int,
+        timeout: float | None = None,
+        server_key: bytes = b"",
+    ) -> None:
+        self.channels = channels
         self.step = Step.INTRODUCE
         self.duologue_session = 0
         self.error: MainstemError | None = None
         self.has_told = False
         self._aeron = aeron
-        self._timeout_ns = seconds_ns(settings.timeout)
+        self._timeout = timeout
         self._since_ns = now_ns
-        self.peer = f"{settings.server}:{settings.initial_port}"
-        self._key = chance.getrandbits(KEY_BITS)
+        self.peer = channels.name
+        self._key = rng.getrandbits(KEY_BITS)
         self._handshake: ClientHandshake | None = None
-        if settings.server_key:
+        if server_key:
             from mainstem.duologue.crypto import ClientHandshake
 
-            self._handshake = ClientHandshake(settings.server_key, self._key, chance)
+            self._handshake = ClientHandshake(server_key, self._key, rng)
         self._ciphers: Ciphers | None = None
         self._response: Connect | None = None
         self._has_asked = self._is_finishing = False
         self._pairs: list[StreamPair] = []
-        self._all_clients = self._pair(settings.initial_subscription, settings.initial_publication)
+        self._all_clients = self._pair(channels.subscription(), channels.publication())
         self._duologue: StreamPair | None = None
         self._exchange: Exchange | None = None
 
     def _pair(self, subscription: str, publication: str) -> StreamPair:
-        pair = StreamPair(self._aeron, subscription, publication, self.settings.stream_id)
+        pair = StreamPair(self._aeron, subscription, publication, self.channels.settings.stream_id)
         self._pairs.append(pair)
         return pair
 
@@ -111,7 +122,7 @@ class ClientCore:
     @property
     def max_message_length(self) -> int:
         """The longest message that can be sent, in bytes."""
-        return longest_message(self.settings.term_length, is_encrypted=self._ciphers is not None)
+        return longest_message(self.channels.settings.term_length, is_encrypted=self._ciphers is not None)
 
     def stats(self) -> DuologueStats:
         """What was sent and received on the duologue."""
@@ -134,8 +145,8 @@ class ClientCore:
             if self.is_open:
                 return 1
             raise
-        if self.step is not Step.TALK and now_ns - self._since_ns >= self._timeout_ns:
-            timeout = self.settings.timeout
+        timeout = self._timeout
+        if timeout is not None and self.step is not Step.TALK and now_ns - self._since_ns >= seconds_ns(timeout):
             self.error = ConnectTimeout(
                 f"{self.peer}: timed out after {timeout:g} s waiting until {self.step.value}",
                 step=self.step.value,
@@ -201,8 +212,8 @@ class ClientCore:
         self._all_clients.close()
         self.duologue_session = session_id
         self._duologue = self._pair(
-            self.settings.duologue_subscription(response.control_port, session_id),
-            self.settings.duologue_publication(response.port, session_id),
+            self.channels.subscription(response.control_port, session_id),
+            self.channels.publication(response.port, session_id),
         )
 
     def _open(self, now_ns: int) -> int:
@@ -255,7 +266,7 @@ class ClientCore:
         Step.TALK: "CONNECT subscription and publication connected",
     }
 
-    # -- the program's side ----------------------------------------------------------------------------------------
+    # -- the application's side ----------------------------------------------------------------------------------------
 
     def offer(self, message: bytes) -> bool:
         """Send a message if there is room for it. Raises what ended the duologue."""

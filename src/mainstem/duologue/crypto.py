@@ -53,7 +53,7 @@ class ServerKey:
         public: The public key, which clients know beforehand.
 
     Example:
-        >>> key = ServerKey.generate(random.SystemRandom())
+        >>> key = ServerKey.generate()
         >>> server = serve(handler, "192.0.2.1", key=key)
     """
 
@@ -64,66 +64,36 @@ class ServerKey:
         self.public = self._key.public_key().public_bytes_raw()
 
     @classmethod
-    def generate(cls, chance: Random) -> ServerKey:
+    def generate(cls, rng: Random | None = None) -> ServerKey:
         """Make a new key pair.
 
         Args:
-            chance: A cryptographic generator, such as ``random.SystemRandom``.
+            rng: Where its bytes come from, for a simulation; None for the system's cryptographic generator.
 
         Returns:
             The key pair.
 
         Example:
-            >>> key = ServerKey.generate(random.SystemRandom())
+            >>> key = ServerKey.generate()
         """
-        return cls(chance.randbytes(KEY_LENGTH))
+        return cls(X25519PrivateKey.generate().private_bytes_raw() if rng is None else rng.randbytes(KEY_LENGTH))
 
     @property
     def private_bytes(self) -> bytes:
         """The private key, of which ``ServerKey`` makes the same key pair again: to be kept secret."""
         return self._key.private_bytes_raw()
 
-    def open_hello(self, hello: SealedHello) -> tuple[int, bytes]:
-        """Decrypt a client's HELLO.
-
-        Args:
-            hello: What the client sent.
-
-        Returns:
-            The client's one-time pad, and the secret that the pad was sealed with.
-
-        Raises:
-            RemoteProtocolError: The HELLO was not made for this key.
-
-        Example:
-            >>> pad, secret = key.open_hello(hello)
-        """
+    def _open_hello(self, hello: SealedHello) -> tuple[int, bytes]:
+        """Decrypt a client's HELLO: its one-time pad, and the secret that sealed it. Raises RemoteProtocolError."""
         secret = _agree(self._key, hello.public_key)
         opened = _open(_hello_key(secret, hello.public_key, self.public), hello.sealed_key, b"", what="a sealed HELLO")
         return int.from_bytes(opened, "big"), secret
 
-    def respond(
-        self, connect: Connect, hello: SealedHello, secret: bytes, *, duologue_session: int, chance: Random
+    def _respond(
+        self, connect: Connect, hello: SealedHello, secret: bytes, *, duologue_session: int, rng: Random
     ) -> tuple[Connect, Ciphers]:
-        """Sign a CONNECT, and agree on the keys of the duologue.
-
-        Args:
-            connect: The response without public key and tag.
-            hello: What the client sent.
-            secret: What `open_hello` returned.
-            duologue_session: The session of the duologue's streams.
-            chance: A cryptographic generator.
-
-        Returns:
-            The CONNECT with its public key and tag, and the server's end of the encrypted duologue.
-
-        Raises:
-            RemoteProtocolError: The client's public key gives no secret.
-
-        Example:
-            >>> connect, ciphers = key.respond(connect, hello, secret, duologue_session=17, chance=random.SystemRandom())
-        """
-        ephemeral = X25519PrivateKey.from_private_bytes(chance.randbytes(KEY_LENGTH))
+        """Sign a CONNECT with the secret of `_open_hello`, and agree on the keys of the duologue. Raises RemoteProtocolError."""
+        ephemeral = X25519PrivateKey.from_private_bytes(rng.randbytes(KEY_LENGTH))
         public = ephemeral.public_key().public_bytes_raw()
         secrets = secret + _agree(ephemeral, hello.public_key)
         keys = _Keys.derive(secrets, hello.public_key, self.public, public, duologue_session)
@@ -135,11 +105,11 @@ class ServerKey:
 class ClientHandshake:
     """One attempt of a client to get an encrypted duologue."""
 
-    def __init__(self, server_public: bytes, key: int, chance: Random) -> None:
+    def __init__(self, server_public: bytes, key: int, rng: Random) -> None:
         if len(server_public) != PUBLIC_KEY_LENGTH:
             raise ConfigurationError(f"a server's public key has {PUBLIC_KEY_LENGTH} bytes, not {len(server_public)}")
         self._server_public = server_public
-        self._ephemeral = X25519PrivateKey.from_private_bytes(chance.randbytes(KEY_LENGTH))
+        self._ephemeral = X25519PrivateKey.from_private_bytes(rng.randbytes(KEY_LENGTH))
         self._public = self._ephemeral.public_key().public_bytes_raw()
         self._secret = _agree(self._ephemeral, server_public)
         hello_key = _hello_key(self._secret, self._public, server_public)

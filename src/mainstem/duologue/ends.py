@@ -8,10 +8,12 @@ call can be cancelled and can time out.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, seconds_ns
+from mainstem._internal.validation import check_seconds
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.environment import DriverConnection, secure_random
 from mainstem.duologue.limits import checked_message
@@ -23,12 +25,16 @@ if TYPE_CHECKING:
     import os
 
     from mainstem.aeron.client.client import Aeron
+    from mainstem.duologue.channels import ClientChannels
     from mainstem.duologue.session import Session
-    from mainstem.duologue.settings import ClientSettings
+    from mainstem.duologue.settings import Settings
     from mainstem.errors import MainstemError
 
 T = TypeVar("T")
 Steps = Generator[float | None, None, T]
+
+STEP_TIMEOUT = 5.0
+"""Seconds that each step of connecting takes at most by default."""
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` waits by default until everything is delivered."""
@@ -38,14 +44,14 @@ DRIVER_NS = 2 * NS_PER_SECOND
 
 
 class Deadline:
-    """The end of a call's patience."""
+    """When a call that waits times out."""
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout
         self._end_ns = None if timeout is None else SYSTEM_CLOCK.monotonic_ns() + seconds_ns(timeout)
 
     @property
-    def is_over(self) -> bool:
+    def expired(self) -> bool:
         """Whether no time is left."""
         return self._end_ns is not None and SYSTEM_CLOCK.monotonic_ns() >= self._end_ns
 
@@ -55,7 +61,7 @@ class Deadline:
             return None
         left_ns = self._end_ns - SYSTEM_CLOCK.monotonic_ns()
         if left_ns <= 0:
-            raise Timeout(f"{what} within {self._timeout:g} s", timeout=self._timeout)
+            raise Timeout(f"{what}: timed out after {self._timeout:g} s", timeout=self._timeout)
         return left_ns / NS_PER_SECOND
 
 
@@ -74,14 +80,14 @@ class Link(Protocol):
         ...
 
 
-class End:
+class End(ABC):
     """What a client's and a server's end have in common."""
 
     @property
-    def _link(self) -> Link:
-        raise NotImplementedError
+    @abstractmethod
+    def _link(self) -> Link: ...
 
-    def _work(self) -> None:
+    def _work(self) -> None:  # noqa: B027 - a server's thread does it for its ends
         """Look for changes."""
 
     def _sending(self, message: bytes | str, timeout: float | None) -> Steps[None]:
@@ -90,7 +96,7 @@ class End:
         deadline = Deadline(timeout)
         self._work()
         while not link.offer(data):
-            yield deadline.left("there was no room for the message")
+            yield deadline.left("wait for room in the stream")
             self._work()
 
     def _receiving(self, timeout: float | None) -> Steps[bytes]:
@@ -100,7 +106,7 @@ class End:
             deadline = Deadline(timeout)
             self._work()
             while (message := link.receive()) is None:
-                yield deadline.left("no message came")
+                yield deadline.left("wait for a message")
                 self._work()
         return message
 
@@ -170,7 +176,7 @@ class DuologueEnd(End):
         session.close(error)
         deadline = Deadline(timeout)
         while session.state is not DuologueState.CLOSED:
-            yield deadline.left("the duologue did not end")
+            yield deadline.left("wait for the end of the duologue")
         if session.queued:
             raise BackPressured(f"duologue {session.session_id}: {session.queued} messages were not sent")
         if session.error is not None and not session.has_told:
@@ -194,27 +200,38 @@ class ClientEnd(End):
         return False
 
     def __init__(
-        self, settings: ClientSettings, *, aeron: Aeron | None = None, directory: str | os.PathLike[str] | None = None
+        self,
+        channels: ClientChannels,
+        *,
+        timeout: float | None = None,
+        server_key: bytes = b"",
+        aeron: Aeron | None = None,
+        directory: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.settings = settings
-        self._resources = (aeron, directory)
+        check_seconds({"timeout": timeout}, may_be_none=True)
+        self._channels = channels
+        self._timeout = timeout
+        self._server_key = server_key
+        self._aeron = aeron
+        self._directory = directory
         self._connection: DriverConnection | None = None
         self._core: ClientCore | None = None
 
     def _connect(self) -> None:
         """Connect to the driver, or start one, and begin to open the duologue. Where it fails, nothing is left open."""
-        aeron, directory = self._resources
         self._connection = DriverConnection(
-            aeron=aeron,
-            directory=directory,
+            aeron=self._aeron,
+            directory=self._directory,
             driver_settings=self.settings.driver_settings(),
             name="mainstem duologue client",
         )
         try:
             self._core = ClientCore(
                 self._connection.aeron,
-                self.settings,
-                chance=secure_random(),
+                self._channels,
+                timeout=self._timeout,
+                server_key=self._server_key,
+                rng=secure_random(),
                 now_ns=SYSTEM_CLOCK.monotonic_ns(),
             )
         except BaseException:
@@ -247,7 +264,7 @@ class ClientEnd(End):
             core.finish()
             deadline = Deadline(timeout)
             while core.error is None:
-                if deadline.is_over:
+                if deadline.expired:
                     sent = core.stats().messages_sent
                     if sent:
                         text = (
@@ -275,6 +292,11 @@ class ClientEnd(End):
         return self._core
 
     @property
+    def settings(self) -> Settings:
+        """The settings of this client."""
+        return self._channels.settings
+
+    @property
     def session_id(self) -> int:
         """The session of both streams of the duologue."""
         return 0 if self._core is None else self._core.duologue_session
@@ -282,12 +304,12 @@ class ClientEnd(End):
     @property
     def peer_address(self) -> tuple[str, int]:
         """The server's address, and the port of its all-clients channel."""
-        return self.settings.server, self.settings.initial_port
+        return self._channels.host, self._channels.port
 
     @property
     def is_encrypted(self) -> bool:
         """Whether messages are encrypted."""
-        return bool(self.settings.server_key)
+        return bool(self._server_key)
 
     @property
     def closed(self) -> bool:
@@ -316,5 +338,4 @@ class ClientEnd(End):
             self._core.abort()
 
     def __repr__(self) -> str:
-        host, port = self.peer_address
-        return f"<duologue Client of {host}:{port}, {'closed' if self.closed else 'open'}>"
+        return f"<duologue Client of {self._channels.name}, {'closed' if self.closed else 'open'}>"

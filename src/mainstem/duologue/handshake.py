@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from mainstem._core.log.fragment import Fragment
     from mainstem.aeron.client.subscription import Image, Subscription
-    from mainstem.duologue.settings import ServerSettings
+    from mainstem.duologue.settings import Settings
     from mainstem.duologue.stats import ServerStats
 
 UNFRAGMENTED = 0xC0
 MESSAGES_AT_ONCE = 10  # in one duty cycle: a flood of HELLOs leaves time for those who have joined
-# Requests of one stream that are processed: a client whose first was refused may try again, not for ever.
+# Requests of one stream that are processed: a client whose first was refused may try again, not forever.
 MAX_REQUESTS = 4
 
 
@@ -38,7 +38,7 @@ class Handshake:
 class Handshakes:
     """The clients on the all-clients channel. The image handlers, which run in the conductor's thread, only queue."""
 
-    def __init__(self, settings: ServerSettings, stats: ServerStats, *, timeout_ns: int) -> None:
+    def __init__(self, settings: Settings, stats: ServerStats, *, timeout_ns: int) -> None:
         self._settings = settings
         self._stats = stats
         self._timeout_ns = timeout_ns
@@ -72,7 +72,7 @@ class Handshakes:
                 if client is not None and client.image is image:
                     del self._clients[image.session_id]
                 continue
-            self._stats.introductions += 1
+            self._stats.handshakes += 1
             self._take_in(image, now_ns)
         return work
 
@@ -102,7 +102,7 @@ class Handshakes:
         """Ask the driver to end the client's stream."""
         if self._clients.get(client.image.session_id) is client:
             del self._clients[client.image.session_id]
-        self._stats.introductions_refused += 1
+        self._stats.handshakes_refused += 1
         if not client.image.closed:
             # Under a flood the driver may be behind with its commands; then the stream ends by itself, later.
             with suppress(MainstemError):

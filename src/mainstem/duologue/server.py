@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from mainstem._internal.exit_cleanup import close_at_exit
 from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.idle import BackoffIdle
+from mainstem.duologue.channels import HOST, PORT, ServerChannels
 from mainstem.duologue.ends import CLOSE_TIMEOUT, DuologueEnd
 from mainstem.duologue.messages import INTERNAL_ERROR
 from mainstem.duologue.server_life import HANDLER_TIMEOUT, ServerEnd, ServerLife, reason_after
-from mainstem.duologue.settings import ServerSettings, server_settings
+from mainstem.duologue.settings import Settings, settings_of
 from mainstem.duologue.talk import Talk
+from mainstem.errors import Timeout
 
 if TYPE_CHECKING:
     import os
@@ -132,17 +134,13 @@ class Server(ServerEnd):
     def __init__(
         self,
         handler: Callable[[Duologue], object],
-        settings: ServerSettings,
-        *,
-        aeron: Aeron | None = None,
-        directory: str | os.PathLike[str] | None = None,
-        key: ServerKey | None = None,
+        channels: ServerChannels,
+        **more: Any,
     ) -> None:
         self._closed = True
-        self.settings = settings
         self._handlers = _Handlers(handler)
-        self._life = ServerLife(settings, self._handlers.start, threading.Condition)
-        self._life.connect(aeron, directory, key)
+        self._life = ServerLife(channels, self._handlers.start, threading.Condition, **more)
+        self._life.connect()
         self._runner = AgentRunner(self._life, BackoffIdle())
         self._runner.start()
         self._closed = False
@@ -153,19 +151,20 @@ class Server(ServerEnd):
         """Whether it is closed."""
         return self._closed
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout: float | None = None) -> None:
         """Wait until the server has ended: by `close`, or by an error, which is its ``error`` then.
 
         Args:
             timeout: Seconds to wait at most; None waits forever.
 
-        Returns:
-            Whether it has ended.
+        Raises:
+            Timeout: The timeout passed; the server goes on.
 
         Example:
-            >>> server.wait(timeout=60)
+            >>> server.wait()
         """
-        return self._runner.join(timeout)
+        if not self._runner.join(timeout):
+            raise Timeout(f"wait for the end of the server: timed out after {timeout:g} s", timeout=timeout)
 
     def shutdown(self, timeout: float | None = None) -> None:
         """Refuse new clients, wait until the handlers have returned, and close.
@@ -235,7 +234,7 @@ class Server(ServerEnd):
         if not getattr(self, "_closed", True):
             try:
                 warnings.warn(
-                    f"a duologue server on {self.settings.address} was not closed", ResourceWarning, stacklevel=2
+                    f"a duologue server on {self._life.channels.name} was not closed", ResourceWarning, stacklevel=2
                 )
             finally:
                 self.abort()
@@ -243,13 +242,13 @@ class Server(ServerEnd):
 
 def serve(
     handler: Callable[[Duologue], object],
-    host: str | None = None,
-    port: int | None = None,
+    host: str = HOST,
+    port: int = PORT,
     *,
-    settings: ServerSettings | None = None,
+    key: ServerKey | None = None,
+    settings: Settings | None = None,
     aeron: Aeron | None = None,
     directory: str | os.PathLike[str] | None = None,
-    key: ServerKey | None = None,
     **overrides: Any,
 ) -> Server:
     """Start a server of duologues.
@@ -257,14 +256,14 @@ def serve(
     Args:
         handler: A function that serves one duologue, called in a thread of its own for each client that joins. The duologue
             ends when it returns.
-        host: The address of this machine to bind: the setting ``address``.
-        port: The port of the all-clients channel: the setting ``initial_port``. The control port is the next one, unless
-            ``initial_control_port`` is given.
-        settings: The settings; the other arguments override them.
+        host: The IP address of this machine to listen on.
+        port: The port of the all-clients channel. Unless the settings say otherwise its control port is the next one, and each
+            duologue has two of the ports from ``port + 10``.
+        key: The server's key pair, which switches encryption on.
+        settings: The limits and times.
         aeron: A client of a media driver to use.
         directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
-        key: The server's key pair, which switches encryption on.
-        **overrides: Settings by name, as `ServerSettings` has them.
+        **overrides: Fields of `Settings`, in place of those of ``settings``.
 
     Returns:
         The running server, a context manager.
@@ -272,7 +271,6 @@ def serve(
     Raises:
         ConfigurationError: A setting cannot be used.
         RegistrationError: The driver cannot bind an address.
-        TypeError: A setting is given twice or does not exist, or there is no address.
 
     Example:
         >>> def echo(duologue):
@@ -281,4 +279,5 @@ def serve(
         >>> with serve(echo, "192.0.2.1", max_clients=64) as server:
         ...     server.wait()
     """
-    return Server(handler, server_settings(settings, host, port, overrides), aeron=aeron, directory=directory, key=key)
+    channels = ServerChannels(host, port, settings_of(settings, overrides))
+    return Server(handler, channels, aeron=aeron, directory=directory, key=key)

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.client import Aeron
     from mainstem.aeron.client.publication import Publication
     from mainstem.aeron.client.subscription import Subscription
+    from mainstem.duologue.channels import ServerChannels
     from mainstem.duologue.crypto import ServerKey
     from mainstem.duologue.session import Condition
-    from mainstem.duologue.settings import ServerSettings
 
 logger = logging.getLogger("mainstem.duologue.server")
 
@@ -50,9 +50,9 @@ class ServerCore:
 
     Args:
         aeron: The client of the media driver.
-        settings: The server's settings.
+        channels: Where the server listens, and its settings.
         on_open: Called with the session of each client that joined, in the thread of the duty cycles.
-        chance: Makes session ids that cannot be guessed: a cryptographic generator, except in a simulation.
+        rng: Makes session ids that cannot be guessed: a cryptographic generator, except in a simulation.
         key: The server's key pair, which switches encryption on.
         condition: Makes the lock of each session.
 
@@ -63,37 +63,38 @@ class ServerCore:
     def __init__(
         self,
         aeron: Aeron,
-        settings: ServerSettings,
+        channels: ServerChannels,
         on_open: Callable[[Session], None],
         *,
-        chance: Random,
+        rng: Random,
         key: ServerKey | None = None,
         condition: Callable[[], Condition] = Alone,
     ) -> None:
-        self.settings = settings
+        self.channels = channels
+        self.settings = settings = channels.settings
         self.stats = ServerStats()
         self._aeron = aeron
         self._on_open = on_open
-        self._chance = chance
+        self._rng = rng
         self._key = key
         self._condition = condition
         # Each half of the range has one use: a port whose last stream lingers in the driver can be taken for the same use
         # again at once, but not for the other.
         half = settings.max_clients
-        self._ports = PortAllocator(settings.base_port, half, chance)
-        self._control_ports = PortAllocator(settings.base_port + half, half, chance)
-        self._session_ids = SessionAllocator(chance)
-        self._quota = Quota(settings.max_per_address)
+        self._ports = PortAllocator(channels.base_port, half, rng)
+        self._control_ports = PortAllocator(channels.base_port + half, half, rng)
+        self._session_ids = SessionAllocator(rng)
+        self._quota = Quota(settings.max_clients_per_address)
         self._rate = RateLimit(settings.hello_rate, settings.burst)
         self._handshakes = Handshakes(settings, self.stats, timeout_ns=seconds_ns(settings.handshake_timeout))
         self._sessions: dict[int, Session] = {}
         self._releasing: list[Session] = []
         self._is_accepting = True
         self._now_ns = 0
-        self._publication: Publication = aeron.add_publication(settings.initial_publication, settings.stream_id)
+        self._publication: Publication = aeron.add_publication(channels.publication(), settings.stream_id)
         self._outbox = Outbox(self._publication, name="all clients")
         self._subscription: Subscription = aeron.add_subscription(
-            settings.initial_subscription,
+            channels.subscription(),
             settings.stream_id,
             on_available_image=self._handshakes.on_available,
             on_unavailable_image=self._handshakes.on_unavailable,
@@ -167,7 +168,7 @@ class ServerCore:
             return self._outbox.do_work(now_ns)
         except OfferError as error:
             logger.debug("a response was given up: %s", error)
-            self.stats.answers_lost += 1
+            self.stats.responses_lost += 1
             self._outbox.drop_first()
             return 1
 
@@ -199,7 +200,7 @@ class ServerCore:
     def _unseal(self, hello: Hello | SealedHello) -> tuple[int, bytes]:
         if isinstance(hello, Hello):
             return hello.key, b""
-        return (0, b"") if self._key is None else self._key.open_hello(hello)
+        return (0, b"") if self._key is None else self._key._open_hello(hello)
 
     def _reason_to_refuse(self, hello: Hello | SealedHello, prefix: str) -> str:
         if isinstance(hello, Hello) and self._key is not None:
@@ -241,9 +242,8 @@ class ServerCore:
         assert ports[1] is not None
         assert duologue_session is not None
         self._quota.take(prefix)
-        settings = self.settings
         session = Session(
-            settings,
+            self.channels,
             owner=client.address,
             prefix=prefix,
             session_id=duologue_session,
@@ -255,7 +255,7 @@ class ServerCore:
         self.stats.duologues_opened += 1
         logger.debug(
             "creating new duologue at %s %s session %d for %s",
-            settings.address,
+            self.channels.host,
             ports,
             duologue_session,
             client.address,
@@ -263,8 +263,8 @@ class ServerCore:
         session_id = client.image.session_id
         response = Connect(session_id, ports[0], ports[1], encrypt_session(duologue_session, key))
         if isinstance(hello, SealedHello) and self._key is not None:
-            response, session.ciphers = self._key.respond(
-                response, hello, secret, duologue_session=duologue_session, chance=self._chance
+            response, session.ciphers = self._key._respond(
+                response, hello, secret, duologue_session=duologue_session, rng=self._rng
             )
         # The client receives the response once there is something to join.
         session.on_ready = lambda: self._respond(response)
@@ -280,7 +280,7 @@ class ServerCore:
         try:
             self._outbox.queue(text, self._now_ns)
         except BackPressured:
-            self.stats.answers_lost += 1
+            self.stats.responses_lost += 1
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem.aeron.client.client import Aeron
+    from mainstem.duologue.channels import ServerChannels
     from mainstem.duologue.crypto import ServerKey
     from mainstem.duologue.session import Condition, Session
-    from mainstem.duologue.settings import ServerSettings
+    from mainstem.duologue.settings import Settings
     from mainstem.duologue.stats import ServerStats
 
 logger = logging.getLogger("mainstem.duologue.server")
@@ -35,40 +36,47 @@ class ServerLife:
     role_name = "mainstem-duologue-server"
 
     def __init__(
-        self, settings: ServerSettings, on_open: Callable[[Session], None], condition: Callable[[], Condition]
+        self,
+        channels: ServerChannels,
+        on_open: Callable[[Session], None],
+        condition: Callable[[], Condition],
+        *,
+        aeron: Aeron | None = None,
+        directory: str | os.PathLike[str] | None = None,
+        key: ServerKey | None = None,
     ) -> None:
+        self.channels = channels
         self.failure: MainstemError | None = None
         self.is_aborted = False
-        self._settings = settings
         self._on_open = on_open
         self._condition = condition
+        self._aeron = aeron
+        self._directory = directory
+        self._key = key
         self._connection: DriverConnection | None = None
         self._core: ServerCore | None = None
 
-    def connect(
-        self, aeron: Aeron | None, directory: str | os.PathLike[str] | None, key: ServerKey | None
-    ) -> ServerCore:
+    def connect(self) -> None:
         """Open the all-clients channel. Raises what `serve` raises; nothing is left open then."""
         assert self._connection is None, "a server is opened once at a time"
         self._connection = DriverConnection(
-            aeron=aeron,
-            directory=directory,
-            driver_settings=self._settings.driver_settings(),
+            aeron=self._aeron,
+            directory=self._directory,
+            driver_settings=self.channels.settings.server_driver_settings(),
             name="mainstem duologue server",
         )
         try:
             self._core = ServerCore(
                 self._connection.aeron,
-                self._settings,
+                self.channels,
                 self._on_open,
-                chance=secure_random(),
-                key=key,
+                rng=secure_random(),
+                key=self._key,
                 condition=self._condition,
             )
         except BaseException:
             self.disconnect()
             raise
-        return self._core
 
     @property
     def core(self) -> ServerCore:
@@ -131,8 +139,17 @@ def reason_after(error: BaseException | None, session: Session) -> str:
 class ServerEnd:
     """What the servers of both APIs have in common."""
 
-    settings: ServerSettings
     _life: ServerLife
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of this server."""
+        return self._life.channels.settings
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The address that is listened on, and the port of the all-clients channel."""
+        return self._life.channels.host, self._life.channels.port
 
     @property
     def error(self) -> MainstemError | None:
@@ -179,4 +196,4 @@ class ServerEnd:
 
     def __repr__(self) -> str:
         state = "closed" if self._has_ended else "open"
-        return f"<duologue Server on {self.settings.address}:{self.settings.initial_port}, {state}>"
+        return f"<duologue Server on {self._life.channels.name}, {state}>"

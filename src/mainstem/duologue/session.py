@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from mainstem.aeron.client.client import Aeron
+    from mainstem.duologue.channels import ServerChannels
     from mainstem.duologue.crypto import Ciphers
-    from mainstem.duologue.settings import ServerSettings
 
 MESSAGES_AT_ONCE = 10  # of one client in one duty cycle, so that a busy one does not hold up the others
 
@@ -80,7 +80,7 @@ class Session:
 
     def __init__(
         self,
-        settings: ServerSettings,
+        channels: ServerChannels,
         *,
         owner: str,
         prefix: str,
@@ -89,6 +89,7 @@ class Session:
         now_ns: int,
         changed: Condition,
     ) -> None:
+        settings = channels.settings
         self.owner = owner
         self.prefix = prefix
         self.session_id = session_id
@@ -97,7 +98,7 @@ class Session:
         self.lifetime = Lifetime(
             join_ns=seconds_ns(settings.join_timeout),
             left_ns=seconds_ns(settings.left_timeout),
-            silence_ns=None if settings.idle_timeout is None else seconds_ns(settings.idle_timeout),
+            idle_ns=None if settings.idle_timeout is None else seconds_ns(settings.idle_timeout),
             closing_ns=self._closing_ns,
             now_ns=now_ns,
         )
@@ -111,6 +112,7 @@ class Session:
         self.on_end: Callable[[], None] | None = None
         self.on_ready: Callable[[], None] | None = None
         self.on_failed: Callable[[], None] | None = None
+        self._channels = channels
         self._settings = settings
         self._now_ns = now_ns
         self._wants_room = False
@@ -119,12 +121,12 @@ class Session:
 
     def begin(self, aeron: Aeron) -> None:
         """Ask the driver for both streams. Raises DriverTimeout if it accepts no more commands."""
-        settings, (port, control_port) = self._settings, self.ports
+        port, control_port = self.ports
         self._streams = StreamPair(
             aeron,
-            settings.duologue_subscription(port, self.session_id),
-            settings.duologue_publication(control_port, self.session_id),
-            settings.stream_id,
+            self._channels.subscription(port, self.session_id),
+            self._channels.publication(control_port, self.session_id),
+            self._settings.stream_id,
         )
 
     @property

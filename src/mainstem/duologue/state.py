@@ -32,16 +32,16 @@ SUCCESSORS: dict[DuologueState, frozenset[DuologueState]] = {
 
 
 class Lifetime:
-    """A duologue's state and its deadlines, all in nanoseconds; ``silence_ns`` None lets a client be silent for ever.
+    """A duologue's state and its deadlines, all in nanoseconds; ``idle_ns`` None never times out.
 
     ``on_time_event`` returns why the duologue must end now, or nothing.
     """
 
-    def __init__(self, *, join_ns: int, left_ns: int, silence_ns: int | None, closing_ns: int, now_ns: int) -> None:
+    def __init__(self, *, join_ns: int, left_ns: int, idle_ns: int | None, closing_ns: int, now_ns: int) -> None:
         self.state = DuologueState.OPENING
         self._join_ns = join_ns
         self._left_ns = left_ns
-        self._silence_ns = silence_ns
+        self._idle_ns = idle_ns
         self._closing_ns = closing_ns
         self.since_ns = now_ns
         self._heard_ns = now_ns
@@ -69,6 +69,6 @@ class Lifetime:
                 return "everybody left"
             case DuologueState.CLOSING if elapsed_ns >= self._closing_ns:
                 return "closed by the server"
-            case DuologueState.JOINED if self._silence_ns is not None and now_ns - self._heard_ns >= self._silence_ns:
-                return "silent for too long"
+            case DuologueState.JOINED if self._idle_ns is not None and now_ns - self._heard_ns >= self._idle_ns:
+                return "idle for too long"
         return ""

@@ -7,21 +7,37 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ServerStats:
-    """Counts since the server's start."""
+    """Counts since the server's start.
 
-    introductions: int = 0  # streams that arrived on the all-clients channel
-    introductions_refused: int = 0  # of them: unwanted before they sent anything, or silent for too long
+    Attributes:
+        handshakes: Streams that arrived on the all-clients channel.
+        handshakes_refused: Those of them that were not wanted, or sent nothing for ``handshake_timeout``.
+        hellos: Requests that arrived.
+        bad_hellos: Those that were no HELLO, or not encrypted for this server.
+        hellos_ignored: Those above ``hello_rate``.
+        refused_full: Those that were refused because ``max_clients`` duologues were open.
+        refused_address: Those that were refused because their address had ``max_clients_per_address``.
+        duologues_opened: Duologues that were offered to a client.
+        duologues_joined: Those that their client joined.
+        duologues_closed: Those that have ended.
+        duologues_evicted: Those that no client had joined, and that made room in a full server.
+        bad_messages: Messages that a handler refused, or that were too long.
+        responses_lost: Responses on the all-clients channel that no client took for 500 ms.
+    """
+
+    handshakes: int = 0
+    handshakes_refused: int = 0
     hellos: int = 0
-    bad_hellos: int = 0  # first messages that were no HELLO, or not encrypted for this server
-    hellos_ignored: int = 0  # above the rate of their prefix
+    bad_hellos: int = 0
+    hellos_ignored: int = 0
     refused_full: int = 0
     refused_address: int = 0
     duologues_opened: int = 0
     duologues_joined: int = 0
     duologues_closed: int = 0
-    duologues_evicted: int = 0  # waiting ones that gave way when the server was full
+    duologues_evicted: int = 0
     bad_messages: int = 0
-    answers_lost: int = 0  # responses that no client took for 500 ms
+    responses_lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)

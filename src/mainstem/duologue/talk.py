@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
 from mainstem.duologue.ends import End
@@ -22,13 +23,19 @@ class Talk(End):
     """Sends and receives, in the thread of the caller."""
 
     @property
+    @abstractmethod
     def _lock(self) -> AbstractContextManager[object]:
         """What is held in each step of a call, and not while it waits."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _run(self, steps: Steps[T]) -> T:
         """Run a procedure to its end; waits between its steps."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def abort(self) -> None: ...
 
     def send(self, message: bytes | str, timeout: float | None = None) -> None:
         """Send a message; returns once the stream has accepted it. A call that fails has sent nothing.
@@ -109,14 +116,6 @@ class Talk(End):
                 self._work()
                 message = link.receive()
             return message
-
-    def close(self) -> None:
-        """End it in order."""
-        raise NotImplementedError
-
-    def abort(self) -> None:
-        """End it at once."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self

@@ -13,13 +13,13 @@ import sys
 import time
 
 from mainstem.aeron.client.client import Aeron
-from mainstem.duologue import ClientSettings, connect
+from mainstem.duologue import connect
 from mainstem.errors import MainstemError
 
 
 class Talker:
-    def __init__(self, aeron: Aeron, settings: ClientSettings, interval: float) -> None:
-        self.client = connect(settings=settings, aeron=aeron)
+    def __init__(self, aeron: Aeron, address: str, port: int, interval: float) -> None:
+        self.client = connect(address, port, timeout=60.0, aeron=aeron)
         self.interval = interval
         self.sent = self.answered = 0
         self.next_s = self.sent_s = 0.0
@@ -48,9 +48,8 @@ class Talker:
 
 def main() -> None:
     directory, address, port, count, interval, pause = sys.argv[1:7]
-    settings = ClientSettings(server=address, initial_port=int(port), initial_control_port=int(port) + 1, timeout=60.0)
     with Aeron.connect(directory) as aeron:
-        talkers = [Talker(aeron, settings, float(interval)) for _ in range(int(count))]
+        talkers = [Talker(aeron, address, int(port), float(interval)) for _ in range(int(count))]
         print("ready", flush=True)
         deadline = 0.0
         while not deadline or time.monotonic() < deadline:

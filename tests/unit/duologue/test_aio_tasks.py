@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.support.patience import STALL_S, soon, until
 
-from mainstem.duologue import ClientSettings, ServerSettings, aio
+from mainstem.duologue import aio
+from mainstem.duologue.channels import ClientChannels, ServerChannels
 from mainstem.duologue.state import DuologueState
 from mainstem.errors import BadMessage, ClosedError, Timeout
 
@@ -139,7 +140,7 @@ async def test_a_client_that_left_makes_no_error_in_the_log(served: Any, caplog:
 async def test_a_message_for_which_there_is_no_room_waits_and_is_not_sent_once_given_up(served: Any) -> None:
     served.has_room = False
     duologue = aio.Duologue(served)
-    with pytest.raises(Timeout, match=r"no room for the message within 0\.01 s"):
+    with pytest.raises(Timeout, match=r"wait for room in the stream: timed out after 0\.01 s"):
         await duologue.send(b"given up", timeout=0.01)
     cancelled = asyncio.ensure_future(duologue.send(b"cancelled"))
     waiting = asyncio.ensure_future(duologue.send(b"tide"))
@@ -156,7 +157,7 @@ async def test_a_receive_that_is_cancelled_or_times_out_takes_nothing(served: An
     waiting = asyncio.ensure_future(duologue.receive())
     await asyncio.sleep(0)
     waiting.cancel()
-    with pytest.raises(Timeout, match=r"no message came within 0\.01 s"):
+    with pytest.raises(Timeout, match=r"wait for a message: timed out after 0\.01 s"):
         await duologue.receive(timeout=0.01)
     served.change(b"tide")
     assert await duologue.receive(timeout=0) == b"tide"
@@ -164,7 +165,7 @@ async def test_a_receive_that_is_cancelled_or_times_out_takes_nothing(served: An
 
 async def test_closing_waits_for_the_end_and_can_time_out(served: Any) -> None:
     duologue = aio.Duologue(served)
-    with pytest.raises(Timeout, match="did not end"):
+    with pytest.raises(Timeout, match="end of the duologue: timed out"):
         await duologue.close("noon", timeout=0.01)
     asyncio.get_running_loop().call_later(0.01, served.end)
     await soon(duologue.close("noon"))
@@ -173,12 +174,12 @@ async def test_closing_waits_for_the_end_and_can_time_out(served: Any) -> None:
 
 
 async def test_a_server_that_was_not_started_has_nothing_to_wait_for() -> None:
-    server = aio.Server(lambda _: asyncio.sleep(0), ServerSettings(address="127.0.0.1"))
+    server = aio.Server(lambda _: asyncio.sleep(0), ServerChannels("127.0.0.1"))
     with pytest.raises(ClosedError, match="has ended"):
         server.broadcast("to all")
     await server.wait()
     await server.close()
-    client = aio.Client(ClientSettings(server="127.0.0.1"))
+    client = aio.Client(ClientChannels("127.0.0.1"))
     with pytest.raises(ClosedError, match="is closed"):
         await client.send(b"tide")
     assert client.closed
@@ -197,7 +198,7 @@ async def test_a_close_names_the_tasks_that_go_on(
         except asyncio.CancelledError:
             await go_on.wait()
 
-    server = aio.Server(talk, ServerSettings(address="127.0.0.1"))
+    server = aio.Server(talk, ServerChannels("127.0.0.1"))
     server._task = asyncio.ensure_future(asyncio.sleep(0))
     server._handlers.start(served)
     await asyncio.sleep(0)
@@ -218,7 +219,7 @@ async def test_a_start_that_is_cancelled_leaves_no_driver(monkeypatch: pytest.Mo
         go.wait(STALL_S)
         events.append("connected")
 
-    server = aio.Server(lambda _: asyncio.sleep(0), ServerSettings(address="127.0.0.1"))
+    server = aio.Server(lambda _: asyncio.sleep(0), ServerChannels("127.0.0.1"))
     monkeypatch.setattr(server._life, "connect", connect)
     monkeypatch.setattr(server._life, "disconnect", lambda: events.append("disconnected"))
     starting = asyncio.ensure_future(server._open())

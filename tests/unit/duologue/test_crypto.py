@@ -19,18 +19,18 @@ PAD = 0x611786D9
 
 
 def handshake(seed: int = 1, *, server_public: bytes | None = None) -> tuple[ServerKey, ClientHandshake, Random]:
-    chance = Random(seed)
-    key = ServerKey.generate(chance)
-    return key, ClientHandshake(server_public or key.public, PAD, chance), chance
+    rng = Random(seed)
+    key = ServerKey.generate(rng)
+    return key, ClientHandshake(server_public or key.public, PAD, rng), rng
 
 
 def agreed(seed: int = 1) -> tuple[Ciphers, Ciphers, Connect]:
-    key, client, chance = handshake(seed)
+    key, client, rng = handshake(seed)
     hello = parse_hello(client.hello.encode())
-    pad, secret = key.open_hello(client.hello)
+    pad, secret = key._open_hello(client.hello)
     assert (hello, pad) == (client.hello, PAD)
     connect = Connect(-5, 9014, 9011, encrypt_session(SESSION, pad))
-    connect, server_end = key.respond(connect, client.hello, secret, duologue_session=SESSION, chance=chance)
+    connect, server_end = key._respond(connect, client.hello, secret, duologue_session=SESSION, rng=rng)
     assert parse_response(connect.encode()) == connect
     return client.finish(connect, SESSION), server_end, connect
 
@@ -110,13 +110,13 @@ def test_a_hello_for_another_server_is_refused() -> None:
     _, client, _ = handshake(1)
     other = ServerKey.generate(Random(99))
     with pytest.raises(RemoteProtocolError, match="HELLO"):
-        other.open_hello(client.hello)
+        other._open_hello(client.hello)
 
 
 def test_a_public_key_without_a_secret_is_refused() -> None:
     key, client, _ = handshake()
     with pytest.raises(RemoteProtocolError, match="no secret"):
-        key.open_hello(replace(client.hello, public_key=bytes(32)))
+        key._open_hello(replace(client.hello, public_key=bytes(32)))
 
 
 @pytest.mark.parametrize(
@@ -131,19 +131,19 @@ def test_a_public_key_without_a_secret_is_refused() -> None:
     ],
 )
 def test_a_connect_that_the_server_did_not_make_is_refused(forged: dict[str, object]) -> None:
-    key, client, chance = handshake()
-    pad, secret = key.open_hello(client.hello)
+    key, client, rng = handshake()
+    pad, secret = key._open_hello(client.hello)
     connect = Connect(-5, 9014, 9011, encrypt_session(SESSION, pad))
-    connect, _ = key.respond(connect, client.hello, secret, duologue_session=SESSION, chance=chance)
+    connect, _ = key._respond(connect, client.hello, secret, duologue_session=SESSION, rng=rng)
     with pytest.raises(RemoteProtocolError):
         client.finish(replace(connect, **forged), SESSION)  # type: ignore[arg-type]
 
 
 def test_keys_are_bound_to_the_session() -> None:
-    key, client, chance = handshake()
-    pad, secret = key.open_hello(client.hello)
+    key, client, rng = handshake()
+    pad, secret = key._open_hello(client.hello)
     connect = Connect(-5, 9014, 9011, encrypt_session(SESSION, pad))
-    connect, _ = key.respond(connect, client.hello, secret, duologue_session=SESSION, chance=chance)
+    connect, _ = key._respond(connect, client.hello, secret, duologue_session=SESSION, rng=rng)
     with pytest.raises(RemoteProtocolError):
         client.finish(connect, SESSION + 1)
 

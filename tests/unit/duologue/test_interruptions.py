@@ -10,12 +10,13 @@ import pytest
 from tests.support.interruptions import interruptions
 
 from mainstem.aeron.client.offer_status import OfferStatus
+from mainstem.duologue.channels import ClientChannels, ServerChannels
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.crypto import Opener, Sealer, ServerKey
 from mainstem.duologue.ends import ClientEnd
 from mainstem.duologue.outbox import Outbox
 from mainstem.duologue.server_core import ServerCore
-from mainstem.duologue.settings import ClientSettings, ServerSettings
+from mainstem.duologue.settings import Settings
 from mainstem.errors import ConnectRefused
 from mainstem.sim.world import World
 
@@ -38,14 +39,15 @@ class Talk:
         sessions: list[Session] = []
         self.server = ServerCore(
             near.aeron,
-            ServerSettings(address=near.address, max_clients=4),
+            ServerChannels(near.address, settings=Settings(max_clients=4)),
             sessions.append,
-            chance=Random(1),
+            rng=Random(1),
             key=key,
         )
-        settings = ClientSettings(server=near.address, server_key=b"" if key is None else key.public)
-        self.client = ClientCore(far.aeron, settings, chance=Random(2), now_ns=world.now_ns)
-        self.end = ClientEnd(settings)
+        channels = ClientChannels(near.address)
+        server_key = b"" if key is None else key.public
+        self.client = ClientCore(far.aeron, channels, server_key=server_key, rng=Random(2), now_ns=world.now_ns)
+        self.end = ClientEnd(channels)
         self.end._core = self.client
 
         def step() -> bool:

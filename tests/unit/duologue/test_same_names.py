@@ -8,14 +8,17 @@ import pytest
 
 import mainstem.duologue.aio
 from mainstem import duologue
-from mainstem.duologue import ClientSettings, ServerSettings, aio
-from mainstem.duologue.settings import client_settings, server_settings
+from mainstem.duologue import aio
+from mainstem.duologue.channels import ServerChannels
+from mainstem.duologue.settings import settings_of
+from mainstem.errors import ConfigurationError
 
 
-def test_the_asyncio_variant_has_names_of_the_blocking_one() -> None:
+def test_the_asyncio_variant_has_the_names_of_the_blocking_one() -> None:
     assert mainstem.duologue.aio is aio
-    assert set(aio.__all__) == {"Client", "Duologue", "Server", "connect", "serve"}
-    assert set(aio.__all__) <= set(duologue.__all__)
+    assert set(aio.__all__) == set(duologue.__all__) - {"aio"}
+    for name in set(aio.__all__) - {"Client", "Duologue", "Server", "connect", "serve"}:
+        assert getattr(aio, name) is getattr(duologue, name)
 
 
 # What never waits has no asyncio form.
@@ -59,32 +62,28 @@ def test_what_is_awaited_can_time_out(name: str) -> None:
 def test_a_client_and_a_duologue_send_and_receive_alike() -> None:
     for module in (duologue, aio):
         client, served = public(module.Client), public(module.Duologue)
-        assert client.keys() - served.keys() == {"settings"} & client.keys()
+        assert client.keys() - served.keys() == {"settings"}
         assert served.keys() - client.keys() == set()
         for name in ("send", "receive", "abort", "stats"):
             signatures = [str(inspect.signature(each[name])) for each in (client, served)]  # type: ignore[arg-type]
             assert signatures[0] == signatures[1], name
 
 
-def test_arguments_override_settings() -> None:
-    server = ServerSettings(address="192.0.2.1", max_clients=7)
-    changed = server_settings(server, "192.0.2.2", 7000, {"base_port": 7010})
-    assert changed == ServerSettings(
-        address="192.0.2.2",
-        initial_port=7000,
-        initial_control_port=7001,
-        base_port=7010,
-        max_clients=7,
-        prefixes=server.prefixes,
-    )
-    client = client_settings(ClientSettings(server="192.0.2.1"), None, 7000, {"initial_control_port": 7005})
-    assert client == ClientSettings(server="192.0.2.1", initial_port=7000, initial_control_port=7005)
+@pytest.mark.parametrize("module", [duologue, aio])
+def test_any_setting_may_be_given_by_its_name(module: object) -> None:
+    connect, serve = module.connect, module.serve  # type: ignore[attr-defined]
+    with pytest.raises(ConfigurationError, match="mtu=33"):
+        connect("127.0.0.1", 1, mtu=33)
+    with pytest.raises(ConfigurationError, match="timeout=0: must be a number of seconds > 0"):
+        connect("127.0.0.1", 1, timeout=0)
+    with pytest.raises(ConfigurationError, match="max_clients=0"):
+        serve(print, settings=duologue.Settings(mtu=64), max_clients=0)
+    with pytest.raises(TypeError, match="no_such_setting"):
+        connect("127.0.0.1", 1, no_such_setting=1)
 
 
-def test_a_setting_that_is_given_twice_or_not_at_all_is_refused() -> None:
-    with pytest.raises(TypeError, match="address: given twice"):
-        server_settings(None, "192.0.2.1", None, {"address": "192.0.2.2"})
-    with pytest.raises(TypeError, match="initial_port: given twice"):
-        client_settings(None, "192.0.2.1", 7000, {"initial_port": 7000})
-    with pytest.raises(TypeError, match="server"):
-        aio.connect()
+def test_a_setting_overrides_those_of_the_settings() -> None:
+    settings = duologue.Settings(max_clients=7, idle_timeout=None)
+    made = aio.Server(print, ServerChannels("192.0.2.1", 7000, settings_of(settings, {"max_clients": 3})))  # type: ignore[arg-type]
+    assert (made.settings.max_clients, made.settings.idle_timeout) == (3, None)
+    assert made.address == ("192.0.2.1", 7000)

@@ -1,4 +1,4 @@
-"""Settings of a duologue that cannot be used are refused by name, and channels follow from the others."""
+"""Settings of a duologue that cannot be used are refused by name, and ports and channels follow from the others."""
 
 from __future__ import annotations
 
@@ -6,59 +6,81 @@ from typing import Any
 
 import pytest
 
-from mainstem.duologue.settings import ClientSettings, ServerSettings
+from mainstem.duologue.channels import ClientChannels, ServerChannels
+from mainstem.duologue.settings import Settings
 from mainstem.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"initial_port": 0}, "initial_port 0 is not a port"),
-        ({"initial_control_port": 65536}, "initial_control_port 65536 is not a port"),
-        ({"mtu": 1185}, "mtu 1185 is not a multiple of 32"),
-        ({"mtu": 32}, "mtu 32 is not"),
-        ({"address": "example.test"}, "'example.test' is not an address"),
+        ({"mtu": 1185}, "mtu=1185: must be a multiple of 32"),
+        ({"mtu": 32}, "mtu=32: must be"),
+        ({"mtu": 65536}, "mtu=65536: must be"),
         ({"max_clients": 0}, "max_clients=0: must be an integer from 1"),
-        ({"max_per_address": 0}, "max_per_address=0: must be"),
+        ({"max_clients_per_address": 0}, "max_clients_per_address=0: must be"),
         ({"hello_burst": -1}, "hello_burst=-1: must be"),
-        ({"hello_rate": float("nan")}, "hello_rate=nan is no rate"),
-        ({"hello_rate": 0}, "hello_rate=0 is no rate"),
+        ({"hello_rate": float("nan")}, "hello_rate=nan: must be above 0"),
+        ({"hello_rate": 0}, "hello_rate=0: must be above 0"),
         ({"join_timeout": 0}, "join_timeout=0: must be a number of seconds > 0"),
         ({"left_timeout": -1}, "left_timeout=-1: must be a number of seconds >= 0"),
         ({"closing_timeout": float("inf")}, "closing_timeout=inf: must be"),
         ({"handshake_timeout": -1}, "handshake_timeout=-1: must be"),
         ({"idle_timeout": 0}, "idle_timeout=0: must be"),
-        ({"base_port": 65500, "max_clients": 19}, "duologue ports 65500 to 65537 are not all ports"),
-        ({"base_port": 8999}, "initial_port 9000 is one of the duologues' ports"),
-        ({"initial_control_port": 9000}, "are both 9000"),
     ],
 )
-def test_a_server_refuses_what_it_cannot_use(settings: dict[str, Any], reason: str) -> None:
+def test_settings_that_cannot_be_used_are_refused(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
-        ServerSettings(**{"address": "192.0.2.1", **settings})
-
-
-def test_the_last_port_may_be_a_duologues() -> None:
-    assert ServerSettings(address="192.0.2.1", base_port=65500, max_clients=18).max_clients == 18
+        Settings(**settings)
 
 
 @pytest.mark.parametrize(
-    ("settings", "reason"),
+    ("host", "port", "settings", "reason"),
     [
-        ({"timeout": 0}, "timeout=0: must be a number of seconds > 0"),
-        ({"timeout": float("nan")}, "timeout=nan: must be"),
-        ({"initial_port": -1}, "initial_port -1 is not a port"),
-        ({"mtu": 65536}, "mtu 65536 is not"),
+        ("192.0.2.1", 0, {}, "port=0: must be from 1 to 65535"),
+        ("192.0.2.1", 9000, {"control_port": 65536}, "control_port=65536: must be"),
+        ("example.test", 9000, {}, "host='example.test': must be an IP address"),
+        ("192.0.2.1", 9000, {"base_port": 65500, "max_clients": 19}, "65500 to 65537, must be from 1 to 65535"),
+        ("192.0.2.1", 65500, {}, "65510 to 65637, must be from 1 to 65535; set base_port"),
+        ("192.0.2.1", 9000, {"base_port": 8999}, "include port=9000; set base_port"),
+        ("192.0.2.1", 9000, {"control_port": 9000}, "are both 9000"),
     ],
 )
-def test_a_client_refuses_what_it_cannot_use(settings: dict[str, Any], reason: str) -> None:
+def test_a_server_refuses_ports_that_it_cannot_use(host: str, port: int, settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
-        ClientSettings(server="192.0.2.1", **settings)
+        ServerChannels(host, port, Settings(**settings))
+
+
+def test_a_client_refuses_a_port_that_is_none() -> None:
+    with pytest.raises(ConfigurationError, match="port=-1: must be from 1 to 65535"):
+        ClientChannels("192.0.2.1", -1)
+
+
+def test_the_last_port_may_be_a_duologues() -> None:
+    assert ServerChannels("192.0.2.1", settings=Settings(base_port=65500, max_clients=18)).base_port == 65500
+
+
+def test_the_other_ports_follow_the_servers() -> None:
+    server, client = ServerChannels("192.0.2.1", 7000), ClientChannels("192.0.2.1", 7000)
+    assert (server.control_port, server.base_port, client.control_port) == (7001, 7010, 7001)
+    server = ServerChannels("192.0.2.1", 7000, Settings(control_port=7005, base_port=8000))
+    assert (server.control_port, server.base_port) == (7005, 8000)
+    server = ServerChannels("192.0.2.1")
+    assert (server.port, server.control_port, server.base_port) == (9000, 9001, 9010), "as the guide has them"
 
 
 def test_an_ipv6_address_has_its_brackets_in_every_channel() -> None:
-    client = ClientSettings(server="2001:db8::1")
-    assert client.initial_subscription.startswith("aeron:udp?endpoint=[::]:0|control=[2001:db8::1]:9001|")
-    assert client.duologue_publication(9010, 17).endswith("|session-id=17")
-    server = ServerSettings(address="2001:db8::1")
-    assert server.duologue_subscription(9010, 17) == "aeron:udp?endpoint=[2001:db8::1]:9010|session-id=17"
+    client = ClientChannels("2001:db8::1")
+    assert client.name == "[2001:db8::1]:9000"
+    assert client.subscription().startswith("aeron:udp?endpoint=[::]:0|control=[2001:db8::1]:9001|")
+    assert client.publication(9010, 17).endswith("|session-id=17")
+    server = ServerChannels("2001:db8::1")
+    assert server.subscription(9010, 17) == "aeron:udp?endpoint=[2001:db8::1]:9010|session-id=17"
+
+
+def test_only_a_servers_driver_limits_what_strangers_open() -> None:
+    settings = Settings(heartbeat_timeout=2)
+    own, server = settings.driver_settings(), settings.server_driver_settings()
+    assert own.items() <= server.items()
+    assert own["image_liveness_timeout_ns"] == 2_000_000_000
+    assert {"endpoint_filter_rate", "driver_stream_session_limit"} <= server.keys() - own.keys()

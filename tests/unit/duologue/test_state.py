@@ -12,8 +12,8 @@ from mainstem.errors import InternalError
 S = DuologueState
 
 
-def lifetime(*path: DuologueState, silence_ns: int | None = 100) -> Lifetime:
-    made = Lifetime(join_ns=10, left_ns=5, silence_ns=silence_ns, closing_ns=7, now_ns=0)
+def lifetime(*path: DuologueState, idle_ns: int | None = 100) -> Lifetime:
+    made = Lifetime(join_ns=10, left_ns=5, idle_ns=idle_ns, closing_ns=7, now_ns=0)
     for state in path:
         made.move(state, 0)
     return made
@@ -45,7 +45,7 @@ def test_only_what_the_table_says_follows(state: DuologueState, following: Duolo
     [
         (S.OPENING, 10, "the driver did not make it in time"),
         (S.WAITING, 10, "nobody joined"),
-        (S.JOINED, 100, "silent for too long"),
+        (S.JOINED, 100, "idle for too long"),
         (S.LEFT, 5, "everybody left"),
         (S.CLOSING, 7, "closed by the server"),
     ],
@@ -60,5 +60,5 @@ def test_a_client_that_speaks_is_not_silent() -> None:
     made = lifetime(S.WAITING, S.JOINED)
     made.heard(90)
     assert made.on_time_event(189) == ""
-    assert made.on_time_event(190) == "silent for too long"
-    assert lifetime(S.WAITING, S.JOINED, silence_ns=None).on_time_event(1 << 60) == ""
+    assert made.on_time_event(190) == "idle for too long"
+    assert lifetime(S.WAITING, S.JOINED, idle_ns=None).on_time_event(1 << 60) == ""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mainstem._internal.clock import NS_PER_SECOND
+from mainstem.duologue.channels import ClientChannels, ServerChannels
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.server_core import ServerCore
-from mainstem.duologue.settings import ClientSettings, ServerSettings
+from mainstem.duologue.settings import Settings
 from mainstem.duologue.stats import DuologueStats
 from mainstem.duologue.streams import MAX_RECEIVED
 from mainstem.errors import Aborted, BackPressured, ClosedError, ConnectionLost, ConnectRefused, DriverTimeout, Timeout
@@ -32,18 +33,24 @@ class Ends:
         self.world = world
         self.near = world.add_host("server")
         self.sessions: list[Session] = []
-        self.settings = ServerSettings(**{"address": self.near.address, "max_clients": 4, **settings})
-        self.server = ServerCore(self.near.aeron, self.settings, self.sessions.append, chance=Random(1))
+        channels = ServerChannels(self.near.address, settings=Settings(**{"max_clients": 4, **settings}))
+        self.server = ServerCore(self.near.aeron, channels, self.sessions.append, rng=Random(1))
         self.is_reading = True
         self.far: list[Host] = []
         self.clients: list[ClientCore] = []
 
-    def client(self, **settings: Any) -> ClientCore:
+    def client(self, *, timeout: float = 5.0, **settings: Any) -> ClientCore:
         """A client on a machine of its own, which has not begun."""
         self.far.append(self.world.add_host(f"client-{len(self.far)}"))
-        asking = ClientSettings(server=self.near.address, **settings)
+        channels = ClientChannels(self.near.address, settings=Settings(**settings))
         self.clients.append(
-            ClientCore(self.far[-1].aeron, asking, chance=Random(len(self.far)), now_ns=self.world.now_ns)
+            ClientCore(
+                self.far[-1].aeron,
+                channels,
+                timeout=timeout,
+                rng=Random(len(self.far)),
+                now_ns=self.world.now_ns,
+            )
         )
         return self.clients[-1]
 
@@ -299,8 +306,8 @@ def test_a_stream_from_another_address_ends_the_duologue_that_it_joins(world: Wo
     ends.until(lambda: client.duologue_session != 0, "a response")
     ends.clients.remove(client)
     (session,) = ends.server._sessions.values()
-    settings = client.settings.duologue_publication(session.ports[0], client.duologue_session)
-    intruding = stranger.aeron.add_exclusive_publication(settings, client.settings.stream_id)
+    settings = client.channels.publication(session.ports[0], client.duologue_session)
+    intruding = stranger.aeron.add_exclusive_publication(settings, client.channels.settings.stream_id)
     ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
     assert not ends.sessions
     intruding.close()
@@ -341,14 +348,14 @@ def test_a_broadcast_leaves_out_a_client_that_does_not_read(world: World) -> Non
 def test_a_response_that_no_client_can_receive_is_given_up(world: World) -> None:
     ends = Ends(world)
     host = world.add_host("deaf")
-    settings = ClientSettings(server=ends.near.address)
-    publication = host.aeron.add_publication(settings.initial_publication, settings.stream_id)
+    channels = ClientChannels(ends.near.address)
+    publication = host.aeron.add_publication(channels.publication(), channels.settings.stream_id)
     asked = False
 
     def given_up() -> bool:
         nonlocal asked
         asked = asked or publication.offer(b"no HELLO") > 0
-        return ends.server.stats.answers_lost > 0
+        return ends.server.stats.responses_lost > 0
 
     ends.until(given_up, "the end of the server's patience")
     publication.close()
@@ -414,12 +421,12 @@ def test_a_client_that_is_closed_does_nothing(world: World) -> None:
 
 
 def test_hellos_above_the_rate_are_ignored(world: World) -> None:
-    ends = Ends(world, hello_rate=0.001, hello_burst=1, max_per_address=4)
+    ends = Ends(world, hello_rate=0.001, hello_burst=1, max_clients_per_address=4)
     first = ends.joined()
     first.close()
     ends.clients.clear()
     host = ends.far[0]
-    again = ClientCore(host.aeron, ClientSettings(server=ends.near.address), chance=Random(7), now_ns=world.now_ns)
+    again = ClientCore(host.aeron, ClientChannels(ends.near.address), rng=Random(7), now_ns=world.now_ns)
     ends.clients.append(again)
     ends.until(lambda: ends.server.stats.hellos_ignored == 1, "a HELLO that is ignored")
     assert ends.server.stats.duologues_opened == 1
@@ -442,11 +449,11 @@ def test_a_full_server_ends_a_duologue_that_no_client_has_joined(world: World) -
 def test_a_client_that_asks_for_nothing_is_refused_after_a_while(world: World) -> None:
     ends = Ends(world, handshake_timeout=1.0)
     host = world.add_host("quiet")
-    settings = ClientSettings(server=ends.near.address)
-    subscription = host.aeron.add_subscription(settings.initial_subscription, settings.stream_id)
-    publication = host.aeron.add_publication(settings.initial_publication, settings.stream_id)
-    ends.until(lambda: ends.server.stats.introductions == 1, "an introduction")
-    ends.until(lambda: ends.server.stats.introductions_refused == 1, "the refusal")
+    channels = ClientChannels(ends.near.address)
+    subscription = host.aeron.add_subscription(channels.subscription(), channels.settings.stream_id)
+    publication = host.aeron.add_publication(channels.publication(), channels.settings.stream_id)
+    ends.until(lambda: ends.server.stats.handshakes == 1, "an introduction")
+    ends.until(lambda: ends.server.stats.handshakes_refused == 1, "the refusal")
     assert ends.server.stats.hellos == 0
     subscription.close()
     publication.close()
@@ -455,13 +462,13 @@ def test_a_client_that_asks_for_nothing_is_refused_after_a_while(world: World) -
 def test_a_client_that_asks_too_often_is_refused(world: World) -> None:
     ends = Ends(world, hello_burst=100)
     host = world.add_host("eager")
-    settings = ClientSettings(server=ends.near.address)
-    publication = host.aeron.add_publication(settings.initial_publication, settings.stream_id)
+    channels = ClientChannels(ends.near.address)
+    publication = host.aeron.add_publication(channels.publication(), channels.settings.stream_id)
 
     def asked() -> bool:
-        if not ends.server.stats.introductions_refused and publication.is_connected:
+        if not ends.server.stats.handshakes_refused and publication.is_connected:
             publication.offer(b"no HELLO")
-        return ends.server.stats.introductions_refused > 0
+        return ends.server.stats.handshakes_refused > 0
 
     ends.until(asked, "the refusal")
     assert ends.server.stats.bad_hellos >= 1

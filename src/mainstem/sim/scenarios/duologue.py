@@ -6,11 +6,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem.duologue.channels import ClientChannels, ServerChannels
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.crypto import ServerKey
 from mainstem.duologue.messages import BAD_MESSAGE
 from mainstem.duologue.server_core import ServerCore
-from mainstem.duologue.settings import ClientSettings, ServerSettings
+from mainstem.duologue.settings import Settings
 from mainstem.errors import Aborted, ClosedError, ConnectionLost, ConnectRefused, ConnectTimeout, OfferError, Timeout
 from mainstem.sim.checkers import Violation
 from mainstem.sim.faults import Faults
@@ -25,6 +26,7 @@ MACHINES = 4
 CLIENTS_PER_MACHINE = 5  # at most
 MESSAGES = 8  # of each client before some go, and of each that stays afterwards
 MAX_LOSS = 0.15
+TIMEOUT_S = 10.0  # of each step of connecting
 PATIENCE_NS = 120 * NS_PER_SECOND
 # What raises in a duologue that has ended, loudly, as it must.
 ENDS = (Aborted, ClosedError, ConnectionLost, OfferError, Timeout)
@@ -38,9 +40,9 @@ TIMEOUTS: dict[str, Any] = {
 class EchoServer(ServerCore):
     """The guide's server: sends ``ECHO <text>`` back and rejects everything else as a bad message."""
 
-    def __init__(self, aeron: Aeron, settings: ServerSettings, *, rng: Random, key: ServerKey | None = None) -> None:
+    def __init__(self, aeron: Aeron, channels: ServerChannels, *, rng: Random, key: ServerKey | None = None) -> None:
         self._served: list[Session] = []
-        super().__init__(aeron, settings, self._served.append, chance=rng, key=key)
+        super().__init__(aeron, channels, self._served.append, rng=rng, key=key)
 
     def do_work(self, now_ns: int) -> int:
         work = super().do_work(now_ns)
@@ -67,11 +69,22 @@ class Talker:
     If a duologue fails with an error, the client opens another and starts again from the message without a response.
     """
 
-    def __init__(self, world: World, host: Host, number: int, settings: ClientSettings) -> None:
+    def __init__(
+        self,
+        world: World,
+        host: Host,
+        number: int,
+        channels: ClientChannels,
+        *,
+        timeout: float = TIMEOUT_S,
+        server_key: bytes = b"",
+    ) -> None:
         self.world = world
         self.host = host
         self.number = number
-        self.settings = settings
+        self.channels = channels
+        self.timeout = timeout
+        self.server_key = server_key
         self.answered = 0
         self.goal = MESSAGES
         self.attempts = 0
@@ -88,8 +101,14 @@ class Talker:
         self.closing = [core for core in self.closing if not core.close()]
         if self.core is None:
             self.attempts += 1
-            rng = Random(self.world.rng.getrandbits(64))
-            self.core = ClientCore(self.host.aeron, self.settings, chance=rng, now_ns=self.world.now_ns)
+            self.core = ClientCore(
+                self.host.aeron,
+                self.channels,
+                timeout=self.timeout,
+                server_key=self.server_key,
+                rng=Random(self.world.rng.getrandbits(64)),
+                now_ns=self.world.now_ns,
+            )
             self._asked = self.answered
         try:
             self.core.do_work(self.world.now_ns)
@@ -126,18 +145,17 @@ def duologue(world: World) -> str:
     """Every client is served. One that leaves or crashes frees its resources in time and does not affect the others."""
     world.tick_ns, world.grain_ns = 5 * NS_PER_MS, NS_PER_MS
     rng = world.rng
-    base = world.add_host("server", **_driver(ServerSettings(address="10.0.0.1")))
-    settings = ServerSettings(
-        address=base.address,
+    base = world.add_host("server", **_driver(Settings()))
+    settings = Settings(
         max_clients=MACHINES * CLIENTS_PER_MACHINE + 4,
-        max_per_address=CLIENTS_PER_MACHINE + 2,
+        max_clients_per_address=CLIENTS_PER_MACHINE + 2,
         join_timeout=3.0,
         hello_rate=100.0,
     )
     key = ServerKey.generate(Random(rng.getrandbits(64))) if rng.random() < 0.5 else None
-    server = EchoServer(base.aeron, settings, rng=Random(rng.getrandbits(64)), key=key)
-    client_settings = ClientSettings(server=base.address, timeout=10.0, server_key=b"" if key is None else key.public)
-    talkers = _clients(world, base, client_settings)
+    channels = ServerChannels(base.address, settings=settings)
+    server = EchoServer(base.aeron, channels, rng=Random(rng.getrandbits(64)), key=key)
+    talkers = _clients(world, base, b"" if key is None else key.public)
 
     def progress() -> bool:
         server.do_work(world.now_ns)
@@ -182,20 +200,21 @@ def duologue(world: World) -> str:
     )
 
 
-def _driver(settings: ServerSettings) -> dict[str, Any]:
-    return {**settings.driver_settings(), **TIMEOUTS, "driver_stream_session_limit": 1_000}
+def _driver(settings: Settings) -> dict[str, Any]:
+    return {**settings.server_driver_settings(), **TIMEOUTS, "driver_stream_session_limit": 1_000}
 
 
-def _clients(world: World, base: Host, settings: ClientSettings) -> list[Talker]:
+def _clients(world: World, base: Host, server_key: bytes) -> list[Talker]:
     """Add hosts with their clients, each behind links drawn from the seed."""
     talkers = []
+    channels = ClientChannels(base.address)
     for machine in range(MACHINES):
-        host = world.add_host(f"machine-{machine}", **{**settings.driver_settings(), **TIMEOUTS})
+        host = world.add_host(f"machine-{machine}", **{**channels.settings.driver_settings(), **TIMEOUTS})
         world.network.link(base.address, host.address, Faults.drawn(world.rng, max_loss=MAX_LOSS))
         world.network.link(host.address, base.address, Faults.drawn(world.rng, max_loss=MAX_LOSS))
         count = world.scaled(CLIENTS_PER_MACHINE - 1) + 1
         first = machine * CLIENTS_PER_MACHINE
-        talkers += [Talker(world, host, first + index, settings) for index in range(count)]
+        talkers += [Talker(world, host, first + index, channels, server_key=server_key) for index in range(count)]
     return talkers
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from mainstem.duologue.channels import ClientChannels, ServerChannels
 from mainstem.duologue.crypto import ServerKey
-from mainstem.duologue.settings import ClientSettings, ServerSettings
+from mainstem.duologue.settings import Settings
 from mainstem.errors import RemoteProtocolError
 from mainstem.sim.scenarios.duologue import EchoServer, Talker
 from mainstem.sim.scenarios.storm.workload import GONE, Workload, runs
@@ -34,16 +35,15 @@ class DuologueWorkload(Workload):
         self.host = host
         self._key = ServerKey.generate(Random(rng.getrandbits(64))) if rng.random() < 0.5 else None
         # A client that begins again is a new one, while the server still waits for the last.
-        self._settings = ServerSettings(
-            address=host.address,
-            max_clients=MAX_CLIENTS,
-            max_per_address=MAX_CLIENTS,
-            join_timeout=3.0,
-            hello_rate=100.0,
+        settings = Settings(
+            max_clients=MAX_CLIENTS, max_clients_per_address=MAX_CLIENTS, join_timeout=3.0, hello_rate=100.0
         )
+        self._channels = ServerChannels(host.address, settings=settings)
         public = b"" if self._key is None else self._key.public
-        settings = ClientSettings(server=host.address, timeout=TIMEOUT_S, server_key=public)
-        self.talkers = [Talker(world, other, number, settings) for number, other in enumerate(others)]
+        self.talkers = [
+            Talker(world, other, number, ClientChannels(host.address), timeout=TIMEOUT_S, server_key=public)
+            for number, other in enumerate(others)
+        ]
         for talker in self.talkers:
             talker.goal = 0
         self._starts = {other.name: -1 for other in (host, *others)}
@@ -80,7 +80,7 @@ class DuologueWorkload(Workload):
             self._server = None
         if self._server is None:
             rng = Random(self.world.rng.getrandbits(64))
-            self._server = EchoServer(self.host.aeron, self._settings, rng=rng, key=self._key)
+            self._server = EchoServer(self.host.aeron, self._channels, rng=rng, key=self._key)
         self._server.do_work(self.world.now_ns)
 
     def begin_again(self) -> None:
