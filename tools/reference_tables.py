@@ -16,78 +16,6 @@ if TYPE_CHECKING:
 
     import click
 
-# What each of a driver's own counters counts, by its name in SystemCounter.
-SYSTEM_COUNTERS = {
-    "BYTES_SENT": "bytes of datagrams sent, retransmits and control frames too",
-    "BYTES_RECEIVED": "bytes of datagrams received",
-    "RECEIVER_PROXY_FAILS": "commands that found the receiver's queue full",
-    "SENDER_PROXY_FAILS": "commands that found the sender's queue full",
-    "CONDUCTOR_PROXY_FAILS": "messages of agents that found the conductor's queue full",
-    "NAKS_SENT": "requests for lost data sent by this driver's receivers",
-    "NAKS_RECEIVED": "requests for lost data that reached this driver's senders",
-    "STATUS_MESSAGES_SENT": "reports of position and window sent",
-    "STATUS_MESSAGES_RECEIVED": "reports of position and window received",
-    "HEARTBEATS_SENT": "data frames without data, sent by idle or blocked streams",
-    "HEARTBEATS_RECEIVED": "the same, received",
-    "RETRANSMITS_SENT": "responses to NAKs",
-    "FLOW_CONTROL_UNDER_RUNS": "frames that came below the window: late copies of what was consumed",
-    "FLOW_CONTROL_OVER_RUNS": "frames that came beyond the window, and were dropped",
-    "INVALID_PACKETS": "datagrams that are no frames of Aeron",
-    "ERRORS": "errors in the error log; `mainstem errors` shows them",
-    "SHORT_SENDS": "datagrams that the socket did not take whole",
-    "FREE_FAILS": "log buffers that could not be deleted yet",
-    "SENDER_FLOW_CONTROL_LIMITS": "times that a sender had data and no window",
-    "UNBLOCKED_PUBLICATIONS": "claims of dead publishers that were turned into padding",
-    "UNBLOCKED_COMMANDS": "half-written commands of dead clients that were passed over",
-    "POSSIBLE_TTL_ASYMMETRY": "setups whose time to live is greater than the receiver's own",
-    "CONTROLLABLE_IDLE_STRATEGY": "the state of the controllable idle strategy",
-    "LOSS_GAP_FILLS": "gaps filled with padding rather than repaired, on unreliable streams",
-    "CLIENT_TIMEOUTS": "clients whose heartbeat stopped",
-    "RESOLUTION_CHANGES": "names that resolved to another address than before",
-    "CONDUCTOR_MAX_CYCLE_TIME": "the conductor's longest duty cycle, in nanoseconds",
-    "CONDUCTOR_CYCLE_TIME_EXCEEDED": "its cycles above the threshold",
-    "SENDER_MAX_CYCLE_TIME": "the sender's longest duty cycle, in nanoseconds",
-    "SENDER_CYCLE_TIME_EXCEEDED": "its cycles above the threshold",
-    "RECEIVER_MAX_CYCLE_TIME": "the receiver's longest duty cycle, in nanoseconds",
-    "RECEIVER_CYCLE_TIME_EXCEEDED": "its cycles above the threshold",
-    "NAME_RESOLVER_MAX_TIME": "the longest resolution of a name, in nanoseconds",
-    "NAME_RESOLVER_TIME_EXCEEDED": "resolutions above the threshold",
-    "SOFTWARE_VERSION": "the version of the software, packed",
-    "BYTES_CURRENTLY_MAPPED": "bytes of log buffers that are mapped now",
-    "RETRANSMITTED_BYTES": "bytes sent in response to NAKs",
-    "RETRANSMIT_OVERFLOW": "NAKs that found no free place among those being served",
-    "ERROR_FRAMES_RECEIVED": "ERR frames received: an image was rejected elsewhere",
-    "ERROR_FRAMES_SENT": "ERR frames sent: an image was rejected here",
-    "PUBLICATIONS_REVOKED": "publications that were revoked",
-    "IMAGES_REVOKED": "images whose publication was revoked",
-    "IMAGES_REJECTED": "images that a subscriber rejected",
-    "CONTROL_PROTOCOL_VERSION": "the version of the protocol between clients and driver, packed",
-    "STATUS_MESSAGES_REJECTED": "status messages that were refused",
-    "NATIVE_RESOURCE_AGENT_PROXY_FAILS": "the reference's own: 0 here",
-}
-# What each counter of a stream, a channel or a client says, by its name in CounterType.
-OTHER_COUNTERS = {
-    "PUBLISHER_LIMIT": "the position up to which publishers may claim",
-    "SENDER_POSITION": "the position up to which was sent",
-    "RECEIVER_HIGH_WATER_MARK": "the highest position that was received",
-    "SUBSCRIBER_POSITION": "the position up to which a subscriber has read; one for each subscriber",
-    "RECEIVER_POSITION": "the position below which nothing is missing",
-    "SEND_CHANNEL_STATUS": "a sending channel: -1 error, 0 initializing, 1 active, 2 closing",
-    "RECEIVE_CHANNEL_STATUS": "a receiving channel: the same values",
-    "SENDER_LIMIT": "the position up to which may be sent",
-    "PER_IMAGE": "a counter of an image's own, such as that of its congestion control",
-    "CLIENT_HEARTBEAT": "a client's last heartbeat, in milliseconds since 1970; its name is in the label",
-    "PUBLISHER_POSITION": "the position up to which publishers have claimed",
-    "SENDER_BACK_PRESSURE_EVENTS": "times that the stream had data and no window",
-    "LOCAL_ADDRESS": "the address that a socket is bound to, in the label",
-    "RESOLVER_NEIGHBORS": "drivers that exchange names with this one",
-    "RESOLVER_CACHE_ENTRIES": "names that are known by exchange",
-    "FLOW_CONTROL_RECEIVERS": "receivers that flow control waits for",
-    "DESTINATIONS": "destinations of a multi-destination-cast",
-    "SENDER_NAKS_RECEIVED": "NAKs for this stream received",
-    "RECEIVER_NAKS_SENT": "NAKs for this image sent",
-    "BOOTSTRAP_NEIGHBOR": "the neighbour that names were first asked of, in the label",
-}
 # Why the driver refuses, by the name in ErrorCode: what RegistrationError.code is.
 ERROR_CODES = {
     "UNKNOWN": "a code that this release does not know",
@@ -207,28 +135,31 @@ def settings() -> str:
 
 def counters() -> str:
     """Every counter of a driver, with its name for Prometheus."""
-    from mainstem.aeron.counters import STREAM_COUNTER_NAMES, CounterType
-    from mainstem.aeron.system_counter import LABELS, SystemCounter
+    from mainstem.aeron.counters import CounterType, OwnCounterType
+    from mainstem.aeron.system_counter import SystemCounter
     from mainstem.metrics.families import GAUGES, PREFIX
 
     system = [
-        (each.value, LABELS[each], SYSTEM_COUNTERS[each.name], code(f"{PREFIX}system_{each.name.lower()}"))
-        for each in SystemCounter
+        (each.value, each.label, each.meaning, code(f"{PREFIX}system_{each.name.lower()}")) for each in SystemCounter
     ]
     others = []
     for kind in CounterType:
         if kind is not CounterType.SYSTEM:
-            name = STREAM_COUNTER_NAMES.get(kind, "")
             # Prometheus' names of counters end so; the values of gauges may fall.
             total = "" if kind in GAUGES else "_total"
-            metric = f"{PREFIX}stream_{name.replace('-', '_')}{total}" if name else f"{PREFIX}counter"
-            others.append((kind.value, code(name), OTHER_COUNTERS[kind.name], code(metric)))
+            metric = f"{PREFIX}stream_{kind.label.replace('-', '_')}{total}" if kind.label else f"{PREFIX}counter"
+            others.append((kind.value, code(kind.label), kind.meaning, code(metric)))
     return (
         "# Counters\n\n`mainstem stat` prints them live, `mainstem metrics` for Prometheus. Numbers and labels are the reference "
         "driver's.\n\n## The driver's own\n\n"
         + table(["id", "label", "meaning", "metric"], system)
         + "\n## Of streams, channels and clients\n\nStreams' metrics have the labels of their stream.\n\n"
         + table(["type", "label", "meaning", "metric"], others)
+        + "\nMainstem's own, which the reference does not have:\n\n"
+        + table(
+            ["type", "label", "meaning", "metric"],
+            [(each.value, each.label, each.meaning, code(f"{PREFIX}counter")) for each in OwnCounterType],
+        )
         + f"\nBesides these: `{PREFIX}driver_heartbeat_age_seconds`, -1 once the driver has shut down.\n"
         + "\n## Of servers and clients of bymux, Jmux and Aqueduct\n\nA program exports them itself "
         "([Metrics](../how-to/metrics.md)). Labels: `name`, `protocol`, `role`.\n\n"

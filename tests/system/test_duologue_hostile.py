@@ -22,7 +22,7 @@ from tests.support.patience import STALL_S, Patience
 from tests.support.ports import free_port
 
 from mainstem.aeron.client.client import Aeron
-from mainstem.aeron.counters import ENDPOINT_FILTER_TYPE_ID
+from mainstem.aeron.counters import OwnCounterType
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.duologue import Client, Server, ServerKey, Settings, connect, serve
 from mainstem.duologue.settings import reserved_sessions
@@ -142,7 +142,9 @@ def join(made: House, **more: Any) -> Client:
 def filter_refusals(made: House) -> int:
     with Aeron.connect(made.near.directory) as aeron:
         counters = aeron.counters
-        return next(counters.value(each) for each in counters if counters.type_id(each) == ENDPOINT_FILTER_TYPE_ID)
+        return next(
+            counters.value(each) for each in counters if counters.type_id(each) == OwnCounterType.ENDPOINT_FILTER
+        )
 
 
 def test_an_unparsable_first_message_is_refused_and_its_stream_ended() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from mainstem._core.layout import COUNTER_KEY_MAX_LENGTH, COUNTER_LABEL_MAX_LENGTH
 from mainstem._internal.frozen import frozen
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mainstem._core.memory.counters import CountersManager, CountersReader
-
-ENDPOINT_FILTER_TYPE_ID = 1900  # the reference has no such counter, so that it is one of this application's
 
 # What the fixed part of each key leaves of its 112 bytes; longer channels are cut.
 STREAM_CHANNEL_LENGTH = COUNTER_KEY_MAX_LENGTH - 20
@@ -27,45 +25,57 @@ _I32_I32 = struct.Struct("<ii")
 _I64 = struct.Struct("<q")
 
 
-class CounterType(IntEnum):
-    """Type ids of the counters that a driver allocates."""
+class DescribedId(IntEnum):
+    """An id, what labels begin with (empty if that differs from counter to counter), and what is counted."""
 
-    SYSTEM = 0
-    PUBLISHER_LIMIT = 1
-    SENDER_POSITION = 2
-    RECEIVER_HIGH_WATER_MARK = 3
-    SUBSCRIBER_POSITION = 4
-    RECEIVER_POSITION = 5
-    SEND_CHANNEL_STATUS = 6
-    RECEIVE_CHANNEL_STATUS = 7
-    SENDER_LIMIT = 9
-    PER_IMAGE = 10
-    CLIENT_HEARTBEAT = 11
-    PUBLISHER_POSITION = 12
-    SENDER_BACK_PRESSURE_EVENTS = 13
-    LOCAL_ADDRESS = 14
-    RESOLVER_NEIGHBORS = 15
-    RESOLVER_CACHE_ENTRIES = 16
-    FLOW_CONTROL_RECEIVERS = 17
-    DESTINATIONS = 18
-    SENDER_NAKS_RECEIVED = 19
-    RECEIVER_NAKS_SENT = 20
-    BOOTSTRAP_NEIGHBOR = 21
+    label: str
+    meaning: str
+
+    def __new__(cls, value: int, label: str = "", meaning: str = "") -> Self:
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.label = label
+        member.meaning = meaning
+        return member
 
 
-STREAM_COUNTER_NAMES: dict[CounterType, str] = {
-    CounterType.PUBLISHER_LIMIT: "pub-lmt",
-    CounterType.SENDER_POSITION: "snd-pos",
-    CounterType.RECEIVER_HIGH_WATER_MARK: "rcv-hwm",
-    CounterType.SUBSCRIBER_POSITION: "sub-pos",
-    CounterType.RECEIVER_POSITION: "rcv-pos",
-    CounterType.SENDER_LIMIT: "snd-lmt",
-    CounterType.PUBLISHER_POSITION: "pub-pos",
-    CounterType.SENDER_BACK_PRESSURE_EVENTS: "snd-bpe",
-    CounterType.FLOW_CONTROL_RECEIVERS: "fc-receivers",
-    CounterType.SENDER_NAKS_RECEIVED: "snd-naks-received",
-    CounterType.RECEIVER_NAKS_SENT: "rcv-naks-sent",
-}
+class CounterType(DescribedId):
+    """The reference's types of counters."""
+
+    SYSTEM = 0, "", "what the driver itself counts"
+    PUBLISHER_LIMIT = 1, "pub-lmt", "the position up to which publishers may claim"
+    SENDER_POSITION = 2, "snd-pos", "the position up to which was sent"
+    RECEIVER_HIGH_WATER_MARK = 3, "rcv-hwm", "the highest position that was received"
+    SUBSCRIBER_POSITION = 4, "sub-pos", "the position up to which a subscriber has read; one for each subscriber"
+    RECEIVER_POSITION = 5, "rcv-pos", "the position below which nothing is missing"
+    SEND_CHANNEL_STATUS = 6, "", "a sending channel: -1 error, 0 initializing, 1 active, 2 closing"
+    RECEIVE_CHANNEL_STATUS = 7, "", "a receiving channel: the same values"
+    SENDER_LIMIT = 9, "snd-lmt", "the position up to which may be sent"
+    PER_IMAGE = 10, "", "a counter of an image's own, such as that of its congestion control"
+    CLIENT_HEARTBEAT = 11, "", "a client's last heartbeat, in milliseconds since 1970; its name is in the label"
+    PUBLISHER_POSITION = 12, "pub-pos", "the position up to which publishers have claimed"
+    SENDER_BACK_PRESSURE_EVENTS = 13, "snd-bpe", "times that the stream had data and no window"
+    LOCAL_ADDRESS = 14, "", "the address that a socket is bound to, in the label"
+    RESOLVER_NEIGHBORS = 15, "", "drivers that exchange names with this one"
+    RESOLVER_CACHE_ENTRIES = 16, "", "names that are known by exchange"
+    FLOW_CONTROL_RECEIVERS = 17, "fc-receivers", "receivers that flow control waits for"
+    DESTINATIONS = 18, "", "destinations of a multi-destination-cast"
+    SENDER_NAKS_RECEIVED = 19, "snd-naks-received", "NAKs for this stream received"
+    RECEIVER_NAKS_SENT = 20, "rcv-naks-sent", "NAKs for this image sent"
+    BOOTSTRAP_NEIGHBOR = 21, "", "the neighbour that names were first asked of, in the label"
+
+
+class OwnCounterType(DescribedId):
+    """Types of counters that the reference does not have. The reference leaves ids from 1000 on to applications."""
+
+    ENDPOINT_FILTER = (
+        1900,
+        "Streams refused by the endpoint filter",
+        "streams, and datagrams of unknown streams, that it refused",
+    )
+
+
+STREAM_COUNTER_TYPES = frozenset(kind for kind in CounterType if kind.label)
 
 
 class ChannelStatus(IntEnum):
@@ -126,7 +136,7 @@ def stream_counter(
     type_id: CounterType, registration_id: int, *, session_id: int, stream_id: int, channel: str, name: str = ""
 ) -> CounterSpec:
     """A counter of one stream. ``name`` is needed for PER_IMAGE counters only; the other types have theirs."""
-    name = name or STREAM_COUNTER_NAMES[type_id]
+    name = name or type_id.label
     data = _text(channel, STREAM_CHANNEL_LENGTH)
     key = _STREAM_KEY.pack(registration_id, session_id, stream_id, len(data)) + data
     return CounterSpec(type_id, key, _label(f"{name}: {registration_id} {session_id} {stream_id} {channel}"))
@@ -270,4 +280,4 @@ def snapshot(reader: CountersReader) -> Iterator[CounterSnapshot]:
 
 def endpoint_filter_refusals() -> CounterSpec:
     """Streams, and datagrams of unknown streams, that the endpoint filter refused."""
-    return CounterSpec(ENDPOINT_FILTER_TYPE_ID, b"", "Streams refused by the endpoint filter")
+    return CounterSpec(OwnCounterType.ENDPOINT_FILTER, b"", OwnCounterType.ENDPOINT_FILTER.label)

@@ -1,13 +1,12 @@
-"""The driver's own counters: ids 0 to 45, allocated first and in order (docs/protocols/aeron.md, 8.6)."""
+"""The driver's own counters, allocated first and in order (docs/protocols/aeron.md, 8.6)."""
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from mainstem._core.memory.counters import CounterCell
 from mainstem._internal.units import format_duration_ns
-from mainstem.aeron.counters import CounterSpec, CounterType
+from mainstem.aeron.counters import CounterSpec, CounterType, DescribedId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,112 +16,104 @@ if TYPE_CHECKING:
 CONTROL_PROTOCOL_VERSION = 0x010000  # 1.0.0: get-next-available-session-id is understood
 
 
-class SystemCounter(IntEnum):
-    """Ids of the system counters; each is its counter's id, its key, and its place in the table."""
+class SystemCounter(DescribedId):
+    """The reference's system counters. An id is the counter's key and its place in the table.
 
-    BYTES_SENT = 0
-    BYTES_RECEIVED = 1
-    RECEIVER_PROXY_FAILS = 2
-    SENDER_PROXY_FAILS = 3
-    CONDUCTOR_PROXY_FAILS = 4
-    NAKS_SENT = 5
-    NAKS_RECEIVED = 6
-    STATUS_MESSAGES_SENT = 7
-    STATUS_MESSAGES_RECEIVED = 8
-    HEARTBEATS_SENT = 9
-    HEARTBEATS_RECEIVED = 10
-    RETRANSMITS_SENT = 11
-    FLOW_CONTROL_UNDER_RUNS = 12
-    FLOW_CONTROL_OVER_RUNS = 13
-    INVALID_PACKETS = 14
-    ERRORS = 15
-    SHORT_SENDS = 16
-    FREE_FAILS = 17
-    SENDER_FLOW_CONTROL_LIMITS = 18
-    UNBLOCKED_PUBLICATIONS = 19
-    UNBLOCKED_COMMANDS = 20
-    POSSIBLE_TTL_ASYMMETRY = 21
-    CONTROLLABLE_IDLE_STRATEGY = 22
-    LOSS_GAP_FILLS = 23
-    CLIENT_TIMEOUTS = 24
-    RESOLUTION_CHANGES = 25
-    CONDUCTOR_MAX_CYCLE_TIME = 26
-    CONDUCTOR_CYCLE_TIME_EXCEEDED = 27
-    SENDER_MAX_CYCLE_TIME = 28
-    SENDER_CYCLE_TIME_EXCEEDED = 29
-    RECEIVER_MAX_CYCLE_TIME = 30
-    RECEIVER_CYCLE_TIME_EXCEEDED = 31
-    NAME_RESOLVER_MAX_TIME = 32
-    NAME_RESOLVER_TIME_EXCEEDED = 33
-    SOFTWARE_VERSION = 34
-    BYTES_CURRENTLY_MAPPED = 35
-    RETRANSMITTED_BYTES = 36
-    RETRANSMIT_OVERFLOW = 37
-    ERROR_FRAMES_RECEIVED = 38
-    ERROR_FRAMES_SENT = 39
-    PUBLICATIONS_REVOKED = 40
-    IMAGES_REVOKED = 41
-    IMAGES_REJECTED = 42
-    CONTROL_PROTOCOL_VERSION = 43
-    STATUS_MESSAGES_REJECTED = 44
-    NATIVE_RESOURCE_AGENT_PROXY_FAILS = 45
+    To add one of a newer reference, add its line; if a compiled cycle moves it, also a ``SYSTEM_`` constant in ``_core/layout.py``.
+    A counter that the reference does not have is not a system counter, because the reference will give the next id to one of its
+    own. Give it a type in `mainstem.aeron.counters.OwnCounterType`.
+    """
 
+    BYTES_SENT = 0, "Bytes sent", "bytes of datagrams sent, retransmits and control frames too"
+    BYTES_RECEIVED = 1, "Bytes received", "bytes of datagrams received"
+    RECEIVER_PROXY_FAILS = 2, "Failed offers to ReceiverProxy", "commands that found the receiver's queue full"
+    SENDER_PROXY_FAILS = 3, "Failed offers to SenderProxy", "commands that found the sender's queue full"
+    CONDUCTOR_PROXY_FAILS = (
+        4,
+        "Failed offers to DriverConductorProxy",
+        "messages of agents that found the conductor's queue full",
+    )
+    NAKS_SENT = 5, "NAKs sent", "requests for lost data sent by this driver's receivers"
+    NAKS_RECEIVED = 6, "NAKs received", "requests for lost data that reached this driver's senders"
+    STATUS_MESSAGES_SENT = 7, "Status Messages sent", "reports of position and window sent"
+    STATUS_MESSAGES_RECEIVED = 8, "Status Messages received", "reports of position and window received"
+    HEARTBEATS_SENT = 9, "Heartbeats sent", "data frames without data, sent by idle or blocked streams"
+    HEARTBEATS_RECEIVED = 10, "Heartbeats received", "the same, received"
+    RETRANSMITS_SENT = 11, "Retransmits sent", "responses to NAKs"
+    FLOW_CONTROL_UNDER_RUNS = (
+        12,
+        "Flow control under runs",
+        "frames that came below the window: late copies of what was consumed",
+    )
+    FLOW_CONTROL_OVER_RUNS = 13, "Flow control over runs", "frames that came beyond the window, and were dropped"
+    INVALID_PACKETS = 14, "Invalid packets", "datagrams that are no frames of Aeron"
+    ERRORS = 15, "Errors", "errors in the error log; `mainstem errors` shows them"
+    SHORT_SENDS = 16, "Short sends", "datagrams that the socket did not take whole"
+    FREE_FAILS = 17, "Failed attempts to free log buffers", "log buffers that could not be deleted yet"
+    SENDER_FLOW_CONTROL_LIMITS = (
+        18,
+        "Sender flow control limits, i.e. back-pressure events",
+        "times that a sender had no window",
+    )
+    UNBLOCKED_PUBLICATIONS = 19, "Unblocked Publications", "claims of dead publishers that were turned into padding"
+    UNBLOCKED_COMMANDS = 20, "Unblocked Control Commands", "half-written commands of dead clients that were passed over"
+    POSSIBLE_TTL_ASYMMETRY = (
+        21,
+        "Possible TTL Asymmetry",
+        "setups whose time to live is greater than the receiver's own",
+    )
+    CONTROLLABLE_IDLE_STRATEGY = 22, "ControllableIdleStrategy status", "the state of the controllable idle strategy"
+    LOSS_GAP_FILLS = 23, "Loss gap fills", "gaps filled with padding rather than repaired, on unreliable streams"
+    CLIENT_TIMEOUTS = 24, "Client liveness timeouts", "clients whose heartbeat stopped"
+    RESOLUTION_CHANGES = 25, "Resolution changes", "names that resolved to another address than before"
+    CONDUCTOR_MAX_CYCLE_TIME = (
+        26,
+        "Conductor max cycle time doing its work in ns",
+        "the conductor's longest cycle",
+    )
+    CONDUCTOR_CYCLE_TIME_EXCEEDED = (
+        27,
+        "Conductor work cycle exceeded threshold count",
+        "its cycles above the threshold",
+    )
+    SENDER_MAX_CYCLE_TIME = (
+        28,
+        "Sender max cycle time doing its work in ns",
+        "the sender's longest cycle",
+    )
+    SENDER_CYCLE_TIME_EXCEEDED = 29, "Sender work cycle exceeded threshold count", "its cycles above the threshold"
+    RECEIVER_MAX_CYCLE_TIME = (
+        30,
+        "Receiver max cycle time doing its work in ns",
+        "the receiver's longest cycle",
+    )
+    RECEIVER_CYCLE_TIME_EXCEEDED = 31, "Receiver work cycle exceeded threshold count", "its cycles above the threshold"
+    NAME_RESOLVER_MAX_TIME = 32, "NameResolver max time in ns", "the longest resolution of a name"
+    NAME_RESOLVER_TIME_EXCEEDED = 33, "NameResolver exceeded threshold count", "resolutions above the threshold"
+    SOFTWARE_VERSION = 34, "Aeron software", "the version of the software, packed"
+    BYTES_CURRENTLY_MAPPED = 35, "Bytes currently mapped", "bytes of log buffers that are mapped now"
+    RETRANSMITTED_BYTES = 36, "Retransmitted bytes", "bytes sent in response to NAKs"
+    RETRANSMIT_OVERFLOW = 37, "Retransmit Pool Overflow count", "NAKs that found no free place among those being served"
+    ERROR_FRAMES_RECEIVED = 38, "Error Frames received", "ERR frames received: an image was rejected elsewhere"
+    ERROR_FRAMES_SENT = 39, "Error Frames sent", "ERR frames sent: an image was rejected here"
+    PUBLICATIONS_REVOKED = 40, "Publications Revoked", "publications that were revoked"
+    IMAGES_REVOKED = 41, "Publication Images Revoked", "images whose publication was revoked"
+    IMAGES_REJECTED = 42, "Images rejected", "images that a subscriber rejected"
+    CONTROL_PROTOCOL_VERSION = (
+        43,
+        "Control protocol version",
+        "the version of the protocol between clients and driver, packed",
+    )
+    STATUS_MESSAGES_REJECTED = 44, "Status Messages rejected", "status messages that were refused"
+    NATIVE_RESOURCE_AGENT_PROXY_FAILS = 45, "Failed offers to NativeResourceAgentProxy", "the reference's own: 0 here"
 
-LABELS: dict[SystemCounter, str] = {
-    SystemCounter.BYTES_SENT: "Bytes sent",
-    SystemCounter.BYTES_RECEIVED: "Bytes received",
-    SystemCounter.RECEIVER_PROXY_FAILS: "Failed offers to ReceiverProxy",
-    SystemCounter.SENDER_PROXY_FAILS: "Failed offers to SenderProxy",
-    SystemCounter.CONDUCTOR_PROXY_FAILS: "Failed offers to DriverConductorProxy",
-    SystemCounter.NAKS_SENT: "NAKs sent",
-    SystemCounter.NAKS_RECEIVED: "NAKs received",
-    SystemCounter.STATUS_MESSAGES_SENT: "Status Messages sent",
-    SystemCounter.STATUS_MESSAGES_RECEIVED: "Status Messages received",
-    SystemCounter.HEARTBEATS_SENT: "Heartbeats sent",
-    SystemCounter.HEARTBEATS_RECEIVED: "Heartbeats received",
-    SystemCounter.RETRANSMITS_SENT: "Retransmits sent",
-    SystemCounter.FLOW_CONTROL_UNDER_RUNS: "Flow control under runs",
-    SystemCounter.FLOW_CONTROL_OVER_RUNS: "Flow control over runs",
-    SystemCounter.INVALID_PACKETS: "Invalid packets",
-    SystemCounter.ERRORS: "Errors",
-    SystemCounter.SHORT_SENDS: "Short sends",
-    SystemCounter.FREE_FAILS: "Failed attempts to free log buffers",
-    SystemCounter.SENDER_FLOW_CONTROL_LIMITS: "Sender flow control limits, i.e. back-pressure events",
-    SystemCounter.UNBLOCKED_PUBLICATIONS: "Unblocked Publications",
-    SystemCounter.UNBLOCKED_COMMANDS: "Unblocked Control Commands",
-    SystemCounter.POSSIBLE_TTL_ASYMMETRY: "Possible TTL Asymmetry",
-    SystemCounter.CONTROLLABLE_IDLE_STRATEGY: "ControllableIdleStrategy status",
-    SystemCounter.LOSS_GAP_FILLS: "Loss gap fills",
-    SystemCounter.CLIENT_TIMEOUTS: "Client liveness timeouts",
-    SystemCounter.RESOLUTION_CHANGES: "Resolution changes",
-    SystemCounter.CONDUCTOR_MAX_CYCLE_TIME: "Conductor max cycle time doing its work in ns",
-    SystemCounter.CONDUCTOR_CYCLE_TIME_EXCEEDED: "Conductor work cycle exceeded threshold count",
-    SystemCounter.SENDER_MAX_CYCLE_TIME: "Sender max cycle time doing its work in ns",
-    SystemCounter.SENDER_CYCLE_TIME_EXCEEDED: "Sender work cycle exceeded threshold count",
-    SystemCounter.RECEIVER_MAX_CYCLE_TIME: "Receiver max cycle time doing its work in ns",
-    SystemCounter.RECEIVER_CYCLE_TIME_EXCEEDED: "Receiver work cycle exceeded threshold count",
-    SystemCounter.NAME_RESOLVER_MAX_TIME: "NameResolver max time in ns",
-    SystemCounter.NAME_RESOLVER_TIME_EXCEEDED: "NameResolver exceeded threshold count",
-    SystemCounter.SOFTWARE_VERSION: "Aeron software",
-    SystemCounter.BYTES_CURRENTLY_MAPPED: "Bytes currently mapped",
-    SystemCounter.RETRANSMITTED_BYTES: "Retransmitted bytes",
-    SystemCounter.RETRANSMIT_OVERFLOW: "Retransmit Pool Overflow count",
-    SystemCounter.ERROR_FRAMES_RECEIVED: "Error Frames received",
-    SystemCounter.ERROR_FRAMES_SENT: "Error Frames sent",
-    SystemCounter.PUBLICATIONS_REVOKED: "Publications Revoked",
-    SystemCounter.IMAGES_REVOKED: "Publication Images Revoked",
-    SystemCounter.IMAGES_REJECTED: "Images rejected",
-    SystemCounter.CONTROL_PROTOCOL_VERSION: "Control protocol version",
-    SystemCounter.STATUS_MESSAGES_REJECTED: "Status Messages rejected",
-    SystemCounter.NATIVE_RESOURCE_AGENT_PROXY_FAILS: "Failed offers to NativeResourceAgentProxy",
-}
 
 _KEY_LENGTH = 4
 
 
 def system_counter(counter: SystemCounter, *, suffix: str = "") -> CounterSpec:
     """The counter's type, key and label; the suffix is what this driver adds to the label."""
-    return CounterSpec(CounterType.SYSTEM, int(counter).to_bytes(_KEY_LENGTH, "little"), LABELS[counter] + suffix)
+    return CounterSpec(CounterType.SYSTEM, int(counter).to_bytes(_KEY_LENGTH, "little"), counter.label + suffix)
 
 
 def cycle_time_suffixes(threading_mode: str, thresholds_ns: Mapping[SystemCounter, int]) -> dict[SystemCounter, str]:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.counters import STREAM_COUNTER_NAMES, CounterType
+from mainstem.aeron.counters import STREAM_COUNTER_TYPES, CounterType
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.aeron.tools.snapshot import stream_key
 
@@ -88,7 +88,7 @@ def _family_and_sample(counter: CounterSnapshot) -> tuple[Family, Sample]:
         name = _system_name(counter)
         return Family(f"{PREFIX}system_{name}", "gauge", counter.label), Sample({}, counter.value)
     key = stream_key(counter)
-    if key is not None and counter.type_id in STREAM_COUNTER_NAMES:
+    if key is not None and counter.type_id in STREAM_COUNTER_TYPES:
         kind = CounterType(counter.type_id)
         labels = {
             "session_id": str(key.session_id),
@@ -97,7 +97,7 @@ def _family_and_sample(counter: CounterSnapshot) -> tuple[Family, Sample]:
             "registration_id": str(key.registration_id),
             "counter_id": str(counter.counter_id),
         }
-        name = STREAM_COUNTER_NAMES[kind].replace("-", "_")
+        name = kind.label.replace("-", "_")
         family = Family(f"{PREFIX}stream_{name}", "gauge" if kind in GAUGES else "counter", _help(kind))
         return family, Sample(labels, counter.value)
     labels = {"counter_id": str(counter.counter_id), "type_id": str(counter.type_id), "label": counter.label}

@@ -9,8 +9,8 @@ import pytest
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem._core.memory.counters import CountersManager
 from mainstem.aeron import counters as names
-from mainstem.aeron.counters import ChannelStatus, CounterType
-from mainstem.aeron.system_counter import LABELS, SystemCounter, SystemCounters, cycle_time_suffixes
+from mainstem.aeron.counters import ChannelStatus, CounterType, OwnCounterType
+from mainstem.aeron.system_counter import SystemCounter, SystemCounters, cycle_time_suffixes
 
 CHANNEL = "aeron:udp?endpoint=localhost:40456"
 
@@ -28,7 +28,7 @@ def test_a_stream_counter_carries_the_stream_in_key_and_label():
     assert names.parse_stream_key(spec.key.ljust(112, b"\0")) == (7, -5, 1001, CHANNEL)
 
 
-@pytest.mark.parametrize(("type_id", "name"), sorted(names.STREAM_COUNTER_NAMES.items()))
+@pytest.mark.parametrize(("type_id", "name"), sorted((each, each.label) for each in names.STREAM_COUNTER_TYPES))
 def test_every_stream_counter_has_its_own_name(type_id, name):
     spec = names.stream_counter(type_id, 1, session_id=2, stream_id=3, channel="aeron:ipc")
     assert spec.label == f"{name}: 1 2 3 aeron:ipc"
@@ -104,12 +104,8 @@ def test_the_system_counters_come_first_and_in_order(manager):
         now_ms=5,
         suffixes=cycle_time_suffixes("SHARED", {SystemCounter.SENDER_CYCLE_TIME_EXCEEDED: 100_000_000}),
     )
-    assert list(manager) == list(range(46)) == [int(counter) for counter in SystemCounter]
-    assert [manager.label(counter) for counter in (0, 14, 45)] == [
-        "Bytes sent",
-        "Invalid packets",
-        LABELS[SystemCounter.NATIVE_RESOURCE_AGENT_PROXY_FAILS],
-    ]
+    assert list(manager) == list(range(len(SystemCounter))) == [int(counter) for counter in SystemCounter]
+    assert [manager.label(counter) for counter in (0, 14)] == ["Bytes sent", "Invalid packets"]
     assert manager.label(28) == "Sender max cycle time doing its work in ns: SHARED"
     assert manager.label(29) == "Sender work cycle exceeded threshold count: threshold=100ms SHARED"
     assert manager.key(14)[:4] == struct.pack("<i", 14)
@@ -119,9 +115,14 @@ def test_the_system_counters_come_first_and_in_order(manager):
     assert (manager.value(15), manager.value(0)) == (1, 100)
 
 
-def test_every_system_counter_has_a_label():
-    assert set(LABELS) == set(SystemCounter)
-    assert len(set(LABELS.values())) == 46
+def test_every_counter_has_a_label_of_its_own_and_says_what_it_counts():
+    assert len({each.label for each in SystemCounter}) == len(SystemCounter)
+    assert all(each.meaning for kinds in (SystemCounter, CounterType, OwnCounterType) for each in kinds)
+
+
+def test_no_type_of_mainstems_own_is_one_that_the_reference_may_use():
+    # Driver and archive have types below 200, and a cluster 200 to 299; ids of applications begin at 1000.
+    assert min(OwnCounterType) >= 1000
 
 
 def test_a_snapshot_holds_every_field(manager):

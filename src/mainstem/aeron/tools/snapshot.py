@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.counters import STREAM_COUNTER_NAMES, CounterType, parse_stream_key
+from mainstem.aeron.counters import STREAM_COUNTER_TYPES, CounterType, parse_stream_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 RECORDING_POSITION = 100  # the type id of an archive's recording positions
 
-STREAM_TYPES = frozenset(STREAM_COUNTER_NAMES) | {CounterType.PER_IMAGE}
+STREAM_TYPES = STREAM_COUNTER_TYPES | {CounterType.PER_IMAGE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

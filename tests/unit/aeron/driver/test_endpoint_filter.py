@@ -10,7 +10,7 @@ from tests.support.invoked_driver import InvokedDriver, count
 
 from mainstem._core import layout
 from mainstem.aeron.command import responses
-from mainstem.aeron.counters import ENDPOINT_FILTER_TYPE_ID
+from mainstem.aeron.counters import OwnCounterType
 from mainstem.aeron.driver.media.addresses import InetAddress
 
 ADDRESS = InetAddress("127.0.0.1", 20131)
@@ -27,7 +27,7 @@ def heartbeat(session: int) -> bytes:
 
 def refusals(driver: InvokedDriver) -> int:
     counters = driver.counters
-    return next(counters.value(each) for each in counters if counters.type_id(each) == ENDPOINT_FILTER_TYPE_ID)
+    return next(counters.value(each) for each in counters if counters.type_id(each) == OwnCounterType.ENDPOINT_FILTER)
 
 
 def images(driver: InvokedDriver, *datagrams: bytes) -> tuple[int, int]:
@@ -82,4 +82,4 @@ def test_a_term_above_the_limit_is_refused() -> None:
 def test_without_a_filter_there_is_no_counter() -> None:
     with closing(InvokedDriver()) as driver:
         counters = driver.counters
-        assert ENDPOINT_FILTER_TYPE_ID not in {counters.type_id(each) for each in counters}
+        assert OwnCounterType.ENDPOINT_FILTER not in {counters.type_id(each) for each in counters}

@@ -22,6 +22,7 @@ from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.endpoints import ReceiveDestination
 from mainstem.aeron.driver.media.udp_channel import UdpChannel
 from mainstem.aeron.protocol.frames import Resolution, ResolutionEntry
+from mainstem.aeron.system_counter import SystemCounter
 from mainstem.sim.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def test_holds_the_events_that_were_chosen(start: Callable[..., Logged]) -> None
     )
     assert logged.take() == [
         ("CMD_IN_ADD_PUBLICATION", f"streamId=1001 clientId={CLIENT} correlationId=1 channel=aeron:ipc"),
-        ("CMD_OUT_COUNTER_READY", f"correlationId={CLIENT} counterId=46"),
+        ("CMD_OUT_COUNTER_READY", f"correlationId={CLIENT} counterId={len(SystemCounter)}"),
         ("CMD_OUT_PUBLICATION_READY", ready),
     ]
     first = logged.path.read_text().splitlines()[0]
