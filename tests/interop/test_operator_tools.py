@@ -150,7 +150,7 @@ def test_a_stopped_subscriber_is_blamed_over_udp_and_ipc_with_the_moment(start_d
         subscriber.send_signal(signal.SIGSTOP)
     time.sleep(3)
     for stream in (7, 8):
-        said = why(driver.directory, stream_id=stream, holder="slow subscriber")
+        said = why(driver.directory, stream_id=stream, cause="slow subscriber")
         assert said["rule"] == "slow-subscriber"
         assert said["since_basis"] == "its client's last heartbeat"
         assert abs(said["since_ms"] - stopped_ms) < 2_000
@@ -169,7 +169,7 @@ def test_a_spy_that_stopped_is_blamed(start_driver: Any, sample: Start) -> None:
     spy = sample("rate_subscriber", "-p", driver.directory, "-c", f"aeron-spy:{channel}", "-s", 7)
     time.sleep(2)
     spy.send_signal(signal.SIGSTOP)
-    assert "spies on this stream" in why(driver.directory, stream_id=7, holder="spy")["sentence"]
+    assert "spies on this stream" in why(driver.directory, stream_id=7, cause="spy")["sentence"]
     spy.send_signal(signal.SIGCONT)
 
 
@@ -195,7 +195,7 @@ def test_a_dead_driver_is_read_as_it_was_left(start_driver: Any, sample: Start) 
     driver.kill()
     time.sleep(10.5)
     said = mainstem("why", "--dir", driver.directory, "--samples", 1)
-    assert "gave its last heartbeat" in said["notes"][0]
+    assert "gave its last heartbeat" in said["warnings"][0]
     assert {s["rule"] for s in said["streams"]} == {"driver-gone"}
 
 
@@ -263,8 +263,8 @@ def test_a_receiver_elsewhere_is_a_window_here_and_a_slow_subscriber_there(start
     time.sleep(2)
     subscriber.send_signal(signal.SIGSTOP)
     time.sleep(1)
-    assert why(here.directory, stream_id=7, rule="remote-window")["holder"] == "flow-control window"
-    assert why(there.directory, kind="image", stream_id=7, rule="image-slow-subscriber")["holder"] == "slow subscriber"
+    assert why(here.directory, stream_id=7, rule="remote-window")["cause"] == "flow-control window"
+    assert why(there.directory, kind="image", stream_id=7, rule="image-slow-subscriber")["cause"] == "slow subscriber"
     subscriber.send_signal(signal.SIGCONT)
 
 
@@ -280,9 +280,9 @@ def test_a_claim_that_nobody_finishes_is_the_publisher_s_own_doing(start_driver:
         assert publication.try_claim(100, claim) > 0
         publication.send(b"behind it", timeout=STALL_S)
         said = why(driver.directory, stream_id=7, rule="unfinished-claim")
-        assert said["holder"] == "publisher"
+        assert said["cause"] == "publisher"
         claim.abort()
-        why(driver.directory, stream_id=7, holder="nobody")
+        why(driver.directory, stream_id=7, cause="nobody")
 
 
 def test_losses_in_both_directions_are_told_as_such(start_driver: Any, sample: Start) -> None:
@@ -293,6 +293,6 @@ def test_losses_in_both_directions_are_told_as_such(start_driver: Any, sample: S
     channel = UDP.format(port=free_port())
     sample("rate_subscriber", "-p", driver.directory, "-c", channel, "-s", 7)
     sample("streaming_publisher", "-p", driver.directory, "-c", channel, "-s", 7, "-L", 64, "-m", NO_END)
-    said = why(driver.directory, kind="image", stream_id=7, holder="loss")
+    said = why(driver.directory, kind="image", stream_id=7, cause="loss")
     assert "data is missing at the receiver from position" in said["sentence"]
     assert said["figures"]["naks_sent"] > 0

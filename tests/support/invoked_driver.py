@@ -57,7 +57,7 @@ class InvokedDriver:
                 settings=small_settings(**settings),
                 clock=self.clock,
                 files=self.files,
-                random=random.Random(42),
+                rng=random.Random(42),
                 transports=self.network,
                 pid=4242,
             )

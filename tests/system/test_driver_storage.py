@@ -79,7 +79,7 @@ with Aeron.connect(directory) as client:
         write()
     print("connected", flush=True)
     input()
-    while not any("held back" in error.text for error in read_errors(errors)):
+    while not any("the stream waits" in error.text for error in read_errors(errors)):
         write()
     before, tries = count, 0
     while tries < 1000:
@@ -146,9 +146,7 @@ def test_a_driver_reports_in_one_sentence_that_its_own_files_have_no_room(mount:
     "channel",
     ["aeron:ipc?", "aeron:udp?endpoint=localhost:{port}|", "aeron:ipc?term-offset=4128|init-term-id=1|term-id=1|"],
 )
-def test_a_sparse_log_is_held_back_while_another_program_fills_the_file_system(
-    mount: Path, channel: str, kind: str
-) -> None:
+def test_a_sparse_log_waits_while_another_program_fills_the_file_system(mount: Path, channel: str, kind: str) -> None:
     driver = launch(mount / "aeron")
     channel = channel.format(port=free_port()) + "term-length=1m|linger=0s"
     command = [sys.executable, "-c", HELD_BACK, str(mount / "aeron"), channel, kind]

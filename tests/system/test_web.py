@@ -86,7 +86,7 @@ async def test_the_state_has_drivers_streams_and_reasons(directory: str) -> None
         _, headers, body = await asyncio.to_thread(request, server.url, path=path)
         assert headers["Content-Type"].startswith("application/json")
         (diagnosis,) = json.loads(body)["diagnoses"]
-        assert (diagnosis["held"], diagnosis["holder"]) == (True, "slow subscriber")
+        assert (diagnosis["stalled"], diagnosis["cause"]) == (True, "slow subscriber")
 
 
 @pytest.mark.parametrize(

@@ -23,30 +23,30 @@ ALL_SOURCES = "all"
 
 
 class RateLimit:
-    """A token bucket for each owner: ``burst`` at once, ``rate`` a second on average."""
+    """A token bucket for each prefix: ``burst`` at once, ``rate`` a second on average."""
 
-    def __init__(self, rate: float, burst: int, *, most: int = MAX_RATES) -> None:
+    def __init__(self, rate: float, burst: int, *, max_prefixes: int = MAX_RATES) -> None:
         if rate <= 0 or burst < 1:
             raise ConfigurationError(f"a rate of {rate:g} a second with bursts of {burst} lets nothing through")
         self._interval_ns = round(NS_PER_SECOND / rate)
         self._tolerance_ns = (burst - 1) * self._interval_ns
-        self._most = most
-        # When each bucket is full again; an owner that is not here has a full one.
+        self._max_prefixes = max_prefixes
+        # When each bucket is full again; an prefix that is not here has a full one.
         self._full_ns: OrderedDict[Hashable, int] = OrderedDict()
 
-    def take(self, owner: Hashable, now_ns: int) -> bool:
-        """Takes one token; false when the owner has none left."""
-        if not self.has(owner, now_ns):
+    def take(self, prefix: Hashable, now_ns: int) -> bool:
+        """Take one token; return False if the prefix has none left."""
+        if not self.has(prefix, now_ns):
             return False
-        self._full_ns[owner] = max(self._full_ns.get(owner, now_ns), now_ns) + self._interval_ns
-        self._full_ns.move_to_end(owner)
-        if len(self._full_ns) > self._most:
+        self._full_ns[prefix] = max(self._full_ns.get(prefix, now_ns), now_ns) + self._interval_ns
+        self._full_ns.move_to_end(prefix)
+        if len(self._full_ns) > self._max_prefixes:
             self._full_ns.popitem(last=False)
         return True
 
-    def has(self, owner: Hashable, now_ns: int) -> bool:
-        """Whether the owner has a token left."""
-        return self._full_ns.get(owner, now_ns) - now_ns <= self._tolerance_ns
+    def has(self, prefix: Hashable, now_ns: int) -> bool:
+        """Whether the prefix has a token left."""
+        return self._full_ns.get(prefix, now_ns) - now_ns <= self._tolerance_ns
 
     def __len__(self) -> int:
         return len(self._full_ns)

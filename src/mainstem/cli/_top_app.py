@@ -49,13 +49,13 @@ Keys
   s         sort by the next column: lag, rate, NAKs, lost, stream, client, channel
   r         reverse the order
   /         filter by any text in a stream: id, channel, client; Enter keeps it, Escape removes it
-  Enter     open the stream under the cursor: its stations, and what holds it back
+  Enter     open the stream under the cursor: its stages, and why it is stalled
   Tab       to the tabs; arrows change between streams, clients and errors
   space     pause, and go on
   q         quit
 
-Lag: the bytes between a stream's first station and its last, as a share of its window. Red: full, publishers wait.
-The small bars are the last samples, each scaled to its own largest value. Lost: bytes of holes, of the loss report.
+Lag: the bytes between a stream's first stage and its last, as a share of its window. Red: full, publishers wait.
+The small bars are the last samples, each scaled to its own largest value. Lost: bytes of gaps, of the loss report.
 """
 
 
@@ -210,7 +210,7 @@ class TopApp(App[None]):
             f"{state.error_count:,} error{'' if state.error_count == 1 else 's'}",
             "red bold" if state.error_count else "",
         )
-        for note in state.notes[:2]:
+        for note in state.warnings[:2]:
             line.append(f"\n  ! {printable(note)}", "yellow")
         return line
 
@@ -346,7 +346,7 @@ class TopApp(App[None]):
             self.push_screen(Page(lambda: self.stream_text(str(key)), self._interval))
 
     def stream_text(self, key: str) -> Text:
-        """Returns everything about one stream: its stations, and what holds it back."""
+        """Returns everything about one stream: its stages, and why it is stalled."""
         if key not in self.shown:
             return Text("the stream has ended, or the filter leaves it out")
         monitor, stream = self.shown[key]
@@ -363,14 +363,14 @@ class TopApp(App[None]):
         for number, name in enumerate(("rate", "NAKs", "lag")):
             text.append(f"{name:5} {spark([values[number] for values in past], 4 * BAR)}\n", "cyan")
         text.append(f"\n{'':10} {'position':>18} {'behind':>12} {'room':>12}  client\n", "bold")
-        for station in stream.stations:
-            behind, room = ("-" if value is None else f"{value:,}" for value in (station.backlog, station.room))
-            client = printable(station.client.shown) if station.client else ""
-            text.append(f"{station.kind:10} {station.position:>18,} {behind:>12} {room:>12}  {client}\n")
+        for stage in stream.stages:
+            behind, room = ("-" if value is None else f"{value:,}" for value in (stage.backlog, stage.room))
+            client = printable(stage.client.shown) if stage.client else ""
+            text.append(f"{stage.kind:10} {stage.position:>18,} {behind:>12} {room:>12}  {client}\n")
         for diagnosis in monitor.why(stream.session_id, stream.stream_id):
-            verdict = diagnosis.holder.upper() if diagnosis.is_held else "not held back"
+            verdict = diagnosis.cause.upper() if diagnosis.is_stalled else "not stalled"
             text.append(f"\n{diagnosis.kind} {diagnosis.registration_id}: ")
-            text.append(f"{verdict}: ", "red bold" if diagnosis.is_held else "green")
+            text.append(f"{verdict}: ", "red bold" if diagnosis.is_stalled else "green")
             text.append(f"{printable(diagnosis.sentence)}\n")
         return text
 

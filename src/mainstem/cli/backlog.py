@@ -1,10 +1,10 @@
-"""Show how many bytes wait between one station of each stream and the next."""
+"""Show how many bytes wait between one stage of each stream and the next."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.tools.backlog import stations
+from mainstem.aeron.tools.backlog import stages
 from mainstem.cli._drivers import StreamFilter, inspect_streams
 from mainstem.cli._options import (
     ChannelOption,
@@ -20,11 +20,11 @@ from mainstem.cli._output import Column, Table, number, print_table, print_title
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mainstem.aeron.tools.backlog import Station
+    from mainstem.aeron.tools.backlog import Stage
     from mainstem.aeron.tools.streams import Stream
 
 COLUMNS = (
-    Column("  station"),
+    Column("  stage"),
     Column("id", "right"),
     Column("position", "right"),
     Column("behind", "right"),
@@ -44,9 +44,9 @@ def run(
     interval: IntervalOption = 1.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how many bytes wait between one station of each stream and the next.
+    """Show how many bytes wait between one stage of each stream and the next.
 
-    "behind" are the bytes that the station before has and this one has not; "room" those that it may advance before
+    "behind" are the bytes that the stage before has and this one has not; "room" those that it may advance before
     something stops it.
 
     Example: mainstem backlog --stream 1001 --watch
@@ -58,7 +58,7 @@ def run(
 def _show(out: Console, streams: list[Stream]) -> None:
     for each in streams:
         print_title(out, f"stream {each.stream_id}  session {each.session_id}", each.channel)
-        print_table(out, Table(COLUMNS, [_cells(station) for station in stations(each)]))
+        print_table(out, Table(COLUMNS, [_cells(stage) for stage in stages(each)]))
 
 
 def _stream_row(stream: Stream) -> dict[str, object]:
@@ -66,23 +66,23 @@ def _stream_row(stream: Stream) -> dict[str, object]:
         "session_id": stream.session_id,
         "stream_id": stream.stream_id,
         "channel": stream.channel,
-        "stations": [_row(station) for station in stations(stream)],
+        "stages": [_row(stage) for stage in stages(stream)],
     }
 
 
-def _cells(station: Station) -> list[str]:
-    room_of = ROOMS.get(station.kind, "") if station.room is not None else ""
-    numbers = [number(station.position), number(station.backlog), number(station.room)]
-    client = station.client.shown if station.client else ""
-    return [f"  {station.kind}", str(station.registration_id), *numbers, room_of, client]
+def _cells(stage: Stage) -> list[str]:
+    room_of = ROOMS.get(stage.kind, "") if stage.room is not None else ""
+    numbers = [number(stage.position), number(stage.backlog), number(stage.room)]
+    client = stage.client.shown if stage.client else ""
+    return [f"  {stage.kind}", str(stage.registration_id), *numbers, room_of, client]
 
 
-def _row(station: Station) -> dict[str, object]:
+def _row(stage: Stage) -> dict[str, object]:
     return {
-        "station": station.kind,
-        "registration_id": station.registration_id,
-        "client": station.client.shown if station.client else None,
-        "position": station.position,
-        "behind": station.backlog,
-        "room": station.room,
+        "stage": stage.kind,
+        "registration_id": stage.registration_id,
+        "client": stage.client.shown if stage.client else None,
+        "position": stage.position,
+        "behind": stage.backlog,
+        "room": stage.room,
     }

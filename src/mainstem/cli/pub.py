@@ -205,7 +205,7 @@ class _Sender:
         """Reports the totals."""
         meter = self.meter
         overall = amount(*meter.overall(SYSTEM_CLOCK.monotonic_ns())).strip()
-        say(f"sent {meter.messages:,} messages, {meter.octets:,} bytes: {overall}, refused {self.refused:,}")
+        say(f"sent {meter.messages:,} messages, {meter.nbytes:,} bytes: {overall}, refused {self.refused:,}")
 
 
 def _pause(sender: _Sender, pacer: Pacer) -> None:

@@ -49,7 +49,7 @@ def run(
 
     For each stream: how far the publisher has written, its limit, how far the sender, the receiver and every subscriber
     are (in brackets: the subscription's registration id and its client). A dash means that this driver has no such
-    station. "client" is the publisher's.
+    stage. "client" is the publisher's.
 
     Example: mainstem streams --channel localhost:20121 --watch
     """

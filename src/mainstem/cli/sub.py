@@ -196,4 +196,4 @@ class _Reader:
         """Reports the totals."""
         meter = self.meter
         overall = amount(*meter.overall(SYSTEM_CLOCK.monotonic_ns())).strip()
-        say(f"received {meter.messages:,} messages, {meter.octets:,} bytes: {overall}")
+        say(f"received {meter.messages:,} messages, {meter.nbytes:,} bytes: {overall}")

@@ -1,4 +1,4 @@
-"""Show what holds each stream back, since when, and the figures that show it."""
+"""Show why each stream is stalled, since when, and the numbers that show it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from mainstem.aeron.tools.diagnosis import IMAGE, ON_AND_OFF, diagnose
-from mainstem.aeron.tools.driver_notes import driver_notes
+from mainstem.aeron.tools.driver_warnings import driver_warnings
 from mainstem.aeron.tools.select import snapshot_header
 from mainstem.cli._drivers import StreamFilter, inspect, print_header, take_snapshots
 from mainstem.cli._options import (
@@ -48,7 +48,7 @@ def run(
     interval: IntervalOption = 1.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what holds each stream back, since when, and the figures that show it.
+    """Show why each stream is stalled, since when, and the numbers that show it.
 
     A slow subscriber, the flow-control window, the receiver's buffer, no receiver, a spy, a disk, a loss: from the
     counters and logs of any driver's directory alone. The decision table is in the documentation (docs/why.md).
@@ -59,9 +59,9 @@ def run(
 
     def show(out: Console, reader: DirectoryReader) -> None:
         snapshots = take_snapshots(reader, samples, seconds)
-        notes = driver_notes(snapshots, reader.errors())
+        warnings = driver_warnings(snapshots, reader.errors())
         chosen = [each for each in diagnose(snapshots, reader.losses()) if which.matches(each)]
-        _show_all(out, snapshots, notes, chosen, everything, as_json)
+        _show_all(out, snapshots, warnings, chosen, everything, as_json)
 
     inspect(directory, show, watch=watch, interval=interval, as_json=as_json)
 
@@ -69,35 +69,35 @@ def run(
 def _show_all(
     out: Console,
     snapshots: list[Snapshot],
-    notes: tuple[str, ...],
+    warnings: tuple[str, ...],
     chosen: list[Diagnosis],
     everything: bool,
     as_json: bool,
 ) -> None:
     if as_json:
         document = snapshot_header(snapshots[-1])
-        document |= {"looks": len(snapshots), "notes": list(notes), "streams": [_row(d) for d in chosen]}
+        document |= {"samples": len(snapshots), "warnings": list(warnings), "streams": [_row(d) for d in chosen]}
         print_json(document)
         return
     print_header(out, snapshots[-1])
-    for note in notes:
-        out.print(Text(f"! {note}"))
-    held = [d for d in chosen if d.is_held and (everything or not _is_shown_already(d, chosen))]
-    free = [d for d in chosen if not d.is_held]
-    for diagnosis in [*held, *(free if everything else [])]:
+    for warning in warnings:
+        out.print(Text(f"! {warning}"))
+    stalled = [d for d in chosen if d.is_stalled and (everything or not _is_shown_already(d, chosen))]
+    free = [d for d in chosen if not d.is_stalled]
+    for diagnosis in [*stalled, *(free if everything else [])]:
         out.print()
         _show(out, diagnosis, snapshots[-1].epoch_ms)
     out.print()
-    count_held = sum(d.is_held for d in chosen)
-    rest = "" if len(held) + everything * len(free) == len(chosen) else " (--all shows every one)"
-    out.print(f"{count_held} of {len(chosen)} publications and images are held back{rest}" if chosen else "no streams")
+    stalled_count = sum(d.is_stalled for d in chosen)
+    rest = "" if len(stalled) + everything * len(free) == len(chosen) else " (--all shows every one)"
+    out.print(f"{stalled_count} of {len(chosen)} publications and images are stalled{rest}" if chosen else "no streams")
 
 
 def _is_shown_already(diagnosis: Diagnosis, others: list[Diagnosis]) -> bool:
     """Returns whether it is an image whose publication has the same diagnosis."""
-    own = (diagnosis.session_id, diagnosis.stream_id, diagnosis.holder)
+    own = (diagnosis.session_id, diagnosis.stream_id, diagnosis.cause)
     return diagnosis.kind == IMAGE and any(
-        o.kind != IMAGE and (o.session_id, o.stream_id, o.holder) == own for o in others
+        o.kind != IMAGE and (o.session_id, o.stream_id, o.cause) == own for o in others
     )
 
 
@@ -106,13 +106,13 @@ def _show(out: Console, diagnosis: Diagnosis, now_ms: int) -> None:
     print_title(out, f"stream {diagnosis.stream_id}  session {diagnosis.session_id}  {what}", diagnosis.channel)
     verdict = Text.assemble(
         (
-            f"{diagnosis.holder.upper() if diagnosis.is_held else 'not held back'}: ",
-            "red bold" if diagnosis.is_held else "green",
+            f"{diagnosis.cause.upper() if diagnosis.is_stalled else 'not stalled'}: ",
+            "red bold" if diagnosis.is_stalled else "green",
         ),
         diagnosis.sentence,
     )
     out.print(Padding(verdict, (0, 0, 0, INDENT), expand=False))
-    if diagnosis.is_held:
+    if diagnosis.is_stalled:
         out.print(Padding(Text(_since(diagnosis, now_ms)), (0, 0, 0, INDENT), expand=False))
     figures = "  ".join(f"{name} {value:,}" for name, value in diagnosis.figures.items())
     out.print(Padding(Text(figures, style="dim"), (0, 0, 0, INDENT), expand=False))
@@ -124,11 +124,11 @@ def _since(diagnosis: Diagnosis, now_ms: int) -> str:
         seconds = (now_ms - diagnosis.since_ms) / 1000
         since = f"since {clock_time(diagnosis.since_ms)}, {seconds:.1f} s ago"
         parts.append(f"on and off {since}" if diagnosis.basis == ON_AND_OFF else f"{since} ({diagnosis.basis})")
-    if diagnosis.not_before_ms is not None and diagnosis.basis.startswith("the first look"):
+    if diagnosis.not_before_ms is not None and diagnosis.basis.startswith("the first sample:"):
         parts.append(f"not before {clock_time(diagnosis.not_before_ms)}, when the {diagnosis.kind} was created")
-    others = {name: n for name, n in diagnosis.looks.items() if name != diagnosis.rule}
+    others = {name: n for name, n in diagnosis.samples.items() if name != diagnosis.rule}
     also = "".join(f", {name} {n}" for name, n in sorted(others.items(), key=lambda item: -item[1]))
-    parts.append(f"{diagnosis.rule} in {diagnosis.agreeing} of {diagnosis.total} looks{also}")
+    parts.append(f"{diagnosis.rule} in {diagnosis.agreeing} of {diagnosis.total} samples{also}")
     return "; ".join(parts)
 
 
@@ -139,13 +139,13 @@ def _row(diagnosis: Diagnosis) -> dict[str, object]:
         "session_id": diagnosis.session_id,
         "stream_id": diagnosis.stream_id,
         "channel": diagnosis.channel,
-        "held": diagnosis.is_held,
-        "holder": str(diagnosis.holder),
+        "stalled": diagnosis.is_stalled,
+        "cause": str(diagnosis.cause),
         "rule": diagnosis.rule,
         "sentence": diagnosis.sentence,
         "since_ms": diagnosis.since_ms,
         "since_basis": diagnosis.basis,
         "not_before_ms": diagnosis.not_before_ms,
-        "looks": diagnosis.looks,
+        "samples": diagnosis.samples,
         "figures": diagnosis.figures,
     }

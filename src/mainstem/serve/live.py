@@ -181,7 +181,7 @@ class LiveServer:
             raise web.HTTPBadRequest(text="driver, session and stream are needed\n", headers=COMMON_HEADERS) from None
         async with self._monitor_lock:
             diagnoses = await asyncio.to_thread(monitor.why, session_id, stream_id)
-        rows = [asdict(d) | {"held": d.is_held, "holder": str(d.holder)} for d in diagnoses]
+        rows = [asdict(d) | {"stalled": d.is_stalled, "cause": str(d.cause)} for d in diagnoses]
         return web.Response(
             body=json_bytes({"diagnoses": rows}), content_type="application/json", headers=COMMON_HEADERS
         )

@@ -68,7 +68,7 @@ class Host:
             settings=self._settings,
             clock=self.clock,
             files=self.files,
-            random=Random(world.rng.getrandbits(64)),
+            rng=Random(world.rng.getrandbits(64)),
             transports=self._transports,
         )
         try:

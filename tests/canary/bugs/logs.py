@@ -44,11 +44,11 @@ BUGS = (
     ),
     Bug(
         name="a frame's end is not compared with the term's",
-        harm="a spoilt length makes a subscriber read outside of the log",
+        harm="a corrupt length makes a subscriber read outside of the log",
         file="_core/log/read.py",
         old="                p += align_frame(length)\n                if p > term_end:\n",
         new="                p += align_frame(length)\n                if p > term_end + self.term_length:\n",
-        finder=Suite(selection=("tests/unit/_core/test_spoilt_memory.py",)),
+        finder=Suite(selection=("tests/unit/_core/test_corrupt_memory.py",)),
     ),
     Bug(
         name="the fastest reader of an IPC stream sets the limit",

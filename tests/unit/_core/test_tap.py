@@ -15,17 +15,17 @@ from mainstem._core import layout
 MS = 1_000_000
 
 
-class Watcher:
+class DatagramListener:
     """Keeps what it is told."""
 
     def __init__(self) -> None:
         self.arrived: list[tuple[bytes, bytes]] = []
         self.sent: list[tuple[bytes, bytes]] = []
 
-    def came(self, source: bytes, datagram: bytes) -> None:
+    def on_receive(self, source: bytes, datagram: bytes) -> None:
         self.arrived.append((source, datagram))
 
-    def left(self, destination: bytes, datagram: bytes) -> None:
+    def on_send(self, destination: bytes, datagram: bytes) -> None:
         self.sent.append((destination, datagram))
 
 
@@ -34,23 +34,23 @@ def core(request: pytest.FixtureRequest) -> Modules:
     return modules(compiled=request.param)
 
 
-def tapped(core: Modules, inner: Any) -> tuple[Any, Watcher]:
+def tapped(core: Modules, inner: Any) -> tuple[Any, DatagramListener]:
     compiled = core.datagram.__name__.startswith("mainstem._core")
     tap = importlib.import_module("mainstem._core.driver.tap") if compiled else uncompiled.load("driver.tap")
-    watcher = Watcher()
-    return tap.TappedTransport(inner, watcher), watcher
+    listener = DatagramListener()
+    return tap.TappedTransport(inner, listener), listener
 
 
 def test_a_stream_runs_through_it_and_each_datagram_is_told(core: Modules) -> None:
     watchers = []
 
     def tap(inner: Any) -> Any:
-        transport, watcher = tapped(core, inner)
-        watchers.append(watcher)
+        transport, listener = tapped(core, inner)
+        watchers.append(listener)
         return transport
 
     plain, pair = Pair(core), Pair(core, tap=tap)
-    (watcher,) = watchers
+    (listener,) = watchers
     for each in (plain, pair):
         each.connect()
         for number in range(5):
@@ -59,43 +59,43 @@ def test_a_stream_runs_through_it_and_each_datagram_is_told(core: Modules) -> No
     left = list(pair.sender_transport.sent)
     assert left == list(plain.sender_transport.sent)
     # Runs of equal datagrams go to the network as one, and are told one by one.
-    assert [datagram for _, datagram in watcher.sent][-len(left) :] == [datagram for _, datagram in left]
-    assert [datagram[32] for _, datagram in watcher.sent[-5:]] == [0, 1, 2, 3, 4]
+    assert [datagram for _, datagram in listener.sent][-len(left) :] == [datagram for _, datagram in left]
+    assert [datagram[32] for _, datagram in listener.sent[-5:]] == [0, 1, 2, 3, 4]
 
 
 def test_what_arrives_is_told_with_its_source(core: Modules) -> None:
     inner = core.datagram.MemoryTransport()
-    transport, watcher = tapped(core, inner)
+    transport, listener = tapped(core, inner)
     for number, source in ((1, SENDER_ADDRESS), (2, RECEIVER_ADDRESS)):
         inner.deliver(bytes([number]) * 40, source)
     assert transport.read() == [(b"\1" * 40, SENDER_ADDRESS), (b"\2" * 40, RECEIVER_ADDRESS)]
-    assert watcher.arrived == [(SENDER_ADDRESS, b"\1" * 40), (RECEIVER_ADDRESS, b"\2" * 40)]
+    assert listener.arrived == [(SENDER_ADDRESS, b"\1" * 40), (RECEIVER_ADDRESS, b"\2" * 40)]
     assert transport.read() == []
 
 
 def test_what_is_sent_is_told_with_where_it_goes(core: Modules) -> None:
     inner = core.datagram.MemoryTransport()
-    transport, watcher = tapped(core, inner)
+    transport, listener = tapped(core, inner)
     assert transport.send(b"one", core.datagram.Address(SENDER_ADDRESS))
     assert transport.send(b"two")
     assert inner.take() == [(SENDER_ADDRESS, b"one"), (None, b"two")]
-    assert watcher.sent == [(SENDER_ADDRESS, b"one"), (b"", b"two")]
+    assert listener.sent == [(SENDER_ADDRESS, b"one"), (b"", b"two")]
     inner.send_limit = 0
     assert not transport.send(b"three")
-    assert len(watcher.sent) == 2
+    assert len(listener.sent) == 2
 
 
 def test_what_is_dropped_on_the_way_in_has_not_arrived(core: Modules) -> None:
     inner = core.datagram.MemoryTransport(incoming=core.loss.RandomLoss(1.0))
-    transport, watcher = tapped(core, inner)
+    transport, listener = tapped(core, inner)
     inner.deliver(frame(bytes(8), term_offset=0), SENDER_ADDRESS)
-    assert transport.read() == watcher.arrived == []
+    assert transport.read() == listener.arrived == []
     assert (transport.dropped_data, transport.dropped_control) == (1, 0)
 
 
 def test_the_receiver_finds_its_sender_by_the_source(core: Modules) -> None:
     pair = Pair(core)
-    transport, watcher = tapped(core, pair.receiver_transport)
+    transport, listener = tapped(core, pair.receiver_transport)
     pair.receive_endpoint.remove_transport(pair.index)
     index = pair.receive_endpoint.add_transport(transport)
     pair.receive_path.remove_transport(pair.index, pair.now_ns)
@@ -104,9 +104,9 @@ def test_the_receiver_finds_its_sender_by_the_source(core: Modules) -> None:
     pair.receiver_transport.deliver(frame(bytes(32), term_offset=64), SENDER_ADDRESS)
     pair.receiver.run_cycle(pair.now_ns)
     pair.receiver.run_cycle(pair.now_ns + MS)
-    kinds = [struct.unpack_from("<H", datagram, 6)[0] for _, datagram in watcher.sent]
+    kinds = [struct.unpack_from("<H", datagram, 6)[0] for _, datagram in listener.sent]
     assert layout.TYPE_NAK in kinds
-    assert {destination for destination, _ in watcher.sent} == {SENDER_ADDRESS}
+    assert {destination for destination, _ in listener.sent} == {SENDER_ADDRESS}
     # It came from where it was expected, so nobody has to decide about it.
     assert layout.EVENT_UNKNOWN_SESSION not in [event[0] for event in pair.receiver.events.take()]
 

@@ -100,7 +100,7 @@ def test_streams_gives_each_stream_one_line(run: Callable[..., str]) -> None:
 
 def test_backlog_names_the_stations_and_what_waits(run: Callable[..., str]) -> None:
     (stream,) = document(run("backlog", "--json"))["streams"]
-    assert [(s["station"], s["behind"], s["room"]) for s in stream["stations"]] == [
+    assert [(s["stage"], s["behind"], s["room"]) for s in stream["stages"]] == [
         ("publisher", None, 0),
         ("sender", 3072, 0),
     ]
@@ -116,9 +116,9 @@ def test_streams_that_were_not_asked_for_are_left_out(run: Callable[..., str]) -
 def test_why_says_it_in_words_and_in_json(run: Callable[..., str]) -> None:
     said = run("why", "--samples", "2", "--duration", "0.05")
     assert "FLOW-CONTROL WINDOW: the receiver lets the sender go no further" in " ".join(said.split())
-    assert "remote-window in 2 of 2 looks" in " ".join(said.split())
+    assert "remote-window in 2 of 2 samples" in " ".join(said.split())
     (found,) = document(run("why", "--samples", "2", "--duration", "0.05", "--json"))["streams"]
-    assert (found["held"], found["holder"], found["rule"]) == (True, "flow-control window", "remote-window")
+    assert (found["stalled"], found["cause"], found["rule"]) == (True, "flow-control window", "remote-window")
     assert found["figures"]["snd_lmt"] == 1024
 
 

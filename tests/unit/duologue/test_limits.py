@@ -55,7 +55,7 @@ def test_a_rate_lets_a_burst_through_and_then_so_many_a_second() -> None:
 
 
 def test_a_flood_from_many_addresses_does_not_grow_the_table() -> None:
-    rate = RateLimit(1, 1, most=100)
+    rate = RateLimit(1, 1, max_prefixes=100)
     for number in range(10_000):
         assert rate.take(number, number)
     assert len(rate) == 100

@@ -68,7 +68,7 @@ class StaticDelay(DelayGenerator):
 class BackoffDelay(DelayGenerator):
     """Random delays, so that of a group of receivers few ask for what all of them miss (RFC 5401, 3.2.3.2).
 
-    ``max_backoff_ns`` is the longest delay, ``group_size`` the receivers that are expected. ``random`` only gives the seed.
+    ``max_backoff_ns`` is the longest delay, ``group_size`` the receivers that are expected. ``rng`` only gives the seed.
     """
 
     state: cython.ulonglong
@@ -78,11 +78,11 @@ class BackoffDelay(DelayGenerator):
     unit_ns: cython.double
 
     def __init__(
-        self, random: Random, max_backoff_ns: cython.longlong = 10000000, group_size: cython.longlong = 10
+        self, rng: Random, max_backoff_ns: cython.longlong = 10000000, group_size: cython.longlong = 10
     ) -> None:
         scale = math.log(group_size) + 1
         # Drawn without the GIL, from a seed of the given generator (xorshift64*, which must not stand on zero).
-        self.state = random.getrandbits(63) or 1
+        self.state = rng.getrandbits(63) or 1
         self.low = scale / (max_backoff_ns * (math.exp(scale) - 1))
         self.width = scale / max_backoff_ns
         self.factor = (math.exp(scale) - 1) * (max_backoff_ns / scale)

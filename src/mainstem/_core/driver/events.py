@@ -71,13 +71,13 @@ class EventBuffer:
         now_ns: cython.longlong,
         transport: Transport,
         index: cython.int,
-        most: cython.int,
+        max_length: cython.int,
     ) -> cython.bint:
         """Notes the datagram at hand of a transport, its first ``most`` bytes, with its source."""
         at: cython.longlong = self.used
         length: cython.int = transport.length
-        if length > most:
-            length = most
+        if length > max_length:
+            length = max_length
         if at + HEADER + length + 8 > self.room or not self.put(kind, endpoint, path, now_ns, 0):
             self.lost += 1
             return False

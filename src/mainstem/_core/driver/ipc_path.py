@@ -26,7 +26,7 @@ limit is stored with release. Here it is stored before the bytes behind the cons
 the new limit was checked against what earlier cycles cleaned; the zeroes of this cycle serve limits to come.
 
 ``populate_ahead`` touches pages before producers do. It writes nothing: MADV_POPULATE_WRITE maps pages and keeps their
-content. A sparse log has a ``Backing`` instead: its limit stays where pages have their blocks.
+content. A sparse log has a ``BlockAllocator`` instead: its limit stays where pages have their blocks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if not cython.compiled:
     from mainstem._core.log.term import bits_of, check_stream, clean_to, tail_position
     from mainstem._core.memory.plain import *
 
-from mainstem._core.driver.backing import Backing
+from mainstem._core.driver.block_allocator import BlockAllocator
 from mainstem._core.driver.loop import Cycle
 from mainstem._core.driver.positions import PositionSet
 from mainstem._core.driver.table import PathTable
@@ -63,7 +63,7 @@ class IpcPath:
 
     log: readonly[AtomicBuffer]
     subscribers: readonly[PositionSet]
-    backing: public[Backing | None]
+    allocator: public[BlockAllocator | None]
     initial_term_id: readonly[cython.int]
     term_length: readonly[cython.longlong]
     window_length: readonly[cython.longlong]
@@ -122,7 +122,7 @@ class IpcPath:
         self.draining = False
         self.is_connected = False
         self.key = 0
-        self.backing = None
+        self.allocator = None
 
     @property
     def connected(self) -> bool:
@@ -157,14 +157,14 @@ class IpcPath:
         ahead: cython.longlong
         produced: cython.longlong = tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
         st64(self.cells, self.produced_at, produced)
-        populated: cython.bint = self.backing is None and self.populate_ahead(produced)
+        populated: cython.bint = self.allocator is None and self.populate_ahead(produced)
         if self.subscribers.count == 0:
             if not self.draining and self.publisher_limit > self.consumer_position:
                 self.publisher_limit = self.consumer_position
                 self.trip_limit = self.consumer_position
                 st64(self.cells, self.limit_at, self.consumer_position)
             return populated
-        # No producer writes a term beyond its limit, so no subscriber is there: a counter that another process spoilt must not
+        # No producer writes a term beyond its limit, so no subscriber is there: a counter that another process corrupted must not
         # clean the log.
         consumed = min(self.subscribers.lowest(self.consumer_position), self.publisher_limit + self.term_length)
         if consumed > self.consumer_position:
@@ -173,10 +173,10 @@ class IpcPath:
         if self.draining or limit <= self.trip_limit:
             return populated
         backed = limit
-        if self.backing is not None:
-            before = self.backing.position
-            backed = self.backing.limit(limit, produced, now_ns)
-            if self.backing.position != before:
+        if self.allocator is not None:
+            before = self.allocator.position
+            backed = self.allocator.limit(limit, produced, now_ns)
+            if self.allocator.position != before:
                 populated = True
             if backed <= self.publisher_limit:
                 return populated

@@ -42,7 +42,7 @@ from mainstem._core.driver.delay import DelayGenerator
 # Senders ignore repeats for so long (docs/protocols/aeron.md, 16.4): without a reason none is sent before.
 LINGER_NS = cython.declare(cython.longlong, 10_000_000)
 # The least time that a response is waited for after that. Over loopback responses take less, and a processor that is busy longer.
-LEAST_OVERDUE_NS = cython.declare(cython.longlong, 1_000_000)
+MIN_OVERDUE_NS = cython.declare(cython.longlong, 1_000_000)
 # A response that takes longer is not waited for: a sender that stopped for a while must not slow down repair for long.
 MAX_OVERDUE_NS = cython.declare(cython.longlong, 1_000_000_000)
 # Doublings of the wait while no response was measured: 10 ms becomes 640 ms, longer than round trips are.
@@ -351,8 +351,8 @@ class LossDetector:
             usual = LINGER_NS << (times - 1 if times <= MAX_DOUBLINGS else MAX_DOUBLINGS)
         elif self.doubts > MAX_DOUBTS and usual < self.doubt_ns + self.doubt_ns // 8:
             usual = self.doubt_ns + self.doubt_ns // 8
-        if usual < LEAST_OVERDUE_NS:
-            usual = LEAST_OVERDUE_NS
+        if usual < MIN_OVERDUE_NS:
+            usual = MIN_OVERDUE_NS
         if usual > MAX_OVERDUE_NS:
             usual = MAX_OVERDUE_NS
         return wait if wait > usual else usual

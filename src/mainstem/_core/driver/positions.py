@@ -32,7 +32,7 @@ from mainstem._core.memory.buffer import AtomicBuffer
 # Where the first table ends; it doubles from there. Few streams have more than a handful of subscribers.
 FIRST_ROOM = 8
 # Counters files hold 65,536 counters at most by default; a table of that many is never legitimate.
-MOST_POSITIONS = 65_536
+MAX_POSITIONS = 65_536
 
 
 @cython.cclass
@@ -71,8 +71,8 @@ class PositionSet:
         position: cython.longlong = ld64(self.base, counter_id * COUNTER_VALUE_LENGTH)
         if position < 0:
             raise ValueError(f"counter {counter_id} holds no position: {position}")
-        if self.count >= MOST_POSITIONS:
-            raise OverflowError(f"a stream has {MOST_POSITIONS} positions at most")
+        if self.count >= MAX_POSITIONS:
+            raise OverflowError(f"a stream has {MAX_POSITIONS} positions at most")
         if self.count == self.room:
             # Readers may be in the old table: it is copied, and not resized.
             self.outgrown.append(self.slots)

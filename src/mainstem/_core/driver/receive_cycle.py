@@ -14,8 +14,8 @@ from mainstem._core.driver.receive_path import ReceiveEndpointCore, ReceivePath
 from mainstem._core.driver.table import PathTable
 from mainstem._core.memory.buffer import AtomicBuffer
 
-# Status messages of one cycle, before those that are due by time only wait for the next: as ``MOST_HEARTBEATS`` of the sender's.
-MOST_REMINDERS = cython.declare(cython.longlong, 64)
+# Status messages of one cycle, before those that are due by time only wait for the next: as ``MAX_HEARTBEATS`` of the sender's.
+MAX_REMINDERS = cython.declare(cython.longlong, 64)
 
 
 @cython.cclass
@@ -71,7 +71,7 @@ class ReceiverCycle(Cycle):
         work: cython.int = 0
         nearest: cython.longlong = self.timer_ns
         sent: cython.longlong = ld64(self.cells, SYSTEM_STATUS_MESSAGES_SENT * COUNTER_VALUE_LENGTH)
-        most: cython.longlong = sent + MOST_REMINDERS
+        max_sent: cython.longlong = sent + MAX_REMINDERS
         for i in range(self.endpoint_table.count):
             work += cython.cast(ReceiveEndpointCore, self.endpoint_table.entries[i]).poll(now_ns)
         self.first += 1
@@ -79,7 +79,7 @@ class ReceiverCycle(Cycle):
             self.first = 0
         for i in range(n):
             which = (self.first + i) % n
-            work += cython.cast(ReceivePath, self.path_table.entries[which]).work(now_ns, sent < most)
+            work += cython.cast(ReceivePath, self.path_table.entries[which]).work(now_ns, sent < max_sent)
             sent = ld64(self.cells, SYSTEM_STATUS_MESSAGES_SENT * COUNTER_VALUE_LENGTH)
             if cython.cast(ReceivePath, self.path_table.entries[which]).next_python_ns < nearest:
                 nearest = cython.cast(ReceivePath, self.path_table.entries[which]).next_python_ns

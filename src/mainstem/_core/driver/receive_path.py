@@ -78,7 +78,7 @@ if not cython.compiled:
     # session, and each connection gets every status message.
     MAX_CONNECTIONS_OF_SOCKET = 16
 
-from mainstem._core.driver.backing import Backing
+from mainstem._core.driver.block_allocator import BlockAllocator
 from mainstem._core.driver.datagram import Address, Transport
 from mainstem._core.driver.delay import StaticDelay
 from mainstem._core.driver.events import EventBuffer
@@ -204,19 +204,19 @@ class ReceiveEndpointCore:
     def poll_transport(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.int:
         """Takes a batch from one socket, and as many more as it has streams: a round visits each of them, which has to pay."""
         n: cython.int = 0
-        octets: cython.longlong = 0
+        nbytes: cython.longlong = 0
         while transport.receive() > 0:
             while transport.next_datagram():
                 n += 1
                 # Also those that turn out malformed: the counter is what the network delivered.
-                octets += transport.length
+                nbytes += transport.length
                 if not self.dispatch(transport, index, now_ns):
                     fadd64(self.cells, SYSTEM_INVALID_PACKETS * COUNTER_VALUE_LENGTH, 1)
             # What Python has to decide waits for the end of the cycle, and has bounded room.
             if n >= self.paths.count or transport.received < transport.slots or self.events.count > 0:
                 break
         if n > 0:
-            fadd64(self.cells, SYSTEM_BYTES_RECEIVED * COUNTER_VALUE_LENGTH, octets)
+            fadd64(self.cells, SYSTEM_BYTES_RECEIVED * COUNTER_VALUE_LENGTH, nbytes)
         return n
 
     def dispatch(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.bint:
@@ -225,7 +225,7 @@ class ReceiveEndpointCore:
         at: cython.longlong = transport.at
         length: cython.int = transport.length
         kind: cython.int
-        least: cython.int
+        min_length: cython.int
         frame_length: cython.int
         if length < 8:
             return False
@@ -251,16 +251,16 @@ class ReceiveEndpointCore:
             return True
         # Control frames that are meant for senders: legal here, and ignored.
         if kind == TYPE_SM:
-            least = SM_LENGTH
+            min_length = SM_LENGTH
         elif kind == TYPE_NAK:
-            least = NAK_LENGTH
+            min_length = NAK_LENGTH
         elif kind == TYPE_ERR:
-            least = ERR_LENGTH
+            min_length = ERR_LENGTH
         elif kind == TYPE_RSP_SETUP:
-            least = RSP_SETUP_LENGTH
+            min_length = RSP_SETUP_LENGTH
         else:
             return False
-        return length >= least
+        return length >= min_length
 
     def on_data(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.bint:
         base = transport.base
@@ -326,7 +326,7 @@ class ReceivePath:
     rejected: public[cython.bint]
     status_events: public[cython.bint]
     reports_loss_at_once: public[cython.bint]
-    backing: public[Backing | None]
+    allocator: public[BlockAllocator | None]
     detector: readonly[LossDetector]
     is_reliable: cython.bint
     naks_at: cython.longlong
@@ -434,7 +434,7 @@ class ReceivePath:
         self.media_timestamp_offset = NO_TIMESTAMP
         self.channel_timestamp_offset = NO_TIMESTAMP
         self.events = None
-        self.backing = None
+        self.allocator = None
         self.scratch = AtomicBuffer(bytearray(64))
         self.frame = self.scratch.base
         self.references = []
@@ -644,7 +644,9 @@ class ReceivePath:
         # written must have blocks.
         excess = position + moved - self.last_status_position - self.term_length // 2
         if (excess > 0 and (2 * excess > self.term_length or (moved > 0 and excess > moved - transport.length))) or (
-            moved > 0 and self.backing is not None and not self.backing.admits(position + min(moved, transport.length))
+            moved > 0
+            and self.allocator is not None
+            and not self.allocator.admits(position + min(moved, transport.length))
         ):
             fadd64(self.cells, SYSTEM_OVER_RUNS * COUNTER_VALUE_LENGTH, 1)
             return True
@@ -732,7 +734,9 @@ class ReceivePath:
         """
         work: cython.int = 0
         # A window that was too small for want of blocks is announced anew with each step.
-        if self.backing is not None and self.backing.follow(self.scheduled_position + self.scheduled_window, now_ns):
+        if self.allocator is not None and self.allocator.follow(
+            self.scheduled_position + self.scheduled_window, now_ns
+        ):
             self.force_status = True
             work = 1
         self.rebuild(now_ns)
@@ -832,7 +836,7 @@ class ReceivePath:
 
     def schedule_status(self) -> cython.bint:
         """Whether consumers moved far enough, or the window changed; cleans behind them first (docs/protocols/aeron.md, 15.4)."""
-        # No subscriber has read what did not arrive: a counter that another process spoilt must not clean the log.
+        # No subscriber has read what did not arrive: a counter that another process corrupted must not clean the log.
         consumed: cython.longlong = min(self.subscribers.lowest(self.scheduled_position), self.high_water_mark)
         target: cython.longlong
         before: cython.longlong
@@ -860,8 +864,8 @@ class ReceivePath:
         """Sends the status message that was scheduled last to every connection that lives."""
         length: cython.int = SM_LENGTH
         window: cython.longlong = self.scheduled_window
-        if self.backing is not None:
-            window = self.backing.window(self.scheduled_position, window)
+        if self.allocator is not None:
+            window = self.allocator.window(self.scheduled_position, window)
         self.status_due_ns = now_ns + self.status_interval_ns
         if self.status_events or self.rejected:
             self.events.put(EVENT_STATUS_DUE, self.endpoint_key, self.key, now_ns, 0)

@@ -19,7 +19,6 @@ DEFAULT_WINDOW_LENGTH = 128 * 1024
 # NAKs remembered at once. A receiver of ours reports 64 gaps together; a group's pool is the channel's ``max-resend``.
 UNICAST_ACTIONS = 64
 DEFAULT_GROUP_ACTIONS = 16
-MOST_MESSAGE_LENGTH = 16 * 1024 * 1024
 # What may be sent again, times what is sent anew: more than loss can ask for, at 50 % and to several receivers.
 FRESH_MULTIPLE = cython.declare(cython.longlong, 4)
 # What requests from a source that has sent no status message get of the rate.
@@ -45,7 +44,7 @@ class RetransmitHandler:
     group: cython.bint
     max_actions: cython.int
     term_length: cython.longlong
-    most: cython.longlong
+    max_length: cython.longlong
     reach: cython.longlong
     delay_ns: cython.longlong
     linger_ns: cython.longlong
@@ -83,8 +82,8 @@ class RetransmitHandler:
         self.term_length = term_length
         self.group = group
         self.max_actions = min(MAX_ACTIONS, max_actions or DEFAULT_GROUP_ACTIONS) if group else UNICAST_ACTIONS
-        self.most = min(window_length, term_length // 2) * multiple
-        self.reach = term_length // 2 + min(term_length // 8, MOST_MESSAGE_LENGTH)
+        self.max_length = min(window_length, term_length // 2) * multiple
+        self.reach = term_length // 2 + min(term_length // 8, MAX_MESSAGE_LENGTH)
         self.delay_ns = delay_ns
         self.linger_ns = linger_ns
         self.rate = rate
@@ -128,8 +127,8 @@ class RetransmitHandler:
             self.drop(0)
         if length > self.term_length - (position & (self.term_length - 1)):
             length = self.term_length - (position & (self.term_length - 1))
-        if length > self.most:
-            length = self.most
+        if length > self.max_length:
+            length = self.max_length
         # The last one may be overdrawn, by one request.
         if of_receiver:
             self.allowance -= length

@@ -16,7 +16,7 @@ from mainstem._core.memory.buffer import AtomicBuffer
 
 # Heartbeats of one cycle. Those of a thousand idle streams at once are more than a socket's buffer of 128 KiB holds, and where
 # one thread sends and receives, none is read in between: each time the same streams' would be lost.
-MOST_HEARTBEATS = cython.declare(cython.longlong, 64)
+MAX_HEARTBEATS = cython.declare(cython.longlong, 64)
 
 
 @cython.cclass
@@ -93,7 +93,7 @@ class SenderCycle(Cycle):
         sent: cython.longlong = 0
         before: cython.longlong
         heartbeats: cython.longlong = ld64(self.cells, SYSTEM_HEARTBEATS_SENT * COUNTER_VALUE_LENGTH)
-        most: cython.longlong = heartbeats + MOST_HEARTBEATS
+        max_heartbeats: cython.longlong = heartbeats + MAX_HEARTBEATS
         short: cython.bint = False
         nearest: cython.longlong = self.timer_ns
         self.first += 1
@@ -102,7 +102,7 @@ class SenderCycle(Cycle):
         before = ld64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH)
         for i in range(n):
             which = (self.first + i) % n
-            sent += cython.cast(SendPath, self.path_table.entries[which]).work(now_ns, heartbeats < most)
+            sent += cython.cast(SendPath, self.path_table.entries[which]).work(now_ns, heartbeats < max_heartbeats)
             heartbeats = ld64(self.cells, SYSTEM_HEARTBEATS_SENT * COUNTER_VALUE_LENGTH)
             if cython.cast(SendPath, self.path_table.entries[which]).next_python_ns < nearest:
                 nearest = cython.cast(SendPath, self.path_table.entries[which]).next_python_ns
@@ -115,6 +115,6 @@ class SenderCycle(Cycle):
             for i in range(self.endpoint_table.count):
                 work += cython.cast(SendEndpointCore, self.endpoint_table.entries[i]).poll(now_ns)
         self.attention = self.events.count
-        if sent > 0 or heartbeats >= most:
+        if sent > 0 or heartbeats >= max_heartbeats:
             work += 1
         return work

@@ -69,7 +69,7 @@ if not cython.compiled:
     )
     from mainstem._core.memory.plain import *
 
-from mainstem._core.driver.backing import Backing
+from mainstem._core.driver.block_allocator import BlockAllocator
 from mainstem._core.driver.datagram import Address, Transport
 from mainstem._core.driver.destinations import DestinationList
 from mainstem._core.driver.events import EventBuffer
@@ -292,7 +292,7 @@ class SendPath:
     """
 
     log: readonly[AtomicBuffer]
-    backing: public[Backing | None]
+    allocator: public[BlockAllocator | None]
     spies: readonly[PositionSet]
     endpoint: readonly[SendEndpointCore]
     destination: readonly[Address | None]
@@ -352,7 +352,7 @@ class SendPath:
     probe_interval_ns: cython.longlong
     expiry_due_ns: cython.longlong
     counts_pressure: cython.bint
-    spoilt_position: cython.longlong
+    malformed_position: cython.longlong
     has_taken_blocks: cython.bint
 
     def __init__(
@@ -413,7 +413,7 @@ class SendPath:
     def _begin(self, now_ns: cython.longlong) -> None:
         """The state of a publication that no receiver knows yet."""
         self.endpoint = None
-        self.backing = None
+        self.allocator = None
         self.has_taken_blocks = False
         self.destination = None
         self.events = None
@@ -436,7 +436,7 @@ class SendPath:
         self.setup_elicited = False
         self.received_unicast_eos = False
         self.counts_pressure = True
-        self.spoilt_position = -1
+        self.malformed_position = -1
         # No cap; the greatest int64 serves for positions as for times.
         self.limit_cap = NEVER_NS
         self.setup_due_ns = now_ns
@@ -553,10 +553,10 @@ class SendPath:
         if consumer > self.sender_position:
             consumer = self.sender_position
         limit = consumer + self.window_length
-        if self.backing is not None:
-            before = self.backing.position
-            limit = self.backing.limit(limit, produced, now_ns)
-            self.has_taken_blocks = self.backing.position != before
+        if self.allocator is not None:
+            before = self.allocator.position
+            limit = self.allocator.limit(limit, produced, now_ns)
+            self.has_taken_blocks = self.allocator.position != before
         # It only rises while connected: a spy that joins behind must not take back what producers were allowed.
         if limit > self.publisher_limit:
             # A whole term behind the consumers, so that NAKs for what was sent lately find it in the log.
@@ -606,10 +606,10 @@ class SendPath:
             self.max_runs,
             self.endpoint.transport.max_segments,
         )
-        if self.batch.spoilt != 0 and count == 0 and position != self.spoilt_position:
+        if self.batch.malformed != 0 and count == 0 and position != self.malformed_position:
             # The stream ends here: where the next frame begins is not known. Without room for the event the next cycle retries.
-            if self.events.put(EVENT_SPOILT_FRAME, self.endpoint.key, self.key, now_ns, self.batch.spoilt):
-                self.spoilt_position = position
+            if self.events.put(EVENT_MALFORMED_FRAME, self.endpoint.key, self.key, now_ns, self.batch.malformed):
+                self.malformed_position = position
         if count == 0:
             if self.batch.blocked and self.counts_pressure:
                 # Once in each epoch between two sends that got through.

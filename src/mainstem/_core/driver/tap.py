@@ -1,4 +1,4 @@
-"""A transport that reports every datagram to a watcher. It stands before another one, where an event log needs it."""
+"""A transport that reports every datagram to a listener. It stands before another one, where an event log needs it."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from typing import Protocol
 from mainstem._core.driver.datagram import Address, Transport
 
 
-class Watcher(Protocol):
+class DatagramListener(Protocol):
     """What is notified of datagrams. Both calls come in the thread that uses the transport, and must not raise."""
 
-    def came(self, source: bytes, datagram: bytes) -> None:
+    def on_receive(self, source: bytes, datagram: bytes) -> None:
         """Notes a datagram that arrived from the packed address ``source``."""
 
-    def left(self, destination: bytes, datagram: bytes) -> None:
+    def on_send(self, destination: bytes, datagram: bytes) -> None:
         """Notes one that was sent to the packed address ``destination``, empty where the socket is connected."""
 
 
 @cython.cclass
 class TappedTransport(Transport):
-    """Another transport, each of whose datagrams is reported to ``watcher``; slow, for logging only.
+    """Another transport, each of whose datagrams is reported to ``listener``; slow, for logging only.
 
     Datagrams that are dropped on purpose are not reported when they come in; they are when they go out.
     """
 
     inner: readonly[Transport]
-    watcher: object
+    listener: object
 
-    def __init__(self, inner: Transport, watcher: Watcher) -> None:
+    def __init__(self, inner: Transport, listener: DatagramListener) -> None:
         Transport.__init__(self, 1)
         self.fd = inner.fd
         self.inner = inner
-        self.watcher = watcher
+        self.listener = listener
         # What is at hand lies where the inner one put it.
         self.memory = inner.memory
         self.base = inner.base
@@ -125,7 +125,7 @@ class TappedTransport(Transport):
 
     @cython.exceptval(-1)
     def tell_in(self) -> cython.int:
-        self.watcher.came(
+        self.listener.on_receive(
             self.source_memory.get_bytes(self.source, self.source_length[self.source // ADDRESS_ROOM]),
             self.memory.get_bytes(self.at, self.length),
         )
@@ -139,5 +139,5 @@ class TappedTransport(Transport):
             datagram = base[offset : offset + length]
         else:
             datagram = bytes(base.u8[offset : offset + length])
-        self.watcher.left(b"" if to is None else bytes(to), datagram)
+        self.listener.on_send(b"" if to is None else bytes(to), datagram)
         return 0

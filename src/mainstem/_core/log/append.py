@@ -286,7 +286,7 @@ class Appender:
     @cython.final
     @cython.exceptval(check=False)
     def place(self, position: cython.longlong) -> cython.longlong:
-        """The offset in the file of a position: inside the log, and where a frame may begin, even if another spoilt the tail.
+        """The offset in the file of a position: inside the log, and where a frame may begin, even if the tail is corrupt.
 
         ARM64 ends a process whose atomic store is not aligned.
         """

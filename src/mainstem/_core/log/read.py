@@ -16,7 +16,7 @@ Invariants:
   keeps the window behind the lowest subscriber. So payloads are handed over where they lie, without a copy, and stay
   valid until the store.
 - A frame is handed over only when its length is that of a header at least and at most what is left of its term: no
-  length that another process spoilt leads beyond the log.
+  length that another process corrupted leads beyond the log.
 - A poll ends at the end of a term. Padding is passed and never counted.
 - One thread polls an image. ``busy`` refuses a second one, and a handler that polls its own image: both would move the
   position twice. The flag is set and read with the GIL; on free-threaded builds it finds mistakes and is no lock.
@@ -242,7 +242,7 @@ class ImageReader:
         term_end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
         end: cython.longlong = term_end
         length: cython.longlong
-        spoilt: cython.longlong = 0  # the length of a frame that is not possible
+        malformed: cython.longlong = 0  # the length of a frame that is not possible
         count: cython.longlong = 0
         fragment: Fragment = self.fragment
         assembler: FragmentAssembler = None
@@ -256,13 +256,13 @@ class ImageReader:
             while count < limit and p < end:
                 length = ld32(base, p)
                 if length < DATA_HEADER_LENGTH:
-                    spoilt = length  # 0 or below: nothing there, or a producer is still writing it
+                    malformed = length  # 0 or below: nothing there, or a producer is still writing it
                     break
                 # Advanced before the handler runs: when it raises, the position is stored behind its message, which counts as read.
                 at = p
                 p += align_frame(length)
                 if p > term_end:
-                    spoilt = length
+                    malformed = length
                     p = at
                     break
                 prefetch(base, p)  # the next header arrives while the handler works on this message
@@ -282,8 +282,8 @@ class ImageReader:
                 # The handler may have closed the subscription: then the memory is gone, and so is the next header.
                 if self.closed:
                     break
-            if spoilt > 0:
-                raise self._corrupt_frame(position + p - start, spoilt)
+            if malformed > 0:
+                raise self._corrupt_frame(position + p - start, malformed)
         finally:
             self.leave(p - start)
         return count

@@ -103,7 +103,7 @@ class RunBatch:
     advance: cython.longlong[MAX_RUNS]
     count: cython.int
     padding: cython.longlong
-    spoilt: cython.int
+    malformed: cython.int
     blocked: cython.bint
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class RunBatch:
             self.advance = [0] * MAX_RUNS
         self.count = 0
         self.padding = 0
-        self.spoilt = 0
+        self.malformed = 0
         self.blocked = False
 
     def scan(
@@ -141,9 +141,9 @@ class RunBatch:
         return bool(self.blocked)
 
     @property
-    def spoilt_length(self) -> int:
+    def malformed_length(self) -> int:
         """The length of the frame at which the last scan stopped because it is not possible there; 0 for none."""
-        return self.spoilt
+        return self.malformed
 
 
 def scan_datagram(
@@ -153,7 +153,7 @@ def scan_datagram(
 
     ``batch.padding`` becomes what the PAD covers behind its header. -1: the first frame alone is longer than ``most``.
     Producers are other processes: a frame shorter than its header, or one that runs over ``end``, ends the datagram, and
-    ``batch.spoilt`` becomes its length.
+    ``batch.malformed`` becomes its length.
     """
     size: cython.int = 0
     length: cython.int
@@ -165,7 +165,7 @@ def scan_datagram(
             break
         whole = aligned(length)
         if length < DATA_HEADER_LENGTH or whole > end - at - size:
-            batch.spoilt = length
+            batch.malformed = length
             break
         if get16(base, at + size + FRAME_TYPE_OFFSET) == TYPE_PAD:
             if size + DATA_HEADER_LENGTH > most:
@@ -191,7 +191,7 @@ def scan_runs(
 ) -> cython.int:
     """Fills ``batch`` with what may be sent from ``offset``: within ``window`` bytes and this term. Returns the runs' number.
 
-    ``batch.blocked`` says that a committed frame is there and the window left is too small for it, ``batch.spoilt`` that the
+    ``batch.blocked`` says that a committed frame is there and the window left is too small for it, ``batch.malformed`` that the
     frame behind the runs has a length that is not possible.
     """
     at: cython.longlong = offset
@@ -201,7 +201,7 @@ def scan_runs(
     most: cython.int
     extends: cython.bint = False
     batch.blocked = False
-    batch.spoilt = 0
+    batch.malformed = 0
     # One pass: datagrams of equal size that follow one another become one run, which the kernel segments by itself.
     while at < term_length:
         most = mtu
@@ -370,7 +370,7 @@ def tail_position(
 ) -> cython.longlong:
     """The producers' position, from the raw tail of the active term."""
     count: cython.int = ld32(base, meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
-    # The masks keep a count that another process spoilt inside the log.
+    # The masks keep a count that another process corrupted inside the log.
     raw: cython.longlong = ld64(
         base, meta + LOG_TAIL_COUNTERS_OFFSET + 8 * ((count & TERM_COUNT_MASK) % PARTITION_COUNT)
     )

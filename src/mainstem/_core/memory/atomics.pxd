@@ -10,7 +10,7 @@
 #   zero_past_caches                       zero_out for memory that is not used again soon
 #   touch                                  a load whose value is not used: it maps the page
 #   populate                               maps whole pages for writing; false where the kernel cannot
-#   back_pages                             the same; 0, or the number of the error where there is no block for a page
+#   allocate_pages                             the same; 0, or the number of the error where there is no block for a page
 #   prefetch prefetch_write                a hint that the line is needed soon; any address will do
 # The plain forms go through memcpy, so they may be unaligned (the receiver id of a status message is).
 #   wrap_i32 align_frame     arithmetic with the same result compiled or not
@@ -87,7 +87,7 @@ cdef extern from *:
     #define MADV_POPULATE_WRITE 23
     #endif
     MS_INLINE int populate(uint8_t *b, int64_t o, int64_t n) { return madvise(b + o, (size_t)n, MADV_POPULATE_WRITE) == 0; }
-    MS_INLINE int back_pages(uint8_t *b, int64_t o, int64_t n) { return madvise(b + o, (size_t)n, MADV_POPULATE_WRITE) == 0 ? 0 : errno; }
+    MS_INLINE int allocate_pages(uint8_t *b, int64_t o, int64_t n) { return madvise(b + o, (size_t)n, MADV_POPULATE_WRITE) == 0 ? 0 : errno; }
     MS_INLINE int32_t wrap_i32(int64_t v) { return (int32_t)(uint32_t)v; }
     MS_INLINE int64_t shift_left(int64_t v, int n) { return (int64_t)((uint64_t)v << n); }
     MS_INLINE int64_t difference(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
@@ -120,7 +120,7 @@ cdef extern from *:
     void prefetch_write(const uint8_t *b, int64_t o) noexcept nogil
     void touch(const uint8_t *b, int64_t o) noexcept nogil
     bint populate(uint8_t *b, int64_t o, int64_t n) noexcept nogil
-    int back_pages(uint8_t *b, int64_t o, int64_t n) noexcept nogil
+    int allocate_pages(uint8_t *b, int64_t o, int64_t n) noexcept nogil
     int32_t wrap_i32(int64_t v) noexcept nogil
     int64_t shift_left(int64_t v, int n) noexcept nogil
     int64_t difference(int64_t a, int64_t b) noexcept nogil

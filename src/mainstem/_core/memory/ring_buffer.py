@@ -95,7 +95,7 @@ class ManyToOneRingBuffer:
 
     @cython.exceptval(-1)
     def check_place(self, position: cython.longlong) -> cython.int:
-        """Raises ValueError for a head or a tail between two records: another process has spoilt the trailer."""
+        """Raises ValueError for a head or a tail between two records: another process has corrupted the trailer."""
         if position & (RECORD_ALIGNMENT - 1):
             raise ValueError(f"no record of the ring buffer begins at position {position}")
         return 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.media.transport import Transports
 
 
-def seeded_random() -> Random:
+def seeded_rng() -> Random:
     """A generator that no two drivers share."""
     return Random(SystemRandom().getrandbits(64))
 
@@ -39,7 +39,7 @@ class DriverContext:
     clock: Clock = SYSTEM_CLOCK
     files: Files = field(default_factory=MappedFiles)
     transports: Transports | None = None
-    random: Random = field(default_factory=seeded_random)
+    rng: Random = field(default_factory=seeded_rng)
     instrument: Instrument = NULL_INSTRUMENT
     pid: int = field(default_factory=os.getpid)
     endpoint_filter: EndpointFilter | None = None

@@ -26,7 +26,7 @@ from mainstem.aeron.driver.event_log import event_log, watched
 from mainstem.aeron.driver.media.transport import check_buffers
 from mainstem.aeron.driver.messages import DriverConductorProxy
 from mainstem.aeron.driver.naming.name_resolver import NameResolver
-from mainstem.aeron.driver.receiver.image_census import ImageCensus
+from mainstem.aeron.driver.receiver.image_limiter import ImageLimiter
 from mainstem.aeron.driver.receiver.receiver import Receiver
 from mainstem.aeron.driver.sender.sender import Sender
 from mainstem.aeron.error_log import DistinctErrorLog
@@ -77,7 +77,7 @@ class DriverCore:
         resources = Resources(
             settings=settings,
             clock=context.clock,
-            random=context.random,
+            rng=context.rng,
             instrument=context.instrument,
             events=events,
             buffer_limits=limits,
@@ -126,7 +126,7 @@ class DriverCore:
         return Receiver(
             counters=self.cnc.counters_values,
             to_conductor=self.to_conductor,
-            census=ImageCensus(
+            limiter=ImageLimiter(
                 stream_limit=settings.driver_stream_session_limit,
                 source_limit=settings.driver_source_image_limit,
                 total_limit=settings.driver_image_limit,

@@ -84,7 +84,7 @@ class ErrorRecorder:
         self._events = events
         self._limit = LogThrottle(logger)
         self._reserve = log.capacity // 4
-        self._most_sources = max(1, min(MAX_SOURCES, log.capacity // 8 // LONG_ENTRY))
+        self._max_sources = max(1, min(MAX_SOURCES, log.capacity // 8 // LONG_ENTRY))
         self._prefixes = AddressPrefixes()
         # The entry of each place in the code that raised a bug, and of each kind of a peer's error and source.
         self._bugs: dict[tuple[type, str, int], str] = {}
@@ -114,7 +114,7 @@ class ErrorRecorder:
         """
         text = f"{ErrorCode(code).name}: {text}"
         entries, source = self._of_peers.setdefault(kind, {}), self._prefixes.prefix_of(address)
-        if source not in entries and len(entries) >= self._most_sources:
+        if source not in entries and len(entries) >= self._max_sources:
             source = "any other source"
         entry = entries.setdefault(source, f"{text} (the first of {source})")
         self._log.record(entry, now_ms=self._clock.epoch_ms())

@@ -16,9 +16,9 @@ MAX_SAMPLES = 64
 MIN_SPAN_NS = 10_000_000
 PPB = 1_000_000_000
 # Clocks are never further apart than this, a century: a frame that implies it was not written by a sender.
-MOST_APART_NS = 100 * 365 * 86_400 * 1_000_000_000
+MAX_CLOCK_DIFFERENCE_NS = 100 * 365 * 86_400 * 1_000_000_000
 # A clock that jumps by more was set anew, or the frame came from another sender: the estimate begins again.
-LONGEST_STEP_NS = 60 * 1_000_000_000
+MAX_STEP_NS = 60 * 1_000_000_000
 
 
 class OneWayLatency:
@@ -62,11 +62,11 @@ class OneWayLatency:
     def observe(self, sent_ns: int, received_ns: int) -> bool:
         """One measurement; one that is out of order is left out. False for a time that no clock shows."""
         latency_ns = received_ns - sent_ns
-        if abs(latency_ns) > MOST_APART_NS:
+        if abs(latency_ns) > MAX_CLOCK_DIFFERENCE_NS:
             return False
         if self._samples:
             before_ns, before = self._samples[-1]
-            if abs(latency_ns - before) > LONGEST_STEP_NS:
+            if abs(latency_ns - before) > MAX_STEP_NS:
                 self._samples.clear()
             elif sent_ns <= before_ns:
                 return True

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 # How often the child checks whether its parent is still the same. The pipe shows it at once, unless a fork of the parent's
 # holds its other end too.
-PARENT_CHECK_SECONDS = 0.25
+PARENT_CHECK_S = 0.25
 # A driver that was asked to end and did not within this long is killed.
-STOP_TIMEOUT_SECONDS = 10.0
+STOP_TIMEOUT_S = 10.0
 # A start includes an interpreter's start and creating 48 MB of shared memory on a busy machine.
-START_TIMEOUT_SECONDS = 30.0
+START_TIMEOUT_S = 30.0
 
 _FAILURES = {cls.__name__: cls for cls in (errors.ActiveDriverError, errors.ConfigurationError)}
 
@@ -60,12 +60,12 @@ class DriverProcess:
     def _wait_until_ready(self) -> None:
         stdout = self._process.stdout
         assert stdout is not None
-        ready, _, _ = select.select([stdout], [], [], START_TIMEOUT_SECONDS)
+        ready, _, _ = select.select([stdout], [], [], START_TIMEOUT_S)
         if not ready:
-            raise errors.DriverTimeout("the driver process did not start", timeout=START_TIMEOUT_SECONDS)
+            raise errors.DriverTimeout("the driver process did not start", timeout=START_TIMEOUT_S)
         line = stdout.readline()
         if not line:
-            code = self._process.wait(STOP_TIMEOUT_SECONDS)
+            code = self._process.wait(STOP_TIMEOUT_S)
             raise errors.DriverTimeout(f"the driver process ended with code {code} before it was ready")
         reply = json.loads(line)
         if "error" in reply:
@@ -88,7 +88,7 @@ class DriverProcess:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
         try:
-            self._process.wait(STOP_TIMEOUT_SECONDS)
+            self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -98,7 +98,7 @@ def watch_parent(stop: threading.Event, driver: MediaDriver) -> None:
     """Returns when ``stop`` is set, the driver was ended by a client, or the parent is gone."""
     parent = os.getppid()
     while driver.is_running and not stop.is_set() and os.getppid() == parent:
-        ready, _, _ = select.select([sys.stdin.fileno()], [], [], PARENT_CHECK_SECONDS)
+        ready, _, _ = select.select([sys.stdin.fileno()], [], [], PARENT_CHECK_S)
         if ready and not os.read(sys.stdin.fileno(), 4096):
             return
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.system_counter import SystemCounters
 
 # A thread that does not end within this long is in a call that never returns; saying so beats waiting for ever.
-JOIN_TIMEOUT_SECONDS = 10.0
+JOIN_TIMEOUT_S = 10.0
 SYSTEM_NAME_LENGTH = 15  # of a thread, in Linux
 
 
@@ -124,7 +124,7 @@ class AgentThread:
         """Stops the loop and waits for the thread; nothing it uses may be closed before."""
         self._runner.stop()
         self._loop.stop()
-        self._runner.close(JOIN_TIMEOUT_SECONDS)
+        self._runner.close(JOIN_TIMEOUT_S)
 
     def _on_start(self) -> None:
         name_thread(self._name)

@@ -1,4 +1,4 @@
-"""How many bytes wait between one station of a stream and the next, and how much room is left before back pressure."""
+"""How many bytes wait between one stage of a stream and the next, and how much room is left before back pressure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SPY = "spy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Station:
-    """One station on a stream's way.
+class Stage:
+    """One stage on a stream's way.
 
-    ``backlog`` are the bytes that the station before it has and it has not; ``room`` the bytes that it may still advance
+    ``backlog`` are the bytes that the stage before it has and it has not; ``room`` the bytes that it may still advance
     before something stops it (a publisher at its limit, a sender at the receivers' window, a subscriber filling its
     receiver's window); both in bytes, None where the driver has no figure.
     """
@@ -32,13 +32,13 @@ class Station:
     room: int | None = None
 
 
-def stations(stream: Stream) -> tuple[Station, ...]:
-    """The stations in the order in which a message meets them.
+def stages(stream: Stream) -> tuple[Stage, ...]:
+    """The stages in the order in which a message meets them.
 
     The step from sender to receiver is known only when both have the same driver: then a receiver's backlog is what
     the sender has sent and the receiver has not put in order.
     """
-    steps: list[Station] = []
+    steps: list[Stage] = []
     publication = stream.publication
     if publication is not None:
         steps += _publication(publication)
@@ -47,10 +47,10 @@ def stations(stream: Stream) -> tuple[Station, ...]:
     return tuple(steps)
 
 
-def _publication(publication: Publication) -> list[Station]:
+def _publication(publication: Publication) -> list[Stage]:
     own = publication.key.registration_id
     steps = [
-        Station(
+        Stage(
             kind=PUBLISHER,
             registration_id=own,
             position=publication.position,
@@ -62,7 +62,7 @@ def _publication(publication: Publication) -> list[Station]:
     if sent is not None:
         room = None if publication.sender_limit is None else max(0, publication.sender_limit - sent)
         steps.append(
-            Station(
+            Stage(
                 kind=SENDER,
                 registration_id=own,
                 position=sent,
@@ -75,12 +75,12 @@ def _publication(publication: Publication) -> list[Station]:
     return steps
 
 
-def _image(image: Image, publication: Publication | None) -> list[Station]:
+def _image(image: Image, publication: Publication | None) -> list[Stage]:
     sent = publication.sender_position if publication else None
     lowest = min((s.position for s in image.subscribers), default=image.position)
     window = image.cubic_window or image.window
     steps = [
-        Station(
+        Stage(
             kind=RECEIVER,
             registration_id=image.key.registration_id,
             position=image.position,
@@ -92,9 +92,9 @@ def _image(image: Image, publication: Publication | None) -> list[Station]:
     return steps
 
 
-def _follower(kind: str, subscriber: Subscriber, reference: int, window: int | None) -> Station:
+def _follower(kind: str, subscriber: Subscriber, reference: int, window: int | None) -> Stage:
     backlog = max(0, reference - subscriber.position)
-    return Station(
+    return Stage(
         kind=kind,
         registration_id=subscriber.registration_id,
         position=subscriber.position,

@@ -1,4 +1,4 @@
-"""Several samples of a directory reduced to one diagnosis a stream: what holds it back, since when, and what shows it."""
+"""Several samples of a directory reduced to one diagnosis a stream: why it is stalled, since when, and what shows it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.tools.messages import SILENT_MS
-from mainstem.aeron.tools.rules import IMAGE_RULES, PUBLICATION_RULES, Holder, decide
+from mainstem.aeron.tools.rules import IMAGE_RULES, PUBLICATION_RULES, Cause, decide
 from mainstem.aeron.tools.stream_state import ImageStatus, PublicationStatus
 from mainstem.aeron.tools.streams import Image, Publication, group_streams
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PUBLICATION = "publication"
 IMAGE = "image"
 ON_AND_OFF = "on and off"
-HELD_SHARE = 4  # a stream that is held in a quarter of the samples is called held
+STALLED_SHARE = 4  # a stream that is stalled in a quarter of the samples is called stalled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Observation:
     """What one sample shows about one publication or image."""
 
     rule: str
-    holder: Holder
+    cause: Cause
     sentence: str
     epoch_ms: int
     figures: dict[str, int]
@@ -40,9 +40,9 @@ class Observation:
 class Diagnosis:
     """The diagnosis of one publication or image.
 
-    `looks` counts the samples in which each rule applied. ``since_ms`` (epoch) is the first sample from which the rule
-    applied to the end, the first sample with it where it came and went, or the exact moment where a timestamp shows it;
-    ``basis`` names which. ``not_before_ms`` is when the log was created.
+    ``samples`` counts, for each rule, the samples in which it applied. ``since_ms`` (epoch) is the first
+    sample from which the rule applied to the end, the first sample with it where it came and went, or the exact moment where a
+    timestamp shows it; ``basis`` names which. ``not_before_ms`` is when the log was created.
     """
 
     kind: str
@@ -51,34 +51,34 @@ class Diagnosis:
     stream_id: int
     channel: str
     rule: str
-    holder: Holder
+    cause: Cause
     sentence: str
     figures: dict[str, int]
-    looks: dict[str, int]
+    samples: dict[str, int]
     since_ms: int | None
     basis: str
     not_before_ms: int | None
 
     @property
-    def is_held(self) -> bool:
-        """Whether the stream is held back."""
-        return self.holder is not Holder.NONE
+    def is_stalled(self) -> bool:
+        """Whether the stream is stalled."""
+        return self.cause is not Cause.NONE
 
     @property
     def agreeing(self) -> int:
         """In how many samples this rule applied."""
-        return self.looks[self.rule]
+        return self.samples[self.rule]
 
     @property
     def total(self) -> int:
         """How many samples there were."""
-        return sum(self.looks.values())
+        return sum(self.samples.values())
 
 
 def diagnose(snapshots: Sequence[Snapshot], losses: Sequence[LossEntry] = ()) -> tuple[Diagnosis, ...]:
     """Returns one diagnosis for each publication and image of the last snapshot, from all snapshots in the order of time.
 
-    ``losses`` is the loss report: it dates a hole. One snapshot is enough for what stands still by itself (no receiver,
+    ``losses`` is the loss report: it dates a gap. One snapshot is enough for what stands still by itself (no receiver,
     a full window); two or more show movement.
     """
     observations: dict[tuple[str, int], list[Observation]] = {}
@@ -113,11 +113,11 @@ def diagnose(snapshots: Sequence[Snapshot], losses: Sequence[LossEntry] = ()) ->
 def _observe_publication(status: PublicationStatus) -> Observation:
     rule = decide(PUBLICATION_RULES, status)
     publication = status.publication
-    blamed = None
-    if rule.holder is Holder.SPY and status.slowest:
-        blamed = status.slowest.client
-    elif rule.holder in (Holder.SLOW_SUBSCRIBER, Holder.DISK) and status.reader:
-        blamed = status.reader.client
+    culprit = None
+    if rule.cause is Cause.SPY and status.slowest:
+        culprit = status.slowest.client
+    elif rule.cause in (Cause.SLOW_SUBSCRIBER, Cause.DISK) and status.reader:
+        culprit = status.reader.client
     figures = {
         "pub_pos": publication.position,
         "pub_lmt": publication.limit,
@@ -133,18 +133,18 @@ def _observe_publication(status: PublicationStatus) -> Observation:
     }
     return Observation(
         rule=rule.name,
-        holder=rule.holder,
+        cause=rule.cause,
         sentence=rule.sentence(status),
         epoch_ms=status.snapshot.epoch_ms,
         figures={name: value for name, value in figures.items() if value is not None},
-        silent_since_ms=_silent_since(status.snapshot, blamed),
+        silent_since_ms=_silent_since(status.snapshot, culprit),
     )
 
 
 def _observe_image(status: ImageStatus) -> Observation:
     rule = decide(IMAGE_RULES, status)
     image = status.image
-    blamed = status.slowest.client if status.slowest and rule.holder in (Holder.SLOW_SUBSCRIBER, Holder.DISK) else None
+    culprit = status.slowest.client if status.slowest and rule.cause in (Cause.SLOW_SUBSCRIBER, Cause.DISK) else None
     figures = {
         "rcv_hwm": image.high_water_mark,
         "rcv_pos": image.position,
@@ -157,27 +157,27 @@ def _observe_image(status: ImageStatus) -> Observation:
     }
     return Observation(
         rule=rule.name,
-        holder=rule.holder,
+        cause=rule.cause,
         sentence=rule.sentence(status),
         epoch_ms=status.snapshot.epoch_ms,
         figures={name: value for name, value in figures.items() if value is not None},
-        silent_since_ms=_silent_since(status.snapshot, blamed),
+        silent_since_ms=_silent_since(status.snapshot, culprit),
     )
 
 
-def _silent_since(snapshot: Snapshot, blamed: Client | None) -> int | None:
-    """Returns the time of the blamed client's last heartbeat, if that is longer ago than a living one's."""
-    if blamed is None or blamed.heartbeat_ms <= 0 or snapshot.epoch_ms - blamed.heartbeat_ms <= SILENT_MS:
+def _silent_since(snapshot: Snapshot, culprit: Client | None) -> int | None:
+    """Returns the time of the client's last heartbeat, if that is longer ago than a living one's."""
+    if culprit is None or culprit.heartbeat_ms <= 0 or snapshot.epoch_ms - culprit.heartbeat_ms <= SILENT_MS:
         return None
-    return blamed.heartbeat_ms
+    return culprit.heartbeat_ms
 
 
 def _conclude(kind: str, subject: Publication | Image, observations: list[Observation]) -> Diagnosis:
-    if len(observations) > 1 and observations[0].holder is Holder.NONE:
+    if len(observations) > 1 and observations[0].cause is Cause.NONE:
         observations = observations[1:]  # the first sample cannot show movement
-    looks = Counter(o.rule for o in observations)
-    held = Counter(o.rule for o in observations if o.holder is not Holder.NONE)
-    chosen = (held if held.total() * HELD_SHARE >= len(observations) else looks) if held else looks
+    samples = Counter(o.rule for o in observations)
+    stalled = Counter(o.rule for o in observations if o.cause is not Cause.NONE)
+    chosen = (stalled if stalled.total() * STALLED_SHARE >= len(observations) else samples) if stalled else samples
     most = max(chosen.values())
     rule = next(o.rule for o in reversed(observations) if chosen[o.rule] == most)
     last = next(o for o in reversed(observations) if o.rule == rule)
@@ -190,10 +190,10 @@ def _conclude(kind: str, subject: Publication | Image, observations: list[Observ
         stream_id=key.stream_id,
         channel=key.channel,
         rule=rule,
-        holder=last.holder,
+        cause=last.cause,
         sentence=last.sentence,
         figures=last.figures,
-        looks=dict(looks),
+        samples=dict(samples),
         since_ms=since,
         basis=basis,
         not_before_ms=subject.log.created_ms if subject.log else None,
@@ -201,8 +201,8 @@ def _conclude(kind: str, subject: Publication | Image, observations: list[Observ
 
 
 def _dated_by_report(diagnosis: Diagnosis, losses: Sequence[LossEntry]) -> Diagnosis:
-    """Dates a hole that was there in the first sample by when the report last grew for that stream."""
-    if diagnosis.holder is not Holder.LOSS or diagnosis.since_ms is None:
+    """Dates a gap that was there in the first sample by when the report last grew for that stream."""
+    if diagnosis.cause is not Cause.LOSS or diagnosis.since_ms is None:
         return diagnosis
     own = (diagnosis.session_id, diagnosis.stream_id)
     observed = [e.last_observation_ms for e in losses if (e.session_id, e.stream_id) == own]
@@ -214,7 +214,7 @@ def _dated_by_report(diagnosis: Diagnosis, losses: Sequence[LossEntry]) -> Diagn
 
 def _since(observations: list[Observation], last: Observation) -> tuple[int | None, str]:
     """Returns since when the rule applies; where it came and went, when it first did."""
-    if last.holder is Holder.NONE:
+    if last.cause is Cause.NONE:
         return None, ""
     if last.silent_since_ms is not None:
         return last.silent_since_ms, "its client's last heartbeat"
@@ -222,5 +222,5 @@ def _since(observations: list[Observation], last: Observation) -> tuple[int | No
     if any(o.rule != last.rule for o in observations if o.epoch_ms >= matching[0]):
         return matching[0], ON_AND_OFF
     if observations[0].rule == last.rule:
-        return matching[0], "the first look: it may be longer"
-    return matching[0], "the look that first saw it"
+        return matching[0], "the first sample: it may be longer"
+    return matching[0], "the first sample that shows it"

@@ -80,10 +80,10 @@ class RateMeter:
 
     start_ns: int
     messages: int = 0
-    octets: int = 0
+    nbytes: int = 0
     _then_ns: int = 0
     _then_messages: int = 0
-    _then_octets: int = 0
+    _then_nbytes: int = 0
 
     def __post_init__(self) -> None:
         self._then_ns = self.start_ns
@@ -91,19 +91,19 @@ class RateMeter:
     def add(self, length: int) -> None:
         """One more message."""
         self.messages += 1
-        self.octets += length
+        self.nbytes += length
 
     def step(self, now_ns: int) -> tuple[float, float]:
         """Messages and bytes a second since the step before."""
         seconds = max(1, now_ns - self._then_ns) / 1e9
-        rates = (self.messages - self._then_messages) / seconds, (self.octets - self._then_octets) / seconds
-        self._then_ns, self._then_messages, self._then_octets = now_ns, self.messages, self.octets
+        rates = (self.messages - self._then_messages) / seconds, (self.nbytes - self._then_nbytes) / seconds
+        self._then_ns, self._then_messages, self._then_nbytes = now_ns, self.messages, self.nbytes
         return rates
 
     def overall(self, now_ns: int) -> tuple[float, float]:
         """Messages and bytes a second since the start."""
         seconds = max(1, now_ns - self.start_ns) / 1e9
-        return self.messages / seconds, self.octets / seconds
+        return self.messages / seconds, self.nbytes / seconds
 
 
 @dataclass(slots=True)

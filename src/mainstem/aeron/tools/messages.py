@@ -107,17 +107,17 @@ def open_claim(status: PublicationStatus) -> str:
 
 
 def loss(status: PublicationStatus) -> str:
-    """A hole at the receiver."""
-    image = status.holding_image
+    """A gap at the receiver."""
+    image = status.limiting_image
     assert image is not None
-    return f"{_hole(image)}, and the sender has {count(status.sender_room or 0)} of window left"
+    return f"{_gap(image)}, and the sender has {count(status.sender_room or 0)} of window left"
 
 
 def slow_reader(status: PublicationStatus) -> str:
     """The subscriber that the stream waits for."""
     who = status.reader
     assert who is not None
-    image = status.holding_image
+    image = status.limiting_image
     if status.publication.is_ipc or image is None:
         behind = status.publication.position - who.position
         window = status.publication.window
@@ -139,7 +139,7 @@ def slow_recorder(status: PublicationStatus) -> str:
 
 def congestion(status: PublicationStatus) -> str:
     """A window reduced by congestion control."""
-    image = status.holding_image
+    image = status.limiting_image
     assert image is not None
     return (
         f"congestion control has cut the receiver's window to {count(image.image.cubic_window or 0)} of "
@@ -150,7 +150,7 @@ def congestion(status: PublicationStatus) -> str:
 
 def receiver_window(status: PublicationStatus) -> str:
     """A window too small for the path."""
-    image = status.holding_image
+    image = status.limiting_image
     assert image is not None
     return (
         f"the receiver's window of {count(image.window or 0)} is used up though its subscribers have read all but "
@@ -231,8 +231,8 @@ def sender_gone(status: ImageStatus) -> str:
 
 
 def image_loss(status: ImageStatus) -> str:
-    """A hole, seen from the receiver."""
-    return _hole(status)
+    """A gap, seen from the receiver."""
+    return _gap(status)
 
 
 def image_slow(status: ImageStatus) -> str:
@@ -275,10 +275,10 @@ def _number(value: int, one: str, several: str) -> str:
     return f"{value} {one if value == 1 else several}"
 
 
-def _hole(image: ImageStatus) -> str:
+def _gap(image: ImageStatus) -> str:
     return (
         f"data is missing at the receiver from position {image.image.position:,}: up to {count(image.missing)} behind the "
-        f"hole wait for its repair ({_number(image.naks_sent, 'NAK', 'NAKs')} since the sample before)"
+        f"gap wait for its repair ({_number(image.naks_sent, 'NAK', 'NAKs')} since the sample before)"
     )
 
 

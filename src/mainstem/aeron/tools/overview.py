@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.system_counter import SystemCounter
-from mainstem.aeron.tools.backlog import stations
+from mainstem.aeron.tools.backlog import stages
 from mainstem.aeron.tools.diagnosis import diagnose
-from mainstem.aeron.tools.driver_notes import driver_notes
+from mainstem.aeron.tools.driver_warnings import driver_warnings
 from mainstem.aeron.tools.reading import DirectoryReader
 from mainstem.aeron.tools.stream_state import DRIVER_TIMEOUT_MS
 from mainstem.aeron.tools.streams import clients, group_streams
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.error_log import ErrorObservation
     from mainstem.aeron.loss_report import LossEntry
-    from mainstem.aeron.tools.backlog import Station
+    from mainstem.aeron.tools.backlog import Stage
     from mainstem.aeron.tools.diagnosis import Diagnosis
     from mainstem.aeron.tools.snapshot import Snapshot
     from mainstem.aeron.tools.streams import Stream
 
 HISTORY = 120  # samples of a plot: two minutes at one a second
-LOOKS = 10  # snapshots that a diagnosis is made of
+SAMPLES = 10  # snapshots that a diagnosis is made of
 MAX_ERRORS = 100  # the newest; a driver's log of 4 MiB may hold thousands
 
 StreamName = tuple[int, int, int]
@@ -50,7 +50,7 @@ class ClientState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamState:
-    """One stream. ``lag`` are the bytes between its first station and its last, ``window`` how many there may be.
+    """One stream. ``lag`` are the bytes between its first stage and its last, ``window`` how many there may be.
 
     ``rate`` is in bytes a second, ``naks`` counts those sent and received, ``lost`` is in bytes, of the loss report.
     """
@@ -69,7 +69,7 @@ class StreamState:
     nak_rate: float
     lost: int
     is_connected: bool | None
-    stations: tuple[Station, ...]
+    stages: tuple[Stage, ...]
 
     @property
     def fullness(self) -> float:
@@ -108,7 +108,7 @@ class Overview:
     clients: tuple[ClientState, ...] = ()
     streams: tuple[StreamState, ...] = ()
     errors: tuple[ErrorObservation, ...] = ()
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def overview(
@@ -151,7 +151,7 @@ def overview(
         clients=_client_states(now),
         streams=tuple(_stream_state(s, earlier.get(_name(s)), seconds, losses) for s in group_streams(now)),
         errors=tuple(sorted(errors, key=lambda e: e.last_observation_ms, reverse=True)[:MAX_ERRORS]),
-        notes=driver_notes([before or now, now], errors),
+        warnings=driver_warnings([before or now, now], errors),
     )
 
 
@@ -187,7 +187,7 @@ def _naks(stream: Stream) -> int:
 
 
 def _stream_state(stream: Stream, before: Stream | None, seconds: float, losses: Sequence[LossEntry]) -> StreamState:
-    steps = stations(stream)
+    steps = stages(stream)
     position = _first_position(stream)
     windows = [i.window for i in stream.images if i.window]
     window = stream.publication.window if stream.publication else min(windows, default=None)
@@ -212,7 +212,7 @@ def _stream_state(stream: Stream, before: Stream | None, seconds: float, losses:
         nak_rate=max(0, naks - _naks(before)) / seconds if before is not None else 0.0,
         lost=sum(e.total_bytes_lost for e in losses if (e.session_id, e.stream_id) == own),
         is_connected=stream.publication.log.is_connected if stream.publication and stream.publication.log else None,
-        stations=steps,
+        stages=steps,
     )
 
 
@@ -227,7 +227,7 @@ class DriverMonitor:
         self.history: deque[Rates] = deque(maxlen=HISTORY)
         self.stream_history: dict[StreamName, deque[tuple[float, float, int]]] = {}
         self._reader: DirectoryReader | None = None
-        self._snapshots: deque[Snapshot] = deque(maxlen=LOOKS)
+        self._snapshots: deque[Snapshot] = deque(maxlen=SAMPLES)
         self._losses: list[LossEntry] = []
 
     def close(self) -> None:
@@ -284,16 +284,14 @@ def document(state: Overview) -> dict[str, object]:
     for stream, plain in zip(state.streams, row["streams"], strict=True):
         steps = [
             {
-                "station": step.kind,
+                "stage": step.kind,
                 "registration_id": step.registration_id,
                 "client": step.client.shown if step.client else None,
                 "position": step.position,
                 "behind": step.backlog,
                 "room": step.room,
             }
-            for step in stream.stations
+            for step in stream.stages
         ]
-        streams.append(
-            plain | {"name": "/".join(map(str, stream.name)), "fullness": stream.fullness, "stations": steps}
-        )
+        streams.append(plain | {"name": "/".join(map(str, stream.name)), "fullness": stream.fullness, "stages": steps})
     return row | {"streams": streams}

@@ -74,7 +74,7 @@ class ImageStatus:
 
     @property
     def has_gap(self) -> bool:
-        """Whether data after a hole waits for the hole to be repaired (not merely for the driver's next cycle)."""
+        """Whether data after a gap waits for the gap to be repaired (not merely for the driver's next cycle)."""
         if self.missing == 0:
             return False
         return self.naks_sent > 0 or (self.before is not None and self.before.position == self.image.position)
@@ -205,8 +205,8 @@ class PublicationStatus:
         return PublicationStatus(self.snapshot, self.before).consumer == self.consumer
 
     @property
-    def is_held(self) -> bool:
-        """Whether the stream is held back: offers are refused, or written bytes stand still."""
+    def is_stalled(self) -> bool:
+        """Whether the stream is stalled: offers are refused, or written bytes stand still."""
         return (self.is_at_limit and self.backlog > 0) or self.has_stopped
 
     @property
@@ -252,7 +252,7 @@ class PublicationStatus:
         return self.log.mtu if self.log is not None else align_frame(1)
 
     @cached_property
-    def holding_image(self) -> ImageStatus | None:
+    def limiting_image(self) -> ImageStatus | None:
         """The image of this driver whose progress explains the sender's limit, if one does."""
         limit = self.publication.sender_limit
         if limit is None:
@@ -283,8 +283,8 @@ class PublicationStatus:
     def reader(self) -> Subscriber | None:
         """The subscriber for whom the stream waits: the slowest of an IPC log, or of the image that holds the window."""
         if self.publication.is_ipc:
-            return self.slowest if self.is_held and not self.limit_lags else None
-        image = self.holding_image
+            return self.slowest if self.is_stalled and not self.limit_lags else None
+        image = self.limiting_image
         if not self.sender_is_out_of_window or image is None or not image.subscriber_lags:
             return None
         return image.slowest

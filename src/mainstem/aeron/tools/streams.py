@@ -1,4 +1,4 @@
-"""The counters of a snapshot, grouped: publications with their stations, images with theirs, and the streams they carry."""
+"""The counters of a snapshot, grouped: publications with their stages, images with theirs, and the streams they carry."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Subscriber:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """A publication's stations, each None where the driver has no such counter.
+    """A publication's stages, each None where the driver has no such counter.
 
     ``subscribers`` are those that read its log directly: spies, or all of them for IPC.
     """
@@ -86,7 +86,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """A receiver's stations. ``cubic_window`` is the congestion window in bytes, where there is one."""
+    """A receiver's stages. ``cubic_window`` is the congestion window in bytes, where there is one."""
 
     key: StreamKey
     high_water_mark: int

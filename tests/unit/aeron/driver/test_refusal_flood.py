@@ -11,7 +11,7 @@ from tests.support.invoked_driver import InvokedDriver, count, only
 from tests.support.memory_network import Peer
 
 from mainstem.aeron.command import responses
-from mainstem.aeron.driver.conductor.publication_errors import LONGEST_RESPONSE, SOURCE_BURST
+from mainstem.aeron.driver.conductor.publication_errors import MAX_RESPONSE_LENGTH, SOURCE_BURST
 from mainstem.aeron.driver.errors import MAX_SOURCES
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.network_agent import MAX_REPORTS
@@ -102,7 +102,7 @@ def test_responses_come_again_after_a_while(driver: InvokedDriver) -> None:
 def test_all_sources_together_take_a_part_of_the_buffer_and_of_the_log(driver: InvokedDriver) -> None:
     stream = Stream(driver)
     told = stream.refuse_all(of_addresses(PAIRS))
-    assert told == driver.core.context.settings.clients_buffer_length // 4 // LONGEST_RESPONSE
+    assert told == driver.core.context.settings.clients_buffer_length // 4 // MAX_RESPONSE_LENGTH
     entries = read_errors(error_log(driver))
     assert len(entries) == MAX_SOURCES + 1
     assert "any other source" in entries[-1].text

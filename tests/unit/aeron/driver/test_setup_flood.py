@@ -14,7 +14,7 @@ from mainstem._core import layout
 from mainstem.aeron.command import responses
 from mainstem.aeron.driver.conductor.agent_messages import IMAGES_PER_CYCLE
 from mainstem.aeron.driver.media.addresses import InetAddress
-from mainstem.aeron.driver.receiver.image_census import MAX_CREATING, MAX_SILENT_OF_SOURCE, ImageCensus, Refusal
+from mainstem.aeron.driver.receiver.image_limiter import MAX_CREATING, MAX_SILENT_OF_SOURCE, ImageLimiter, Refusal
 from mainstem.aeron.driver.receiver.receiver import SILENT_CHECK_INTERVAL_NS
 from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.aeron.system_counter import SystemCounter
@@ -83,7 +83,7 @@ def test_streams_that_are_alive_are_no_flood() -> None:
 
 
 def test_a_silent_image_is_counted_until_it_is_heard_or_gone() -> None:
-    images = ImageCensus()
+    images = ImageLimiter()
     for session in range(MAX_SILENT_OF_SOURCE):
         images.creating((9, STREAM, session), "192.0.2.1")
         images.created((9, STREAM, session))
@@ -138,12 +138,12 @@ def test_a_duty_cycle_makes_few_images_and_what_is_asked_for_at_once_is_bounded(
         assert driver.counters.value(SystemCounter.ERRORS) == 0
 
 
-def census() -> ImageCensus:
-    return ImageCensus(stream_limit=2, source_limit=3, total_limit=4)
+def limiter() -> ImageLimiter:
+    return ImageLimiter(stream_limit=2, source_limit=3, total_limit=4)
 
 
 def test_the_census_names_the_limit_that_is_met() -> None:
-    images = census()
+    images = limiter()
     for session in (1, 2):
         assert images.refusal((9, STREAM, session), "192.0.2.1") is None
         images.creating((9, STREAM, session), "192.0.2.1")
@@ -161,7 +161,7 @@ def test_the_census_names_the_limit_that_is_met() -> None:
 
 
 def test_a_v6_network_is_one_source() -> None:
-    images = census()
+    images = limiter()
     for session in range(3):
         images.creating((session, STREAM, session), f"2001:db8::{session + 1}")
     assert images.refusal((7, STREAM, 7), "2001:db8::ffff:1") is Refusal.OF_SOURCE
@@ -169,7 +169,7 @@ def test_a_v6_network_is_one_source() -> None:
 
 
 def test_a_session_that_is_asked_for_twice_counts_once() -> None:
-    images = census()
+    images = limiter()
     for _ in range(5):
         images.creating((9, STREAM, 1), "192.0.2.1")
     assert len(images) == 1
@@ -179,7 +179,7 @@ def test_a_session_that_is_asked_for_twice_counts_once() -> None:
 
 
 def test_a_setup_that_is_repeated_meets_no_limit_that_its_own_session_has_filled() -> None:
-    images = ImageCensus(stream_limit=1, source_limit=1, total_limit=1)
+    images = ImageLimiter(stream_limit=1, source_limit=1, total_limit=1)
     images.creating((9, STREAM, 1), "192.0.2.1")
     assert images.refusal((9, STREAM, 1), "192.0.2.1") is None
     assert images.refusal((9, STREAM, 2), "192.0.2.1") is Refusal.OF_STREAM

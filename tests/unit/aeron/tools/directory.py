@@ -1,4 +1,4 @@
-"""A driver's directory made up in memory: say which stations stand where, and take the snapshot."""
+"""A driver's directory made up in memory: say which stages stand where, and take the snapshot."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class MadeUpDirectory:
     def spy(self, position: int, **rest: Any) -> MadeUpDirectory:
         return self.subscriber(position, of=PUBLICATION, channel=f"aeron-spy:{UDP}", **rest)
 
-    def look(self, at_ms: int = 0) -> Snapshot:
+    def sample(self, at_ms: int = 0) -> Snapshot:
         """The snapshot, taken so many milliseconds after the first."""
         now = NOW_MS + at_ms
         return Snapshot(

@@ -1,16 +1,16 @@
-"""Bytes between stations."""
+"""Bytes between stages."""
 
 from __future__ import annotations
 
 from tests.unit.aeron.tools.directory import WINDOW, MadeUpDirectory
 
-from mainstem.aeron.tools.backlog import Station, stations
+from mainstem.aeron.tools.backlog import Stage, stages
 from mainstem.aeron.tools.streams import group_streams
 
 
-def of(made: MadeUpDirectory) -> dict[str, Station]:
-    (stream,) = group_streams(made.look())
-    return {s.kind: s for s in stations(stream)}
+def of(made: MadeUpDirectory) -> dict[str, Stage]:
+    (stream,) = group_streams(made.sample())
+    return {s.kind: s for s in stages(stream)}
 
 
 def test_each_station_counts_what_the_one_before_it_has_and_it_has_not() -> None:

@@ -1,11 +1,11 @@
-"""Several looks make one answer."""
+"""Several samples make one answer."""
 
 from __future__ import annotations
 
 from tests.unit.aeron.tools.directory import NOW_MS, WINDOW, MadeUpDirectory
 
 from mainstem.aeron.tools.diagnosis import Diagnosis, diagnose
-from mainstem.aeron.tools.rules import Holder
+from mainstem.aeron.tools.rules import Cause
 
 FAR = 1 << 20
 STEP_MS = 50
@@ -24,22 +24,22 @@ def flowing(position: int) -> MadeUpDirectory:
     return made.image(position).subscriber(position)
 
 
-def publication(looks: list[MadeUpDirectory]) -> Diagnosis:
-    found = diagnose([made.look(i * STEP_MS) for i, made in enumerate(looks)])
+def publication(samples: list[MadeUpDirectory]) -> Diagnosis:
+    found = diagnose([made.sample(i * STEP_MS) for i, made in enumerate(samples)])
     return next(d for d in found if d.kind == "publication")
 
 
 def test_what_was_so_at_the_first_look_may_have_been_so_for_longer() -> None:
     found = publication([slow()] * 4)
-    assert (found.since_ms, found.basis) == (NOW_MS, "the first look: it may be longer")
+    assert (found.since_ms, found.basis) == (NOW_MS, "the first sample: it may be longer")
     assert found.not_before_ms == NOW_MS - 60_000
     assert (found.agreeing, found.total) == (4, 4)
 
 
 def test_what_began_under_our_eyes_is_dated_by_the_look_that_first_saw_it() -> None:
     found = publication([flowing(FAR), flowing(FAR + 64), flowing(FAR + 128), slow(), slow()])
-    assert found.holder is Holder.SLOW_SUBSCRIBER
-    assert (found.since_ms, found.basis) == (NOW_MS + 3 * STEP_MS, "the look that first saw it")
+    assert found.cause is Cause.SLOW_SUBSCRIBER
+    assert (found.since_ms, found.basis) == (NOW_MS + 3 * STEP_MS, "the first sample that shows it")
 
 
 def test_a_client_that_fell_silent_tells_since_when() -> None:
@@ -50,15 +50,15 @@ def test_a_client_that_fell_silent_tells_since_when() -> None:
 
 def test_a_stream_that_is_held_in_a_quarter_of_the_looks_is_called_held() -> None:
     found = publication([flowing(FAR)] + [flowing(FAR + 64 * i) for i in range(1, 7)] + [slow(), slow()])
-    assert found.is_held
+    assert found.is_stalled
     assert (found.agreeing, found.total) == (2, 8)
 
 
 def test_a_stream_that_is_held_more_rarely_is_not() -> None:
     found = publication([flowing(FAR)] + [flowing(FAR + 64 * i) for i in range(1, 9)] + [slow()])
     assert found.rule == "flowing"
-    assert not found.is_held
-    assert found.looks == {"flowing": 8, "slow-subscriber": 1}
+    assert not found.is_stalled
+    assert found.samples == {"flowing": 8, "slow-subscriber": 1}
 
 
 def test_a_single_look_answers_what_stands_still_by_itself() -> None:
@@ -66,9 +66,9 @@ def test_a_single_look_answers_what_stands_still_by_itself() -> None:
 
 
 def test_a_stream_that_came_later_and_one_that_went_are_both_handled() -> None:
-    found = diagnose([MadeUpDirectory().look(0), slow().look(50)])
+    found = diagnose([MadeUpDirectory().sample(0), slow().sample(50)])
     assert {d.kind for d in found} == {"publication", "image"}
-    assert diagnose([slow().look(0), MadeUpDirectory().look(50)]) == ()
+    assert diagnose([slow().sample(0), MadeUpDirectory().sample(50)]) == ()
 
 
 def test_the_figures_name_the_counters() -> None:

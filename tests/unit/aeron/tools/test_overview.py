@@ -127,9 +127,9 @@ def test_a_live_driver_shows_clients_by_name_and_what_holds_a_stream() -> None:
         assert (stream.publisher, stream.subscribers, stream.is_connected) == ("orders", ("prices",), True)
         assert stream.lag == publication.position
         (diagnosis,) = monitor.why(stream.session_id, stream.stream_id)
-        assert diagnosis.is_held
+        assert diagnosis.is_stalled
         row = json.loads(json.dumps(document(state)))
-        assert row["streams"][0]["stations"][-1]["client"] == "prices"
+        assert row["streams"][0]["stages"][-1]["client"] == "prices"
         assert set(row) == {field.name for field in dataclasses.fields(state)}
         monitor.close()
 

@@ -18,7 +18,7 @@ from tests.unit.aeron.tools.directory import (
 )
 
 from mainstem.aeron.tools.diagnosis import Diagnosis, diagnose
-from mainstem.aeron.tools.rules import IMAGE_RULES, PUBLICATION_RULES, Holder
+from mainstem.aeron.tools.rules import IMAGE_RULES, PUBLICATION_RULES, Cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,7 @@ def stopped_claim() -> MadeUpDirectory:
     )
 
 
-def hole(naks: int) -> MadeUpDirectory:
+def gap(naks: int) -> MadeUpDirectory:
     return held_by_window(FAR).image(FAR, high_water_mark=FAR + WINDOW, naks=naks).subscriber(FAR)
 
 
@@ -83,9 +83,9 @@ def flow_limit(**log: object) -> MadeUpDirectory:
     )
 
 
-Looks = list[MadeUpDirectory]
+Samples = list[MadeUpDirectory]
 
-PUBLICATION_CASES: dict[str, Callable[[], Looks]] = {
+PUBLICATION_CASES: dict[str, Callable[[], Samples]] = {
     "driver-gone": lambda: [_with(moving(FAR), heartbeat_age_ms=11_000)],
     "disk-full": lambda: [_with(_sparse(moving(FAR)), free_space=4095)],
     "channel-error": lambda: [
@@ -105,7 +105,7 @@ PUBLICATION_CASES: dict[str, Callable[[], Looks]] = {
         .spy(FAR)
     ],
     "unfinished-claim": lambda: [stopped_claim(), stopped_claim()],
-    "loss": lambda: [hole(3), hole(9)],
+    "loss": lambda: [gap(3), gap(9)],
     "slow-recorder": lambda: [slow_reader(records=True)],
     "slow-subscriber": lambda: [slow_reader()],
     "congestion-window": lambda: [
@@ -128,7 +128,7 @@ PUBLICATION_CASES: dict[str, Callable[[], Looks]] = {
     "idle": lambda: [moving(FAR), moving(FAR)],
 }
 
-IMAGE_CASES: dict[str, Callable[[], Looks]] = {
+IMAGE_CASES: dict[str, Callable[[], Samples]] = {
     "driver-gone": lambda: [_with(MadeUpDirectory().image(FAR).subscriber(FAR), heartbeat_age_ms=-1)],
     "disk-full": lambda: [_with(_sparse(MadeUpDirectory().image(FAR).subscriber(FAR)), free_space=0)],
     "image-ended": lambda: [MadeUpDirectory().image(FAR, end_of_stream=FAR).subscriber(FAR - 64)],
@@ -162,30 +162,30 @@ def _sparse(made: MadeUpDirectory) -> MadeUpDirectory:
     return made
 
 
-def answer(looks: Looks, registration_id: int) -> Diagnosis:
-    found = diagnose([made.look(50 * i) for i, made in enumerate(looks)])
+def answer(samples: Samples, registration_id: int) -> Diagnosis:
+    found = diagnose([made.sample(50 * i) for i, made in enumerate(samples)])
     return next(d for d in found if d.registration_id == registration_id)
 
 
 @pytest.mark.parametrize("rule", PUBLICATION_RULES, ids=lambda r: r.name)
 def test_each_row_for_publications_applies_to_its_case(rule: object) -> None:
-    name, holder = rule.name, rule.holder  # type: ignore[attr-defined]
+    name, cause = rule.name, rule.cause  # type: ignore[attr-defined]
     found = answer(PUBLICATION_CASES[name](), PUBLICATION)
-    assert (found.rule, found.holder) == (name, holder)
+    assert (found.rule, found.cause) == (name, cause)
     assert found.sentence
 
 
 @pytest.mark.parametrize("rule", IMAGE_RULES, ids=lambda r: r.name)
 def test_each_row_for_images_applies_to_its_case(rule: object) -> None:
-    name, holder = rule.name, rule.holder  # type: ignore[attr-defined]
+    name, cause = rule.name, rule.cause  # type: ignore[attr-defined]
     found = answer(IMAGE_CASES[name](), IMAGE)
-    assert (found.rule, found.holder) == (name, holder)
+    assert (found.rule, found.cause) == (name, cause)
     assert found.sentence
 
 
 def test_an_ipc_subscriber_is_named_with_its_client() -> None:
     found = answer([slow_ipc(name="orders")], PUBLICATION)
-    assert found.holder is Holder.SLOW_SUBSCRIBER
+    assert found.cause is Cause.SLOW_SUBSCRIBER
     assert f"subscription {SUBSCRIPTION} of client {CLIENT} (orders)" in found.sentence
     assert f"{WINDOW:,} bytes unread" in found.sentence
 
@@ -225,7 +225,7 @@ def test_the_documentation_draws_the_table_as_it_is() -> None:
     page = (Path(__file__).parents[4] / "docs" / "why.md").read_text()
     at = 0
     for rule in (*PUBLICATION_RULES, *IMAGE_RULES):
-        row = f"| `{rule.name}` | `{rule.holder}` | {rule.when} |"
+        row = f"| `{rule.name}` | `{rule.cause}` | {rule.when} |"
         at = page.find(row, at)
         assert at >= 0, f"not in docs/why.md, or out of order: {row}"
 

@@ -50,10 +50,10 @@ def test_json_has_what_the_key_says() -> None:
 
 
 def test_rates_are_of_what_rose_since_the_look_before() -> None:
-    first = made().look(0)
+    first = made().sample(0)
     second = made()
     second.counters = [replace(c, value=c.value + 500) if type_name(c) == "snd-pos" else c for c in second.counters]
-    now = second.look(2000)
+    now = second.sample(2000)
     found = rates(first, now, now.counters)
     assert list(found.values()) == [250.0]
     assert rates(None, now, now.counters) == {}

@@ -20,7 +20,7 @@ from mainstem.aeron.tools.streams import group_streams
 
 def test_a_publication_and_its_image_on_one_driver_are_one_stream() -> None:
     made = MadeUpDirectory().publication(960, limit=4096, sent=640, sender_limit=2048).image(640).subscriber(320)
-    (stream,) = group_streams(made.look())
+    (stream,) = group_streams(made.sample())
     assert (stream.session_id, stream.stream_id, stream.channel) == (SESSION, STREAM, UDP)
     assert stream.publication is not None
     assert (stream.publication.position, stream.publication.sender_position) == (960, 640)
@@ -30,14 +30,14 @@ def test_a_publication_and_its_image_on_one_driver_are_one_stream() -> None:
 
 def test_a_spy_belongs_to_the_publication_and_not_to_the_image() -> None:
     made = MadeUpDirectory().publication(960, limit=4096, sent=640, sender_limit=2048).image(640).spy(960)
-    (stream,) = group_streams(made.look())
+    (stream,) = group_streams(made.sample())
     assert stream.publication is not None
     assert [s.is_spy for s in stream.publication.subscribers] == [True]
     assert stream.images[0].subscribers == ()
 
 
 def test_an_image_whose_sender_is_elsewhere_is_a_stream_of_its_own() -> None:
-    (stream,) = group_streams(MadeUpDirectory().image(64).look())
+    (stream,) = group_streams(MadeUpDirectory().image(64).sample())
     assert stream.publication is None
     assert stream.channel == UDP
 
@@ -47,7 +47,7 @@ def test_session_ids_that_repeat_on_another_address_are_told_apart_by_the_addres
     made = MadeUpDirectory().publication(0, limit=0, sent=0, sender_limit=0)
     made.publication(0, limit=0, sent=0, sender_limit=0, registration_id=11, channel=other)
     made.image(0, channel=other)
-    owners = {s.publication.key.registration_id: len(s.images) for s in group_streams(made.look()) if s.publication}
+    owners = {s.publication.key.registration_id: len(s.images) for s in group_streams(made.sample()) if s.publication}
     assert owners == {PUBLICATION: 0, 11: 1}
 
 
@@ -62,7 +62,7 @@ def test_a_channel_that_the_key_cut_is_taken_from_the_label() -> None:
 def test_the_client_is_known_by_its_name_and_as_a_recorder() -> None:
     made = MadeUpDirectory().image(0).subscriber(0)
     made.client(name="orders book", records=True)
-    client = group_streams(made.look())[0].images[0].subscribers[0].client
+    client = group_streams(made.sample())[0].images[0].subscribers[0].client
     assert (client.name, client.records) == ("orders book", True)
 
 
@@ -72,9 +72,9 @@ def test_counters_of_applications_are_no_streams() -> None:
     made.counters[0] = type(made.counters[0])(
         counter_id=1, type_id=1001, value=0, registration_id=0, owner_id=0, reference_id=0, key=bytes(112), label="mine"
     )
-    assert group_streams(made.look()) == ()
+    assert group_streams(made.sample()) == ()
 
 
 def test_a_receiver_s_window_is_at_most_half_a_term() -> None:
-    (stream,) = group_streams(MadeUpDirectory().image(0, receiver_window_length=131_072).look())
+    (stream,) = group_streams(MadeUpDirectory().image(0, receiver_window_length=131_072).sample())
     assert stream.images[0].window == WINDOW

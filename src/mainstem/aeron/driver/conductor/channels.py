@@ -131,7 +131,7 @@ class Channels:
         self._closing: list[SendChannel | ReceiveChannel] = []
         self._closing_destinations: list[ReceiveDestination] = []
         # Distinguishes the receivers of a group; every endpoint takes the next one.
-        self._next_receiver_id = resources.random.getrandbits(64)
+        self._next_receiver_id = resources.rng.getrandbits(64)
 
     def resolve(self, uri: ChannelUri, *, is_destination: bool = False) -> UdpChannel:
         """Returns the channel with its names resolved. Raises ChannelUriError."""

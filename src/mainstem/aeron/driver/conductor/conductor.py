@@ -80,7 +80,7 @@ class DriverConductor:
         settings = resources.settings
         registry = SubscriptionRegistry()
         session_ids = SessionIds(
-            resources.random,
+            resources.rng,
             reserved_low=settings.publication_reserved_session_id_low,
             reserved_high=settings.publication_reserved_session_id_high,
         )
@@ -179,8 +179,8 @@ class DriverConductor:
         self.network.on_timer(now_ns)
         self.images.on_timer(now_ns)
         self._commands.on_timer(now_ns)
-        for path in self._resources.logs.held_back():
-            text = f"{path}: its file system is full; the stream is held back until there is space"
+        for path in self._resources.logs.awaiting_space():
+            text = f"{path}: the file system is full; the stream waits until there is space"
             self._resources.errors.record(text, code=ErrorCode.STORAGE_SPACE)
 
     def _on_terminate(self, command: TerminateDriver, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time

@@ -75,17 +75,17 @@ class ImageLinks:
             if position.state is TetherState.ACTIVE:
                 self.announce_gone(source, position)
 
-    def cut_off(self, source: StreamSource, position: SubscriberPosition) -> None:
+    def enter_linger(self, source: StreamSource, position: SubscriberPosition) -> None:
         """An untethered subscriber fell too far behind."""
         self.announce_gone(source, position)
         self._state_changed(source, position, TetherState.ACTIVE)
 
-    def let_go(self, source: StreamSource, position: SubscriberPosition) -> None:
+    def enter_resting(self, source: StreamSource, position: SubscriberPosition) -> None:
         """Flow control waits for it no longer."""
         source.rest_subscriber(position)
         self._state_changed(source, position, TetherState.LINGER)
 
-    def let_in(self, source: StreamSource, position: SubscriberPosition) -> None:
+    def enter_active(self, source: StreamSource, position: SubscriberPosition) -> None:
         """It is waited for again, from the join position on."""
         source.add_subscriber(position)
         self.announce(source, position)

@@ -92,7 +92,7 @@ class Images(StreamRegistry[PublicationImage]):
                 group_tag=channel.endpoint.group_tag,
                 now_ns=now_ns,
             )
-            path.backing = resources.logs.back(
+            path.allocator = resources.logs.allocate(
                 memory.log,
                 memory.log_file,
                 position,

@@ -41,7 +41,7 @@ class IpcPublications(PublicationRegistry[IpcPublication]):
         with self._given_back_on_error(memory):
             position = memory.counters.allocate_publisher_position(is_exclusive=request.is_exclusive, value=start)
             limit = memory.counters.allocate(CounterType.PUBLISHER_LIMIT, value=start)
-            backing = self._back(memory, request, start)
+            allocator = self._allocate(memory, request, start)
         path = IpcPath(
             memory.log.buffer,
             counters=resources.counter_values,
@@ -51,7 +51,7 @@ class IpcPublications(PublicationRegistry[IpcPublication]):
             publisher_limit=limit.counter_id,
             publisher_position=position.counter_id,
         )
-        path.backing = backing
+        path.allocator = allocator
         publication = IpcPublication(memory, request, path, limit, resources, now_ns)
         self.streams.append(publication)
         resources.ipc_cycle.add(path)

@@ -238,7 +238,7 @@ class Stream(Generic[P]):
         return True
 
     def _corrupt(self, error: ValueError, position: int) -> CorruptLogError:
-        """The error that names the log which another process has spoilt."""
+        """The error that names the log which another process has corrupted."""
         return CorruptLogError(f"{self.log_file}: {error}", log_file=self.log_file, position=position)
 
     def _move(self, state: StreamState, now_ns: int) -> None:

@@ -105,7 +105,7 @@ class NetworkPublications(PublicationRegistry[NetworkPublication]):
             spies_simulate_connection=params.spies_simulate_connection,
             now_ns=now_ns,
         )
-        path.backing = self._back(memory, request, path.sender_position)
+        path.allocator = self._allocate(memory, request, path.sender_position)
         return path
 
     def _on_step(self, stream: NetworkPublication, before: StreamState, now_ns: int) -> None:  # noqa: ARG002 - as declared

@@ -211,10 +211,10 @@ def _start(uri: ChannelUri, term_length: int) -> tuple[int | None, int | None, i
     return initial, first, offset
 
 
-def first_term_ids(params: PublicationParams, random: Random) -> tuple[int, int, int]:
+def first_term_ids(params: PublicationParams, rng: Random) -> tuple[int, int, int]:
     """Initial term id, first term id and offset in it: as asked, or a random term from its start."""
     if params.initial_term_id is None or params.term_id is None:
-        initial = random_i32(random)
+        initial = random_i32(rng)
         return initial, initial, 0
     if params.term_offset == params.term_length:
         return params.initial_term_id, wrap_i32(params.term_id + 1), 0

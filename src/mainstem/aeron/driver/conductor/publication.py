@@ -17,7 +17,7 @@ from mainstem.aeron.system_counter import SystemCounter
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mainstem._core.driver.backing import Backing
+    from mainstem._core.driver.block_allocator import BlockAllocator
     from mainstem._core.driver.positions import PositionSet
     from mainstem._core.memory.counters import CounterCell
     from mainstem.aeron.channel import ChannelUri
@@ -145,7 +145,7 @@ class PublicationRegistry(StreamRegistry[B]):
             )
         return session_id
 
-    def _back(self, memory: StreamMemory, request: PublicationRequest, start: int) -> Backing | None:
+    def _allocate(self, memory: StreamMemory, request: PublicationRequest, start: int) -> BlockAllocator | None:
         """What takes the blocks of the log ahead of its publishers. Raises StorageSpaceError where there is no room.
 
         Publishers that race overrun the limit by a claim each: there is room for two of the greatest length, and for
@@ -157,12 +157,12 @@ class PublicationRegistry(StreamRegistry[B]):
         )
         margin = min(log.term_length, longest if request.is_exclusive else 2 * longest)
         ahead = min(request.params.publication_window_length, FIRST_AHEAD)
-        return self._resources.logs.back(log, memory.log_file, start, margin=margin, ahead=ahead)
+        return self._resources.logs.allocate(log, memory.log_file, start, margin=margin, ahead=ahead)
 
     def _create_memory(self, request: PublicationRequest, session_id: int) -> StreamMemory:
         """Returns a new log and no counters yet. Raises StorageSpaceError when there is too little room for it."""
         resources, params = self._resources, request.params
-        initial, first, offset = first_term_ids(params, resources.random)
+        initial, first, offset = first_term_ids(params, resources.rng)
         log, log_file = resources.logs.create_publication(
             LogParameters(
                 correlation_id=request.registration_id,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SOURCE_BURST = 8
 SOURCE_RATE = 1.0
 # A response with the longest text of an ERR frame, in bytes.
-LONGEST_RESPONSE = 1_152
+MAX_RESPONSE_LENGTH = 1_152
 
 
 class PublicationErrors:
@@ -39,9 +39,9 @@ class PublicationErrors:
         self._prefixes = AddressPrefixes()
         self._of_source = RateLimit(SOURCE_RATE, SOURCE_BURST)
         # A quarter of the buffer at once, and another quarter while a client that does not run is still taken for alive.
-        most = max(1, resources.clients.capacity // 4 // LONGEST_RESPONSE)
+        max_responses = max(1, resources.clients.capacity // 4 // MAX_RESPONSE_LENGTH)
         liveness_s = resources.settings.client_liveness_timeout_ns / NS_PER_SECOND
-        self._of_all = RateLimit(most / liveness_s, most)
+        self._of_all = RateLimit(max_responses / liveness_s, max_responses)
 
     def on_error(self, message: PublicationError, now_ns: int) -> None:
         """A receiver refused a publication: its clients are notified, and the error log."""
@@ -49,8 +49,8 @@ class PublicationErrors:
         if publication is None:
             return
         source = InetAddress.unpack(message.source)
-        owner = (publication.registration_id, self._prefixes.prefix_of(source.ip))
-        if self._of_source.take(owner, now_ns) and self._of_all.take(ALL_SOURCES, now_ns):
+        key = (publication.registration_id, self._prefixes.prefix_of(source.ip))
+        if self._of_source.take(key, now_ns) and self._of_all.take(ALL_SOURCES, now_ns):
             self._resources.clients.send(
                 OnPublicationError(
                     registration_id=publication.registration_id,

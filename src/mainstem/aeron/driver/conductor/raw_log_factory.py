@@ -9,12 +9,12 @@ block, unless there is certain to be one:
 - What the driver writes without being asked to (the CnC file, the loss report, the metadata of each log) has its blocks from the
   start, and so has a log that is not sparse. Too little room is an error where the file is made: StorageSpaceError.
 - The terms of a sparse log take their blocks as they are written: the paths take them before anyone may touch them
-  (``_core/driver/backing.py``). Where that fails the stream is held back: its publishers see back pressure, its senders a closed
+  (``_core/driver/block_allocator.py``). Where that fails the stream waits: its publishers see back pressure, its senders a closed
   window, and it goes on when there is space.
 - A sparse log has what it needs to begin before its client learns of it. A new log is made only where the free space covers its
   own length. Where the kernel cannot take blocks ahead, the whole length of each log is reserved for it besides.
 
-Without storage checks nothing is reserved, and nothing is held back.
+Without storage checks nothing is reserved, and nothing waits.
 
 ``_reserved`` is the sum of the reservations as they were made, an upper bound: what each log has taken since is read from the file
 system only where the free space does not cover that.
@@ -26,7 +26,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from mainstem._core import layout
-from mainstem._core.driver.backing import Backing
+from mainstem._core.driver.block_allocator import BlockAllocator
 from mainstem.aeron.directory import image_path, publication_path
 from mainstem.aeron.logbuffer import LogBuffers, LogParameters
 from mainstem.aeron.system_counter import SystemCounter
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # A new log takes no more than this part of the free space: others need room to begin, too.
 SHARE_OF_FREE_SPACE = 4
 # And no less than this, with its margin.
-LEAST_AHEAD = 128 * 1024
+MIN_AHEAD = 128 * 1024
 
 
 class RawLogFactory:
@@ -63,8 +63,8 @@ class RawLogFactory:
         self._system_counters = system_counters
         self._warn = warn
         self._check_storage = check_storage
-        self._backings: dict[str, Backing] = {}  # of sparse logs that lack blocks, by path
-        self._held: set[str] = set()
+        self._allocators: dict[str, BlockAllocator] = {}  # of sparse logs that lack blocks, by path
+        self._waiting: set[str] = set()
         self._reservations: dict[str, int] = {}  # bytes by path
         self._reserved = 0
         self._deleted: deque[tuple[LogBuffers, str]] = deque()
@@ -90,7 +90,7 @@ class RawLogFactory:
         self._system_counters.increment(SystemCounter.BYTES_CURRENTLY_MAPPED, length)
         return LogBuffers.create(buffer, parameters), path
 
-    def back(self, log: LogBuffers, path: str, start: int, *, margin: int, ahead: int) -> Backing | None:
+    def allocate(self, log: LogBuffers, path: str, start: int, *, margin: int, ahead: int) -> BlockAllocator | None:
         """What takes the blocks of a sparse log ahead of its writers; None for a log that has all of them, or is not checked.
 
         ``ahead`` bytes from the position ``start``, or as many as a share of the free space has room for, have their blocks when
@@ -100,25 +100,30 @@ class RawLogFactory:
             return None
         self._release(path)
         share = (self._files.free_space(self._directory) - self._reserved) // SHARE_OF_FREE_SPACE
-        backing = Backing(log.buffer, log.term_length, start, margin, min(ahead, max(LEAST_AHEAD, share - margin)))
-        for offset, length in backing.first_ranges():
+        allocator = BlockAllocator(
+            log.buffer, log.term_length, start, margin, min(ahead, max(MIN_AHEAD, share - margin))
+        )
+        for offset, length in allocator.first_ranges():
             self._files.allocate(path, offset, length)
-        if backing.begin():
-            self._backings[path] = backing
+        if allocator.begin():
+            self._allocators[path] = allocator
         else:
             self._reserve(path, log.buffer.capacity)
-        return backing
+        return allocator
 
-    def held_back(self) -> list[str]:
-        """The paths of logs that are held back for want of space since the last call."""
-        for path in [path for path, backing in self._backings.items() if backing.is_complete]:
-            del self._backings[path]
-        before, self._held = self._held, {path for path, backing in self._backings.items() if backing.is_held}
-        return sorted(self._held - before)
+    def awaiting_space(self) -> list[str]:
+        """The paths of logs that wait for space since the last call."""
+        for path in [path for path, allocator in self._allocators.items() if allocator.is_complete]:
+            del self._allocators[path]
+        before, self._waiting = (
+            self._waiting,
+            {path for path, allocator in self._allocators.items() if allocator.is_waiting},
+        )
+        return sorted(self._waiting - before)
 
     def delete(self, log: LogBuffers, path: str) -> None:
         """Has ``free_some`` unmap the log and remove its file; what other processes have mapped stays mapped there."""
-        self._backings.pop(path, None)
+        self._allocators.pop(path, None)
         self._deleted.append((log, path))
 
     @property

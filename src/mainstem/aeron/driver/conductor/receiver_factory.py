@@ -90,7 +90,7 @@ def _delay(
         return StaticDelay(0, 0)
     if is_group:
         return BackoffDelay(
-            resources.random,
+            resources.rng,
             max_backoff_ns=settings.nak_multicast_max_backoff_ns,
             group_size=settings.nak_multicast_group_size,
         )

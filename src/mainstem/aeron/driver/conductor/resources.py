@@ -33,7 +33,7 @@ class Resources:
 
     settings: DriverSettings
     clock: Clock
-    random: Random
+    rng: Random
     instrument: Instrument
     events: EventLog | None
     transports: Transports

@@ -16,25 +16,25 @@ SESSION_IDS = 1 << 32
 MAX_DRAWS = 64  # for a start outside the reserved range, unless that leaves hardly any
 
 
-def random_i32(random: Random) -> int:
+def random_i32(rng: Random) -> int:
     """Any int32, all equally likely."""
-    return wrap_i32(random.getrandbits(32))
+    return wrap_i32(rng.getrandbits(32))
 
 
 class SessionIds:
     """Hands out session ids outside ``[reserved_low, reserved_high]``."""
 
-    def __init__(self, random: Random, *, reserved_low: int, reserved_high: int) -> None:
+    def __init__(self, rng: Random, *, reserved_low: int, reserved_high: int) -> None:
         self._low = reserved_low
         self._high = reserved_high
         self._unreserved = SESSION_IDS - (reserved_high - reserved_low + 1)
-        self._next = random_i32(random)
+        self._next = random_i32(rng)
         # Half of all drivers that reserve half of the ids would begin at the first one behind: two machines that send to
         # the same endpoint must not have the same sessions.
         for _ in range(MAX_DRAWS):
             if not reserved_low <= self._next <= reserved_high:
                 break
-            self._next = random_i32(random)
+            self._next = random_i32(rng)
 
     def take(self, in_use: Collection[int]) -> int:
         """The next id that is neither reserved nor ``in_use`` on that endpoint and stream. Raises RegistrationError."""

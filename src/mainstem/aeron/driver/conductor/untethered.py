@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 class TetherListener(Protocol):
     """What notifies the clients, and makes the source stop and start waiting for a subscriber."""
 
-    def cut_off(self, source: StreamSource, position: SubscriberPosition) -> None:
+    def enter_linger(self, source: StreamSource, position: SubscriberPosition) -> None:
         """The client must close its image now."""
         ...
 
-    def let_go(self, source: StreamSource, position: SubscriberPosition) -> None:
+    def enter_resting(self, source: StreamSource, position: SubscriberPosition) -> None:
         """Flow control no longer waits for it."""
         ...
 
-    def let_in(self, source: StreamSource, position: SubscriberPosition) -> None:
+    def enter_active(self, source: StreamSource, position: SubscriberPosition) -> None:
         """It may read again, from the source's join position."""
         ...
 
@@ -76,17 +76,17 @@ def check_untethered(
                 position.since_ns = now_ns
             elif now_ns - position.since_ns >= timeouts.window_limit_ns:
                 _move(position, TetherState.LINGER, now_ns)
-                listener.cut_off(source, position)
+                listener.enter_linger(source, position)
         elif state is TetherState.LINGER:
             if now_ns - position.since_ns >= timeouts.linger_ns:
                 rejoin = position.interest.params.rejoin
                 _move(position, TetherState.RESTING if rejoin else TetherState.CLOSED, now_ns)
-                listener.let_go(source, position)
+                listener.enter_resting(source, position)
         elif state is TetherState.RESTING and now_ns - position.since_ns >= timeouts.resting_ns:
             # Before it counts again: else it would join where it had become inactive.
             position.cell.set_release(source.join_position)
             _move(position, TetherState.ACTIVE, now_ns)
-            listener.let_in(source, position)
+            listener.enter_active(source, position)
 
 
 def _move(position: SubscriberPosition, state: TetherState, now_ns: int) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.media.transport import BufferLimits, OpenTransport, TransportRequest, Transports
 
 
-class SocketWatcher:
+class SocketLogger:
     """Logs the datagrams of one socket. ``peer`` is the packed address that it is connected to."""
 
     def __init__(self, log: EventLog, clock: Clock, channel: str, peer: bytes) -> None:
@@ -28,11 +28,11 @@ class SocketWatcher:
         self._channel = channel
         self.peer = peer
 
-    def came(self, source: bytes, datagram: bytes) -> None:
+    def on_receive(self, source: bytes, datagram: bytes) -> None:
         """Logs a datagram that arrived."""
         self._log_frame("FRAME_IN", "NAK_RECEIVED", source, datagram)
 
-    def left(self, destination: bytes, datagram: bytes) -> None:
+    def on_send(self, destination: bytes, datagram: bytes) -> None:
         """Logs a datagram that was sent."""
         self._log_frame("FRAME_OUT", "NAK_SENT", destination or self.peer, datagram)
 
@@ -44,7 +44,7 @@ class SocketWatcher:
             self._log.note(nak_event, f"address={shown} {nak_text(nak)} channel={self._channel}", now_ns)
 
 
-class WatchedTransports:
+class LoggedTransports:
     """Transports whose sockets log what passes through them; all else is done by ``inner``."""
 
     def __init__(self, inner: Transports, log: EventLog, clock: Clock) -> None:
@@ -56,13 +56,13 @@ class WatchedTransports:
         """As ``inner`` does."""
         opened = self._inner.open(request)
         peer = b"" if request.connect is None else request.connect.packed
-        watcher = SocketWatcher(self._log, self._clock, request.channel, peer)
+        listener = SocketLogger(self._log, self._clock, request.channel, peer)
 
         def reconnect(address: InetAddress) -> None:
             opened.reconnect(address)
-            watcher.peer = address.packed
+            listener.peer = address.packed
 
-        return replace(opened, transport=TappedTransport(opened.transport, watcher), reconnect=reconnect)
+        return replace(opened, transport=TappedTransport(opened.transport, listener), reconnect=reconnect)
 
     def resolve(self, host: str) -> str:
         """As ``inner`` does."""
@@ -81,4 +81,4 @@ def watched(transports: Transports, log: EventLog | None, clock: Clock) -> Trans
     """``transports`` themselves, unless the log has events that only sockets see."""
     if log is None or not log.includes(*AT_THE_SOCKETS):
         return transports
-    return WatchedTransports(transports, log, clock)
+    return LoggedTransports(transports, log, clock)

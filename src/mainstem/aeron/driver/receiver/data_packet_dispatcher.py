@@ -22,8 +22,7 @@ Every state but NO_INTEREST ends by time, in ``on_time``. Data, SETUPs and the c
 image that is made twice is prevented by INIT_IN_PROGRESS alone, and a SETUP that is ignored is sent again by its sender.
 
 Only the receiver's thread uses it. At most MAX_SESSIONS sessions are remembered, and those whose images are being made, which
-``ImageCensus`` limits: a flood of invented sessions evicts those for which nothing is under way, and is ignored when there are none
-of them.
+``ImageLimiter`` limits: a flood of invented sessions evicts those for which nothing is under way, or is ignored if there are none.
 """
 
 from __future__ import annotations

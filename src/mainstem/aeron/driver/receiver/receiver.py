@@ -20,7 +20,7 @@ from mainstem.aeron.driver.messages import (
 )
 from mainstem.aeron.driver.network_agent import CHECK_INTERVAL_NS, NetworkAgent
 from mainstem.aeron.driver.receiver.data_packet_dispatcher import DataPacketDispatcher
-from mainstem.aeron.driver.receiver.image_census import ImageCensus, Refusal, Session
+from mainstem.aeron.driver.receiver.image_limiter import ImageLimiter, Refusal, Session
 from mainstem.aeron.protocol.frames import Rttm, Setup, StatusMessage
 from mainstem.aeron.protocol.layouts import LAYOUTS, FrameType
 from mainstem.aeron.system_counter import SystemCounter
@@ -50,7 +50,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         *,
         counters: AtomicBuffer,
         to_conductor: ConductorQueue,
-        census: ImageCensus | None = None,
+        limiter: ImageLimiter | None = None,
         resolve_interval_ns: int = CHECK_INTERVAL_NS,
         now_ns: int = 0,
         source_filter: EndpointFilter | None = None,
@@ -62,7 +62,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         self._filter = source_filter
         self._refusals = refusals
         self._counters = counters
-        self._census = ImageCensus() if census is None else census
+        self._limiter = ImageLimiter() if limiter is None else limiter
         self._refused: set[Refusal] = set()
         self._dispatchers: dict[int, DataPacketDispatcher] = {}
         self._images: dict[int, tuple[ReceiverImage, ReceiveChannelEndpoint]] = {}
@@ -158,10 +158,10 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             return
         dispatcher = self._dispatchers[endpoint.key]
         session = (endpoint.key, setup.stream_id, setup.session_id)
-        refusal = self._census.refusal(session, address)
+        refusal = self._limiter.refusal(session, address)
         if refusal in SILENT_REFUSALS and now_ns >= self._silent_check_ns:
             self._note_heard(now_ns)
-            refusal = self._census.refusal(session, address)
+            refusal = self._limiter.refusal(session, address)
         if refusal is not None and dispatcher.has_subscription(setup.stream_id, setup.session_id):
             self._refused.add(refusal)
         elif dispatcher.on_setup(setup.stream_id, setup.session_id, now_ns):
@@ -174,7 +174,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             if destination.channel.is_multicast and setup.ttl > destination.ttl:
                 # Its data reaches further than status messages from here do.
                 self._counters.add_i64(TTL_ASYMMETRY_OFFSET, 1)
-            self._census.creating(session, address)
+            self._limiter.creating(session, address)
             self._send(
                 CreateImage(
                     endpoint=endpoint,
@@ -193,12 +193,12 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             )
 
     def _note_heard(self, now_ns: int) -> None:
-        """Tells the census which images have received something since they were made."""
+        """Tells the limiter which images have received something since they were made."""
         self._silent_check_ns = now_ns + SILENT_CHECK_INTERVAL_NS
         for key, (image, session, made_ns) in list(self._silent.items()):
             if image.path.last_packet_ns != made_ns:
                 del self._silent[key]
-                self._census.heard(session)
+                self._limiter.heard(session)
 
     def _refuse(self) -> None:
         if self._refusals is not None:
@@ -299,7 +299,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         """Adds the image of a ``CreateImage`` to the duty cycle."""
         path = image.path
         session = (endpoint.key, path.stream_id, path.session_id)
-        self._census.created(session)
+        self._limiter.created(session)
         self._silent[path.key] = (image, session, path.last_packet_ns)
         self._dispatchers[endpoint.key].forget(path.stream_id, path.session_id)
         self._images[path.key] = (image, endpoint)
@@ -308,7 +308,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
 
     def on_refuse_image(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> None:
         """The image of a ``CreateImage`` is not made; the session's next SETUP starts again."""
-        self._census.gone((endpoint.key, stream_id, session_id))
+        self._limiter.gone((endpoint.key, stream_id, session_id))
         dispatcher = self._dispatchers.get(endpoint.key)
         if dispatcher is not None:
             dispatcher.forget(stream_id, session_id)
@@ -322,7 +322,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         self._silent.pop(image.path.key, None)
         if entry is not None:
             endpoint = entry[1]
-            self._census.gone((endpoint.key, image.path.stream_id, image.path.session_id))
+            self._limiter.gone((endpoint.key, image.path.stream_id, image.path.session_id))
             self.cycle.remove_from_dispatch(image.path, endpoint.core)
             self.cycle.remove_path(image.path)
             dispatcher = self._dispatchers.get(endpoint.key)

@@ -88,7 +88,7 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
             publication.on_elicited(StatusMessage.read(frame), source, now_ns)
         elif kind == layout.EVENT_RECEIVER_LEFT:
             publication.on_receiver_gone(StatusMessage.read(frame).receiver_id, now_ns, left=True)
-        elif kind == layout.EVENT_SPOILT_FRAME:
+        elif kind == layout.EVENT_MALFORMED_FRAME:
             position = publication.path.sender_position
             text = f"log {publication.registration_id}, position {position}: a frame of {value} bytes is not possible there"
             self._send(NetworkFault(text=f"{text}, and nothing behind it is sent"))

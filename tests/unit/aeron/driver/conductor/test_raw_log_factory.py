@@ -104,9 +104,9 @@ def test_a_log_that_has_begun_reserves_nothing_more(make: Callable[..., tuple[Ra
     logs, files = make(3 * LOG)
     for number in range(5):
         buffers, path = logs.create_publication(log(number))
-        backing = logs.back(buffers, path, 0, margin=4096, ahead=TERM // 2)
-        assert backing is not None
-        if backing.is_complete:
+        allocator = logs.allocate(buffers, path, 0, margin=4096, ahead=TERM // 2)
+        assert allocator is not None
+        if allocator.is_complete:
             pytest.skip("the kernel cannot take blocks ahead")
         assert TERM // 2 + 4096 <= files.taken[path] - layout.LOG_METADATA_LENGTH <= TERM // 2 + 16384
     files.space = LOG + sum(files.taken.values())
@@ -120,7 +120,7 @@ def test_a_log_that_has_no_room_to_begin_is_refused(make: Callable[..., tuple[Ra
     buffers, path = logs.create_publication(log(1))
     files.space = sum(files.taken.values()) + TERM // 4
     with pytest.raises(StorageSpaceError):
-        logs.back(buffers, path, 0, margin=TERM, ahead=TERM)
+        logs.allocate(buffers, path, 0, margin=TERM, ahead=TERM)
 
 
 def test_a_log_takes_a_share_of_little_free_space_before_it_begins(
@@ -130,9 +130,9 @@ def test_a_log_takes_a_share_of_little_free_space_before_it_begins(
     buffers, path = logs.create_publication(log(1))
     files.space = 1 << 20
     ahead = 1 << 20
-    backing = logs.back(buffers, path, 0, margin=4096, ahead=ahead)
-    assert backing is not None
-    assert 128 << 10 <= backing.ahead <= ahead // 4
+    allocator = logs.allocate(buffers, path, 0, margin=4096, ahead=ahead)
+    assert allocator is not None
+    assert 128 << 10 <= allocator.ahead <= ahead // 4
 
 
 def test_written_and_deleted_logs_reserve_nothing(make: Callable[..., tuple[RawLogFactory, SparseFiles]]) -> None:

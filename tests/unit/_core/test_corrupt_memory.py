@@ -1,4 +1,4 @@
-"""Memory that another process has spoilt: what is read of it is bounded, and the error names it.
+"""Memory that another process has corrupted: what is read of it is bounded, and the error names it.
 
 Each structure lies between guard bytes, which nothing may write. A load far outside would end the process.
 """
@@ -145,7 +145,7 @@ def test_a_scan_for_datagrams_stops_at_a_frame_that_is_not_possible(paths: Modul
         batch = paths.term.RunBatch()
         assert batch.scan(log, 0, 0, NETWORK_TERM, 1 << 20, 65504) == [(0, 64, 64, 64)]
         assert batch.scan(log, 0, 64, NETWORK_TERM, 1 << 20, 65504) == []
-        assert batch.spoilt_length == length
+        assert batch.malformed_length == length
         assert not batch.is_blocked
 
 
@@ -155,10 +155,10 @@ def test_a_frame_may_not_run_over_the_end_of_its_term(paths: Modules) -> None:
     log.put_u8(NETWORK_TERM - 64 + 6, layout.TYPE_DATA)
     batch = paths.term.RunBatch()
     assert batch.scan(log, 0, NETWORK_TERM - 64, NETWORK_TERM, 1 << 20, 1408) == []
-    assert batch.spoilt_length == 96
+    assert batch.malformed_length == 96
 
 
-def test_a_spoilt_frame_is_reported_once_and_holds_up_its_stream_alone(paths: Modules) -> None:
+def test_a_corrupt_frame_is_reported_once_and_holds_up_its_stream_alone(paths: Modules) -> None:
     pair = Pair(paths)
     pair.connect()
     pair.writer.append(b"whole")
@@ -166,7 +166,7 @@ def test_a_spoilt_frame_is_reported_once_and_holds_up_its_stream_alone(paths: Mo
     pair.send_path.log.put_i32(position, 7)
     for _ in range(5):
         pair.cycle()
-    events = [event for event in pair.sender.events.take() if event[0] == layout.EVENT_SPOILT_FRAME]
+    events = [event for event in pair.sender.events.take() if event[0] == layout.EVENT_MALFORMED_FRAME]
     assert [event[4] for event in events] == [7]
     assert pair.send_path.sender_position == position
 
@@ -201,7 +201,7 @@ def test_a_counter_without_a_position_is_not_waited_for(paths: Modules) -> None:
 
 
 @pytest.mark.parametrize("value", [1 << 62, (1 << 63) - 1, -(1 << 63)])
-def test_a_spoilt_subscriber_position_ends_no_cycle_and_cleans_nothing_ahead(paths: Modules, value: int) -> None:
+def test_a_corrupt_subscriber_position_ends_no_cycle_and_cleans_nothing_ahead(paths: Modules, value: int) -> None:
     pair = Pair(paths)
     pair.connect()
     pair.receive_path.subscribers.add(SUBSCRIBER)

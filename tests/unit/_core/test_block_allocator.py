@@ -22,18 +22,18 @@ def new_backing(
     monkeypatch: pytest.MonkeyPatch, results: list[int], *, margin: int = 0, ahead: int = AHEAD, start: int = 0
 ) -> Any:
     """One whose steps end as ``results`` says, and well after those."""
-    module = uncompiled.load("driver.backing")
-    monkeypatch.setattr(module, "back_pages", lambda *_: results.pop(0) if results else 0)
+    module = uncompiled.load("driver.block_allocator")
+    monkeypatch.setattr(module, "allocate_pages", lambda *_: results.pop(0) if results else 0)
     log = uncompiled.load("memory.buffer").AtomicBuffer(bytearray(LOG_LENGTH))
-    return module.Backing(log, TERM_LENGTH, start, margin, ahead)
+    return module.BlockAllocator(log, TERM_LENGTH, start, margin, ahead)
 
 
-def steps(backing: Any, produced: int, goal: int = LOG_LENGTH) -> int:
+def steps(allocator: Any, produced: int, goal: int = LOG_LENGTH) -> int:
     """How many steps are taken: one a call, and then none."""
-    before = [backing.position]
+    before = [allocator.position]
     for _ in range(200):
-        backing.limit(goal, produced, 0)
-        before.append(backing.position)
+        allocator.limit(goal, produced, 0)
+        before.append(allocator.position)
     taken = [after - at for at, after in pairwise(before)]
     count = sum(step > 0 for step in taken)
     assert all(0 < step <= STEP for step in taken[:count])
@@ -42,64 +42,64 @@ def steps(backing: Any, produced: int, goal: int = LOG_LENGTH) -> int:
 
 def test_a_stream_begins_with_the_blocks_of_its_first_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     for start in (0, 4128, 2 * TERM_LENGTH, LOG_LENGTH + 3 * TERM_LENGTH - MIB):
-        backing = new_backing(monkeypatch, [], margin=2 * MIB, start=start)
-        assert backing.limit(LOG_LENGTH + start, start, 0) <= start, "nothing has its blocks"
-        ranges = backing.first_ranges()
-        assert backing.begin()
-        assert backing.limit(start + AHEAD, start, 0) == start + AHEAD
+        allocator = new_backing(monkeypatch, [], margin=2 * MIB, start=start)
+        assert allocator.limit(LOG_LENGTH + start, start, 0) <= start, "nothing has its blocks"
+        ranges = allocator.first_ranges()
+        assert allocator.begin()
+        assert allocator.limit(start + AHEAD, start, 0) == start + AHEAD
         assert ranges[0][0] == (start - start % 4096) % LOG_LENGTH
         assert all(offset + length <= LOG_LENGTH for offset, length in ranges)
         assert AHEAD + 2 * MIB < sum(length for _, length in ranges) <= AHEAD + 2 * MIB + 12 * KIB
 
 
 def test_a_short_log_has_all_of_its_blocks_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    backing = new_backing(monkeypatch, [], ahead=2 * LOG_LENGTH, start=4128)
-    assert backing.first_ranges() == [(4096, LOG_LENGTH - 4096), (0, 4096)]
-    assert backing.begin()
-    assert backing.is_complete
+    allocator = new_backing(monkeypatch, [], ahead=2 * LOG_LENGTH, start=4128)
+    assert allocator.first_ranges() == [(4096, LOG_LENGTH - 4096), (0, 4096)]
+    assert allocator.begin()
+    assert allocator.is_complete
 
 
 def test_a_kernel_that_takes_no_blocks_ahead_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    backing = new_backing(monkeypatch, [22])
-    assert not backing.begin()
-    assert backing.limit(AHEAD, 0, 0) == AHEAD
+    allocator = new_backing(monkeypatch, [22])
+    assert not allocator.begin()
+    assert allocator.limit(AHEAD, 0, 0) == AHEAD
 
 
 def test_a_publication_gets_more_blocks_when_an_eighth_of_what_was_ahead_is_used_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    backing = new_backing(monkeypatch, [])
+    allocator = new_backing(monkeypatch, [])
 
     def ahead(produced: int) -> int:
-        return int(backing.position - backing.margin - produced)
+        return int(allocator.position - allocator.margin - produced)
 
-    assert steps(backing, 0) == 33
+    assert steps(allocator, 0) == 33
     assert ahead(0) == AHEAD
-    assert steps(backing, 1 * MIB) == 0, "seven eighths are left"
-    assert steps(backing, 1 * MIB + 4 * KIB) == 5
+    assert steps(allocator, 1 * MIB) == 0, "seven eighths are left"
+    assert steps(allocator, 1 * MIB + 4 * KIB) == 5
     assert ahead(1 * MIB + 4 * KIB) == AHEAD
-    steps(backing, TERM_LENGTH)
+    steps(allocator, TERM_LENGTH)
     assert ahead(TERM_LENGTH) == 16 * MIB
-    assert not backing.is_complete
+    assert not allocator.is_complete
     for _ in range(200):
-        backing.limit(LOG_LENGTH, 2 * TERM_LENGTH, 0)
-    assert backing.is_complete
+        allocator.limit(LOG_LENGTH, 2 * TERM_LENGTH, 0)
+    assert allocator.is_complete
 
 
 def test_blocks_that_a_full_file_system_refuses_hold_a_stream_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    backing = new_backing(monkeypatch, [28])
-    assert backing.limit(AHEAD, 0, 0) < 0
-    assert backing.is_held
+    allocator = new_backing(monkeypatch, [28])
+    assert allocator.limit(AHEAD, 0, 0) < 0
+    assert allocator.is_waiting
 
 
 def test_a_refill_that_a_full_file_system_ends_goes_on_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    backing = new_backing(monkeypatch, [0, 0, 28], ahead=128 * KIB)
+    allocator = new_backing(monkeypatch, [0, 0, 28], ahead=128 * KIB)
     for _ in range(4):
-        backing.limit(LOG_LENGTH, 2 * MIB, 0)
-    assert backing.is_held
-    position = backing.position
-    backing.limit(LOG_LENGTH, 2 * MIB, 1)
-    assert (backing.is_held, backing.position) == (True, position), "it is not asked again at once"
-    backing.limit(LOG_LENGTH, 2 * MIB, 20_000_000)
-    assert not backing.is_held
-    assert backing.position > position
+        allocator.limit(LOG_LENGTH, 2 * MIB, 0)
+    assert allocator.is_waiting
+    position = allocator.position
+    allocator.limit(LOG_LENGTH, 2 * MIB, 1)
+    assert (allocator.is_waiting, allocator.position) == (True, position), "it is not asked again at once"
+    allocator.limit(LOG_LENGTH, 2 * MIB, 20_000_000)
+    assert not allocator.is_waiting
+    assert allocator.position > position

@@ -47,7 +47,7 @@ class Refusal(Enum):
     OF_ALL = "there are as many images as AERON_DRIVER_IMAGE_LIMIT allows"
 
 
-class ImageCensus:
+class ImageLimiter:
     """The images of a driver and those that are being made."""
 
     def __init__(

@@ -23,7 +23,7 @@ _RISING = (
     (SystemCounter.INVALID_PACKETS, "datagrams were malformed and dropped"),
     (SystemCounter.SHORT_SENDS, "times the operating system took less than was sent (a full socket buffer)"),
     (SystemCounter.RETRANSMIT_OVERFLOW, "NAKs found no room in a retransmit pool"),
-    (SystemCounter.LOSS_GAP_FILLS, "holes of unreliable streams were filled instead of repaired"),
+    (SystemCounter.LOSS_GAP_FILLS, "gaps of unreliable streams were filled instead of repaired"),
     (SystemCounter.CONDUCTOR_CYCLE_TIME_EXCEEDED, "cycles of the conductor took longer than their threshold"),
     (SystemCounter.SENDER_CYCLE_TIME_EXCEEDED, "cycles of the sender took longer than their threshold"),
     (SystemCounter.RECEIVER_CYCLE_TIME_EXCEEDED, "cycles of the receiver took longer than their threshold"),
@@ -32,53 +32,53 @@ _RISING = (
 )
 
 
-def driver_notes(snapshots: Sequence[Snapshot], errors: Sequence[ErrorObservation] = ()) -> tuple[str, ...]:
+def driver_warnings(snapshots: Sequence[Snapshot], errors: Sequence[ErrorObservation] = ()) -> tuple[str, ...]:
     """Returns sentences about the driver, from all samples and its error log; they describe the last sample."""
     first, last = snapshots[0], snapshots[-1]
-    notes = []
+    warnings = []
     if not last.is_driver_alive(DRIVER_TIMEOUT_MS):
         age = last.heartbeat_age_ms
         how = "has shut down" if age is None else f"gave its last heartbeat {age / 1000:.1f} s ago"
-        notes.append(f"the driver (pid {last.pid}) {how}: what follows is how it left things")
-    notes += _storage(last, errors)
-    notes += _channels(last)
+        warnings.append(f"the driver (pid {last.pid}) {how}: what follows is how it left things")
+    warnings += _storage(last, errors)
+    warnings += _channels(last)
     if first.start_ms == last.start_ms:
         for counter, what in _RISING:
             risen = last.system(counter) - first.system(counter)
             if risen > 0:
-                notes.append(f"{risen:,} {what}")
-    return tuple(notes)
+                warnings.append(f"{risen:,} {what}")
+    return tuple(warnings)
 
 
 def _storage(last: Snapshot, errors: Sequence[ErrorObservation]) -> list[str]:
-    notes = []
+    warnings = []
     for error in errors:
         if any(text in error.text.lower() for text in STORAGE_ERRORS):
             age = max(0, last.epoch_ms - error.last_observation_ms) / 1000
             times = f"{error.observation_count} times" if error.observation_count > 1 else "once"
             text = " ".join(error.text.split())
-            notes.append(f"disk: a log was refused for want of space {times}, last {age:,.0f} s ago: {text:.120}")
+            warnings.append(f"disk: a log was refused for want of space {times}, last {age:,.0f} s ago: {text:.120}")
     needed = sum(log.unallocated for log in last.logs.values())
     if last.free_space is not None and needed > last.free_space:
-        notes.append(
+        warnings.append(
             f"disk: the logs may still need {needed:,} bytes, and their file system has {last.free_space:,}: the "
             "process that writes a page without room is killed"
         )
-    return notes
+    return warnings
 
 
 def _channels(last: Snapshot) -> list[str]:
-    """Returns notes about channels in error, and subscriptions without a sender."""
-    notes = []
+    """Return warnings about channels in error, and subscriptions without a sender."""
+    warnings = []
     with_image = {s.registration_id for stream in group_streams(last) for i in stream.images for s in i.subscribers}
     for counter in last.counters:
         if counter.type_id not in (CounterType.SEND_CHANNEL_STATUS, CounterType.RECEIVE_CHANNEL_STATUS):
             continue
         channel = counter.label.partition(": ")[2]
         if counter.value == ChannelStatus.ERRORED:
-            notes.append(f"the channel {channel} is in error: `mainstem errors` shows why")
+            warnings.append(f"the channel {channel} is in error: `mainstem errors` shows why")
         elif counter.type_id == CounterType.RECEIVE_CHANNEL_STATUS and counter.registration_id not in with_image:
-            notes.append(
+            warnings.append(
                 f"subscription {counter.registration_id} on {channel} has no image: no publication sends to it"
             )
-    return notes
+    return warnings

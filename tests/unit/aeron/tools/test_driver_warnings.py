@@ -9,17 +9,17 @@ from tests.unit.aeron.tools.directory import NOW_MS, SUBSCRIPTION, TERM, UDP, Ma
 from mainstem.aeron import counters as names
 from mainstem.aeron.error_log import ErrorObservation
 from mainstem.aeron.system_counter import SystemCounter, system_counter
-from mainstem.aeron.tools.driver_notes import driver_notes
+from mainstem.aeron.tools.driver_warnings import driver_warnings
 
 
 def test_a_quiet_driver_gives_no_notes() -> None:
     made = MadeUpDirectory().image(0).subscriber(0)
-    assert driver_notes([made.look(0), made.look(50)]) == ()
+    assert driver_warnings([made.sample(0), made.sample(50)]) == ()
 
 
 def test_a_dead_driver_is_said_to_be_dead() -> None:
-    assert "has shut down" in driver_notes([MadeUpDirectory(heartbeat_age_ms=-1).look()])[0]
-    assert "last heartbeat 12.0 s ago" in driver_notes([MadeUpDirectory(heartbeat_age_ms=12_000).look()])[0]
+    assert "has shut down" in driver_warnings([MadeUpDirectory(heartbeat_age_ms=-1).sample()])[0]
+    assert "last heartbeat 12.0 s ago" in driver_warnings([MadeUpDirectory(heartbeat_age_ms=12_000).sample()])[0]
 
 
 def test_a_log_that_was_refused_for_want_of_space_is_a_disk() -> None:
@@ -29,29 +29,29 @@ def test_a_log_that_was_refused_for_want_of_space_is_a_disk() -> None:
         last_observation_ms=NOW_MS - 4_000,
         text="insufficient usable storage for new log of length=50335744",
     )
-    (note,) = driver_notes([MadeUpDirectory().look()], [error])
+    (note,) = driver_warnings([MadeUpDirectory().sample()], [error])
     assert note.startswith("disk: a log was refused for want of space 3 times, last 4 s ago")
 
 
 def test_logs_that_may_outgrow_their_file_system_are_a_warning() -> None:
     made = MadeUpDirectory(free_space=2 * TERM).publication(0, limit=64, sent=0, sender_limit=64)
     made.logs = {own: replace(log, allocated=0) for own, log in made.logs.items()}
-    (note,) = driver_notes([made.look()])
+    (note,) = driver_warnings([made.sample()])
     assert note.startswith(f"disk: the logs may still need {3 * TERM + 4096:,} bytes")
 
 
 def test_a_subscription_that_nobody_sends_to_is_named() -> None:
     made = MadeUpDirectory()
     made.add(names.receive_channel_status(UDP, "127.0.0.1:20121"), 1, SUBSCRIPTION)
-    (note,) = driver_notes([made.look()])
+    (note,) = driver_warnings([made.sample()])
     assert note.startswith(f"subscription {SUBSCRIPTION} on {UDP}")
-    assert driver_notes([made.image(0).subscriber(0).look()]) == ()
+    assert driver_warnings([made.image(0).subscriber(0).sample()]) == ()
 
 
 def test_a_channel_in_error_points_to_the_errors() -> None:
     made = MadeUpDirectory()
     made.add(names.receive_channel_status(UDP, ""), -1, SUBSCRIPTION)
-    assert "mainstem errors" in driver_notes([made.look()])[0]
+    assert "mainstem errors" in driver_warnings([made.sample()])[0]
 
 
 def test_what_rose_while_we_looked_is_told() -> None:
@@ -59,5 +59,5 @@ def test_what_rose_while_we_looked_is_told() -> None:
     for made, value in ((first, 5), (second, 9)):
         made.add(system_counter(SystemCounter.SHORT_SENDS), value)
         made.counters[0] = replace(made.counters[0], counter_id=int(SystemCounter.SHORT_SENDS))
-    (note,) = driver_notes([first.look(0), second.look(50)])
+    (note,) = driver_warnings([first.sample(0), second.sample(50)])
     assert note.startswith("4 times the operating system took less")

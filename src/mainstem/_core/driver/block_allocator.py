@@ -4,11 +4,11 @@ Theory of operation. A page of a mapped file that has no block takes one when it
 store. Where the file system is full by then, the kernel ends the process that touched it by SIGBUS: a publisher, a
 subscriber or the driver. So the driver takes the blocks itself, by MADV_POPULATE_WRITE, which reports a full file system
 as an error; and it lets no one go where they are not: a publication's limit stays behind them, and an image's window.
-A stream that is held back goes on when there is space again.
+A stream that waits for space goes on when there is some.
 
 Only the first lap through the log needs that: a page that has its block keeps it. Positions from ``first`` to
 ``position`` have their blocks, contiguously; when a whole log's length is reached, ``position`` becomes the greatest
-there is, and nothing is held back any more.
+there is, and nothing waits any more.
 
 How far ahead. ``margin`` is what may be touched beyond a limit: a message is checked where it begins, so one of the
 greatest length may lie behind it, and a reader loads the length word behind the last frame. A publication has the blocks
@@ -18,9 +18,9 @@ small. A publication gets more when a part of that is used up, and then all of i
 after which the driver's thread spins and yields before it sleeps again, and so takes a core from the programs that spin
 on it.
 
-Who writes what: the thread that runs the stream's path calls ``take``; ``is_held`` and ``position`` may be read by any.
+Who writes what: the thread that runs the stream's path calls ``take``; ``is_waiting`` and ``position`` may be read by any.
 
-Where the kernel cannot populate (before Linux 5.14), nothing is held back, and a full file system ends the process that
+Where the kernel cannot populate (before Linux 5.14), nothing waits, and a full file system ends the process that
 touches a new page, as it would without this.
 """
 
@@ -38,7 +38,7 @@ PAGE_LENGTH = cython.declare(cython.longlong, 4096)
 # Taken in steps that keep no other stream waiting: 64 pages, about 0.2 ms.
 STEP_LENGTH = cython.declare(cython.longlong, 256 * 1024)
 # A limit goes no further beyond the producers than they have written already, or than ``ahead`` where that is more.
-MOST_AHEAD = cython.declare(cython.longlong, 16 * 1024 * 1024)
+MAX_AHEAD = cython.declare(cython.longlong, 16 * 1024 * 1024)
 # More is taken when this part of it is used up.
 REFILL_PARTS = cython.declare(cython.longlong, 8)
 # A full file system is asked again this often: a failed attempt costs a call to the kernel.
@@ -47,7 +47,7 @@ NOT_SUPPORTED = cython.declare(cython.int, 22)  # EINVAL
 
 
 @cython.cclass
-class Backing:
+class BlockAllocator:
     """What of a sparse log has its blocks. ``start`` is the stream's first position, ``margin`` and ``ahead`` in bytes."""
 
     log: AtomicBuffer
@@ -57,7 +57,7 @@ class Backing:
     margin: readonly[cython.longlong]
     ahead: readonly[cython.longlong]
     position: readonly[cython.longlong]
-    is_held: readonly[cython.bint]
+    is_waiting: readonly[cython.bint]
     is_refilling: cython.bint
     retry_ns: cython.longlong
     missed: cython.longlong
@@ -78,7 +78,7 @@ class Backing:
         self.margin = margin + PAGE_LENGTH
         self.ahead = ahead
         self.position = self.first
-        self.is_held = False
+        self.is_waiting = False
         self.is_refilling = True
         self.retry_ns = 0
         self.missed = 0
@@ -94,20 +94,20 @@ class Backing:
         step: cython.longlong
         error: cython.int
         if self.position == NEVER_NS or self.position >= goal + self.margin:
-            self.is_held = False
+            self.is_waiting = False
             return False
-        if self.is_held and now_ns < self.retry_ns:
+        if self.is_waiting and now_ns < self.retry_ns:
             return False
         at = self.position % self.length
         step = goal + self.margin - self.position
         step += (PAGE_LENGTH - step % PAGE_LENGTH) % PAGE_LENGTH
         step = min(step, STEP_LENGTH, self.length - at, self.first + self.length - self.position)
-        error = back_pages(self.base, at, step)
+        error = allocate_pages(self.base, at, step)
         if error != 0 and error != NOT_SUPPORTED:
-            self.is_held = True
+            self.is_waiting = True
             self.retry_ns = now_ns + RETRY_NS
             return False
-        self.is_held = False
+        self.is_waiting = False
         self.position += step
         if error == NOT_SUPPORTED or self.position >= self.first + self.length:
             self.position = NEVER_NS
@@ -115,12 +115,12 @@ class Backing:
 
     def limit(self, goal: cython.longlong, produced: cython.longlong, now_ns: cython.longlong) -> cython.longlong:
         """How far publishers may go towards ``goal`` that have written up to ``produced``."""
-        ahead: cython.longlong = max(self.ahead, min(produced - self.first, MOST_AHEAD))
+        ahead: cython.longlong = max(self.ahead, min(produced - self.first, MAX_AHEAD))
         target: cython.longlong = min(goal, produced + ahead)
         if self.position == NEVER_NS:
             return goal
         if self.is_refilling or self.position - self.margin < target - ahead // REFILL_PARTS:
-            self.is_refilling = self.take(target, now_ns) or self.is_held
+            self.is_refilling = self.take(target, now_ns) or self.is_waiting
         return min(goal, self.position - self.margin)
 
     def first_ranges(self) -> list[tuple[int, int]]:
