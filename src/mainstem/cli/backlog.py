@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.tools.backlog import stages
+from mainstem.aeron.tools.backlog import stage_row, stages
 from mainstem.cli._drivers import StreamFilter, inspect_streams
 from mainstem.cli._options import (
     ChannelOption,
@@ -66,7 +66,7 @@ def _stream_row(stream: Stream) -> dict[str, object]:
         "session_id": stream.session_id,
         "stream_id": stream.stream_id,
         "channel": stream.channel,
-        "stages": [_row(stage) for stage in stages(stream)],
+        "stages": [stage_row(stage) for stage in stages(stream)],
     }
 
 
@@ -75,14 +75,3 @@ def _cells(stage: Stage) -> list[str]:
     numbers = [number(stage.position), number(stage.backlog), number(stage.room)]
     client = stage.client.shown if stage.client else ""
     return [f"  {stage.kind}", str(stage.registration_id), *numbers, room_of, client]
-
-
-def _row(stage: Stage) -> dict[str, object]:
-    return {
-        "stage": stage.kind,
-        "registration_id": stage.registration_id,
-        "client": stage.client.shown if stage.client else None,
-        "position": stage.position,
-        "behind": stage.backlog,
-        "room": stage.room,
-    }

@@ -8,7 +8,7 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from mainstem.aeron.tools.diagnosis import IMAGE, ON_AND_OFF, diagnose
+from mainstem.aeron.tools.diagnosis import IMAGE, ON_AND_OFF, diagnose, diagnosis_row
 from mainstem.aeron.tools.driver_warnings import driver_warnings
 from mainstem.aeron.tools.select import snapshot_header
 from mainstem.cli._drivers import StreamFilter, inspect, print_header, take_snapshots
@@ -76,7 +76,11 @@ def _show_all(
 ) -> None:
     if as_json:
         document = snapshot_header(snapshots[-1])
-        document |= {"samples": len(snapshots), "warnings": list(warnings), "streams": [_row(d) for d in chosen]}
+        document |= {
+            "samples": len(snapshots),
+            "warnings": list(warnings),
+            "streams": [diagnosis_row(d) for d in chosen],
+        }
         print_json(document)
         return
     print_header(out, snapshots[-1])
@@ -130,22 +134,3 @@ def _since(diagnosis: Diagnosis, now_ms: int) -> str:
     also = "".join(f", {name} {n}" for name, n in sorted(others.items(), key=lambda item: -item[1]))
     parts.append(f"{diagnosis.rule} in {diagnosis.agreeing} of {diagnosis.total} samples{also}")
     return "; ".join(parts)
-
-
-def _row(diagnosis: Diagnosis) -> dict[str, object]:
-    return {
-        "kind": diagnosis.kind,
-        "registration_id": diagnosis.registration_id,
-        "session_id": diagnosis.session_id,
-        "stream_id": diagnosis.stream_id,
-        "channel": diagnosis.channel,
-        "stalled": diagnosis.is_stalled,
-        "cause": str(diagnosis.cause),
-        "rule": diagnosis.rule,
-        "sentence": diagnosis.sentence,
-        "since_ms": diagnosis.since_ms,
-        "since_basis": diagnosis.basis,
-        "not_before_ms": diagnosis.not_before_ms,
-        "samples": diagnosis.samples,
-        "figures": diagnosis.figures,
-    }

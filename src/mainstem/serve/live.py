@@ -13,7 +13,6 @@ import base64
 import hashlib
 import re
 from contextlib import suppress
-from dataclasses import asdict
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from aiohttp import web
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.exposure import is_literal_host, is_loopback
 from mainstem._internal.listening import url_of
+from mainstem.aeron.tools.diagnosis import diagnosis_row
 from mainstem.aeron.tools.overview import DriverMonitor, document
 from mainstem.errors import ConfigurationError
 from mainstem.serve.replies import json_bytes
@@ -181,7 +181,7 @@ class LiveServer:
             raise web.HTTPBadRequest(text="driver, session and stream are needed\n", headers=COMMON_HEADERS) from None
         async with self._monitor_lock:
             diagnoses = await asyncio.to_thread(monitor.why, session_id, stream_id)
-        rows = [asdict(d) | {"stalled": d.is_stalled, "cause": str(d.cause)} for d in diagnoses]
+        rows = [diagnosis_row(each) for each in diagnoses]
         return web.Response(
             body=json_bytes({"diagnoses": rows}), content_type="application/json", headers=COMMON_HEADERS
         )

@@ -85,11 +85,10 @@ class BlockAllocator:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every page has its block, or none can be taken ahead."""
         return self.position == NEVER_NS
 
     def take(self, goal: cython.longlong, now_ns: cython.longlong) -> cython.bint:
-        """Takes the next step of the blocks up to ``goal`` and the margin; whether there was one and it was taken."""
+        """Take the next step of the blocks up to ``goal`` and the margin; whether there was one and it was taken."""
         at: cython.longlong
         step: cython.longlong
         error: cython.int
@@ -132,7 +131,7 @@ class BlockAllocator:
         return [part for part in parts if part[1] > 0]
 
     def begin(self) -> bool:
-        """Notes that the first ranges have their blocks. False where the kernel cannot take more of them ahead."""
+        """Note that the first ranges have their blocks. False where the kernel cannot take more of them ahead."""
         self.take(self.first - self.margin + PAGE_LENGTH, 0)
         if self.position != NEVER_NS:
             end = self.first + sum(length for _, length in self.first_ranges())

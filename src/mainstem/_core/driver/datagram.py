@@ -133,7 +133,7 @@ class Transport:
         self.source = 0
 
     def close(self) -> None:
-        """Ends it: nothing is sent or received from now on."""
+        """End it: nothing is sent or received from now on."""
         self.closed = True
 
     @property
@@ -160,7 +160,7 @@ class Transport:
         return total
 
     def fill(self) -> cython.int:
-        """Fills the slots from the network; how many were filled."""
+        """Fill the slots from the network; how many were filled."""
         return 0
 
     def put_runs(
@@ -172,7 +172,7 @@ class Transport:
         segment: cython.p_int,
         count: cython.int,
     ) -> cython.int:
-        """Sends runs; how many were accepted whole, from the first."""
+        """Send runs; how many were accepted whole, from the first."""
         return 0
 
     def epoch_ns(self, now_ns: cython.longlong) -> cython.longlong:
@@ -186,14 +186,14 @@ class Transport:
         return self.epoch_ns(now_ns)
 
     def receive(self) -> cython.int:
-        """Takes in a batch, for ``next_datagram`` to walk through."""
+        """Take in a batch, for ``next_datagram`` to walk through."""
         self.received = 0 if self.closed else self.fill()
         self.slot = 0
         self.slot_offset = 0
         return self.received
 
     def next_datagram(self) -> cython.bint:
-        """Moves on to the next datagram of the batch: ``at`` and ``length`` in ``base``, its sender at ``source``."""
+        """Move on to the next datagram of the batch: ``at`` and ``length`` in ``base``, its sender at ``source``."""
         size: cython.int
         while self.slot < self.received:
             if self.slot_offset >= self.slot_size[self.slot] and self.slot_offset > 0:
@@ -251,7 +251,7 @@ class Transport:
         segment: cython.p_int,
         count: cython.int,
     ) -> cython.int:
-        """Sends runs of datagrams to ``to`` (None: where the socket is connected to); how many left whole."""
+        """Send runs of datagrams to ``to`` (None: where the socket is connected to); how many left whole."""
         i: cython.int
         at: cython.int
         start: cython.int
@@ -277,7 +277,7 @@ class Transport:
     def send_one(
         self, to: Address, base: cython.p_const_uchar, offset: cython.longlong, length: cython.int
     ) -> cython.bint:
-        """Sends one datagram; whether it left."""
+        """Send one datagram; whether it left."""
         if self.closed:
             return False
         if self.outgoing is not None and self.outgoing.drops(base, offset, length):
@@ -285,12 +285,12 @@ class Transport:
         return self.put_one(to, base, offset, length, length)
 
     def send(self, datagram: Buffer, to: Address | None = None) -> bool:
-        """Sends one datagram to ``to``, or to where the socket is connected; False when the network did not take it."""
+        """Send one datagram to ``to``, or to where the socket is connected; False when the network did not take it."""
         buffer: AtomicBuffer = AtomicBuffer(bytearray(datagram))
         return bool(self.send_one(to, buffer.base, 0, cython.cast(cython.int, buffer.capacity)))
 
     def read(self) -> list[tuple[bytes, bytes]]:
-        """Receives what is there, one batch of it: (datagram, packed source address)."""
+        """Receive what is there, one batch of it: (datagram, packed source address)."""
         result = []
         self.receive()
         while self.next_datagram():
@@ -331,7 +331,7 @@ class MemoryTransport(Transport):
         self.epoch_offset_ns = 0
 
     def deliver(self, datagram: Buffer, source: Buffer) -> None:
-        """Puts a datagram where the next receive finds it. Raises ValueError when it is longer than UDP carries."""
+        """Put a datagram where the next receive finds it. Raises ValueError when it is longer than UDP carries."""
         if len(datagram) >= SLOT_STRIDE:
             raise ValueError(f"a datagram of {len(datagram)} bytes does not fit a UDP payload")
         self.inbox.append((bytes(datagram), bytes(source)))

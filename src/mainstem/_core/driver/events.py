@@ -46,7 +46,7 @@ class EventBuffer:
     def put(
         self, kind: cython.int, endpoint: cython.int, path: cython.int, now_ns: cython.longlong, value: cython.longlong
     ) -> cython.bint:
-        """Notes something that needs no frame; false when the buffer is full."""
+        """Note something that needs no frame; false when the buffer is full."""
         at: cython.longlong = self.used
         if at + HEADER > self.room:
             self.lost += 1
@@ -73,7 +73,7 @@ class EventBuffer:
         index: cython.int,
         max_length: cython.int,
     ) -> cython.bint:
-        """Notes the datagram at hand of a transport, its first ``most`` bytes, with its source."""
+        """Note the datagram at hand of a transport, its first ``most`` bytes, with its source."""
         at: cython.longlong = self.used
         length: cython.int = transport.length
         if length > max_length:

@@ -142,7 +142,7 @@ class IpcPath:
         return tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
 
     def clamp_limit(self, position: cython.longlong) -> None:
-        """Pulls the publishers' limit down to ``position`` if it is above."""
+        """Pull the publishers' limit down to ``position`` if it is above."""
         assert position >= 0, f"a limit cannot be at position {position}"
         if position < self.publisher_limit:
             self.publisher_limit = position
@@ -192,7 +192,7 @@ class IpcPath:
         return 1
 
     def populate_ahead(self, produced: cython.longlong) -> cython.bint:
-        """Maps some of the pages that producers write for the first time: each fault would stop them for microseconds."""
+        """Map some of the pages that producers write for the first time: each fault would stop them for microseconds."""
         at: cython.longlong = self.populated_position
         log_length: cython.longlong = PARTITION_COUNT * self.term_length
         ahead: cython.longlong = min(produced - self.first_position, POPULATE_AHEAD)

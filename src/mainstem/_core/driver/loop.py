@@ -78,7 +78,6 @@ class Cycle:
         return self.attention != 0
 
     def due(self, now_ns: cython.longlong) -> bool:
-        """Whether something exceptional waits for Python."""
         return self.attention != 0 or now_ns >= self.next_python_ns
 
     def set_deadline(self, deadline_ns: cython.longlong) -> None:
@@ -154,7 +153,6 @@ class Loop:
             self.add(cycle)
 
     def add(self, cycle: Cycle) -> None:
-        """Drives one more; eight at most (OverflowError)."""
         if self.count == MAX_CYCLES:
             raise OverflowError(f"a loop drives {MAX_CYCLES} cycles at most")
         self.references.append(cycle)
@@ -173,7 +171,7 @@ class Loop:
         self.watches += 1
 
     def wake_by(self, fd: cython.int) -> None:
-        """Has a datagram that arrives at this socket end a sleep, until the socket is closed."""
+        """Have a datagram that arrives at this socket end a sleep, until the socket is closed."""
         add_arrivals(self.arrivals, fd)
 
     if cython.compiled:
@@ -185,11 +183,9 @@ class Loop:
             close_arrivals(self.arrivals)
 
     def wake(self) -> None:
-        """Makes ``run`` come back soon. From any thread."""
         self.awake = 1
 
     def stop(self) -> None:
-        """Makes ``run`` come back, now and ever after. From any thread."""
         self.stopping = 1
 
     @property
@@ -197,7 +193,7 @@ class Loop:
         return self.stopping != 0
 
     def idle(self, worked: cython.bint, now_ns: cython.longlong) -> cython.void:
-        """Spins, then yields, then parks for longer and longer while there is nothing to do. ``now_ns``: when the round began."""
+        """Spin, then yields, then parks for longer and longer while there is nothing to do. ``now_ns``: when the round began."""
         if worked:
             self.idle_count = 0
             self.park_ns = self.min_park_ns
@@ -235,7 +231,6 @@ class Loop:
         return result
 
     def reason(self) -> cython.int:
-        """Why Python is needed before the next round; DEADLINE where it is not."""
         if self.stopping:
             return STOPPED
         if self.awake:
@@ -244,7 +239,6 @@ class Loop:
         return WATCHED if self.changed() else DEADLINE
 
     def round(self, now_ns: cython.longlong) -> cython.int:
-        """Every cycle once; ATTENTION where one needs Python, else DEADLINE."""
         i: cython.int
         result: cython.int = DEADLINE
         self.work = 0
@@ -287,7 +281,6 @@ class Loop:
         return reason
 
     def due_ns(self) -> int:
-        """When a cycle has something to do at the latest, where nothing arrives and no one writes until then; 0 for now."""
         i: cython.int
         result: cython.longlong = NEVER_NS
         if self.awake:

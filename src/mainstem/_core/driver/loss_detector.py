@@ -139,7 +139,6 @@ class LossDetector:
         self.deadline_ns = NEVER_NS
 
     def begin(self) -> cython.void:
-        """A scan begins: what is tracked becomes what its gaps are compared with."""
         i: cython.int
         for i in range(self.count):
             self.old_position[i] = self.position[i]
@@ -188,7 +187,6 @@ class LossDetector:
     def add(
         self, position: cython.longlong, end: cython.longlong, first: cython.bint, now_ns: cython.longlong
     ) -> cython.void:
-        """A piece that was not missing before."""
         i: cython.int = self.count
         self.count = i + 1
         self.position[i] = position
@@ -202,7 +200,6 @@ class LossDetector:
         self.order[i] = 0
 
     def keep(self, position: cython.longlong, end: cython.longlong, first: cython.bint) -> cython.void:
-        """What is left of the old piece at the cursor."""
         i: cython.int = self.count
         j: cython.int = self.cursor
         # Pieces of one gap that were requested together are one from then on.
@@ -264,7 +261,6 @@ class LossDetector:
             self.responded_to = end
 
     def measure(self, took: cython.longlong) -> cython.void:
-        """Takes a response's time into the estimate (RFC 6298, 2)."""
         off: cython.longlong
         if self.response_ns == 0:
             # At least 1: 0 says that nothing was measured.
@@ -278,7 +274,6 @@ class LossDetector:
         self.deviation_ns += ((off if off > 0 else -off) - self.deviation_ns) // 4
 
     def finish(self, now_ns: cython.longlong) -> cython.void:
-        """The scan ends. What was requested before something that has been filled since was lost once more, and is due."""
         i: cython.int
         # A full table ends a scan early: what lies behind it is unknown, and not filled.
         if self.count < MAX_GAPS:
@@ -294,7 +289,6 @@ class LossDetector:
         self.set_deadline()
 
     def forget(self, now_ns: cython.longlong) -> cython.void:
-        """Nothing is missing: a scan that finds no gap."""
         self.begin()
         self.finish(now_ns)
 
@@ -327,7 +321,6 @@ class LossDetector:
         return first
 
     def request(self, i: cython.int, now_ns: cython.longlong) -> cython.void:
-        """Piece ``i`` is requested now, or its last request is repeated as a copy."""
         if self.copies[i] > 0:
             self.copies[i] -= 1
         else:
@@ -359,7 +352,6 @@ class LossDetector:
 
     @property
     def gaps(self) -> list[tuple[int, int]]:
-        """What is known to be missing, in order."""
         result: list[tuple[int, int]] = []
         i: cython.int
         for i in range(self.count):
@@ -371,7 +363,7 @@ class LossDetector:
         return result
 
     def on_scan(self, gaps: Iterable[tuple[int, int]], now_ns: cython.longlong) -> int:
-        """Takes in what a scan found, in order. Returns the bytes that were never reported missing before."""
+        """Take in what a scan found, in order. Return the bytes that were never reported missing before."""
         fresh: cython.longlong = 0
         self.begin()
         for position, length in gaps:
@@ -380,7 +372,6 @@ class LossDetector:
         return fresh
 
     def due(self, now_ns: cython.longlong) -> list[tuple[int, int]]:
-        """The gaps whose time has come; their timers start again."""
         result = []
         i: cython.int = self.next_due(0, now_ns)
         while i >= 0:

@@ -35,7 +35,6 @@ class LossGenerator:
         self.dropped_control = 0
 
     def drops(self, base: cython.p_const_uchar, at: cython.longlong, length: cython.longlong) -> cython.bint:
-        """Whether the datagram is to vanish; counted by its first frame's type."""
         kind: cython.int
         if length < 8:
             return False
@@ -52,7 +51,6 @@ class LossGenerator:
         return False
 
     def asks(self, datagram: AtomicBuffer) -> bool:
-        """Whether this datagram is dropped; counts it."""
         return bool(self.drops(datagram.base, 0, datagram.capacity))
 
 

@@ -86,7 +86,6 @@ class PositionSet:
         self.count = self.count + 1
 
     def remove(self, counter_id: cython.longlong) -> bool:
-        """True when it was there."""
         i: cython.int
         last: cython.int = self.count - 1
         for i in range(last + 1):
@@ -102,7 +101,6 @@ class PositionSet:
         return [get64(self.slot_base, 8 * i) // COUNTER_VALUE_LENGTH for i in range(self.count)]
 
     def lowest(self, otherwise: cython.longlong) -> cython.longlong:
-        """The smallest position, or ``otherwise`` where there is none."""
         i: cython.int
         n: cython.int = self.count
         value: cython.longlong
@@ -115,7 +113,6 @@ class PositionSet:
         return result
 
     def highest(self, otherwise: cython.longlong) -> cython.longlong:
-        """The greatest position, or ``otherwise`` where there is none."""
         i: cython.int
         n: cython.int = self.count
         value: cython.longlong
@@ -128,9 +125,7 @@ class PositionSet:
         return result
 
     def minimum(self) -> int:
-        """The smallest position, -1 when the set is empty."""
         return self.lowest(-1)
 
     def maximum(self) -> int:
-        """The greatest position, -1 when the set is empty."""
         return self.highest(-1)

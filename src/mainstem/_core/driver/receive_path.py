@@ -169,7 +169,6 @@ class ReceiveEndpointCore:
             self.transports[index] = cython.cast(cython.p_void, transport)
 
     def add_transport(self, transport: Transport) -> int:
-        """Takes a socket in and returns its index."""
         # Slots are fixed, because their index names the socket in events and connections.
         if None not in self.references:
             self._resize(2 * len(self.references))
@@ -189,7 +188,6 @@ class ReceiveEndpointCore:
         return self.references[index]
 
     def poll(self, now_ns: cython.longlong) -> cython.int:
-        """Takes what every socket may bring in a cycle; how many datagrams there were."""
         i: cython.int
         n: cython.int = 0
         # Bounded: a socket that never runs dry does not keep the others waiting.
@@ -202,7 +200,7 @@ class ReceiveEndpointCore:
         return n
 
     def poll_transport(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.int:
-        """Takes a batch from one socket, and as many more as it has streams: a round visits each of them, which has to pay."""
+        """Take a batch from one socket, and as many more as it has streams: a round visits each of them, which has to pay."""
         n: cython.int = 0
         nbytes: cython.longlong = 0
         while transport.receive() > 0:
@@ -220,7 +218,6 @@ class ReceiveEndpointCore:
         return n
 
     def dispatch(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.bint:
-        """One datagram: handled, noted for Python, or false where it is malformed."""
         base = transport.base
         at: cython.longlong = transport.at
         length: cython.int = transport.length
@@ -428,7 +425,6 @@ class ReceivePath:
         st64(self.cells, self.rebuilt_at, join_position)
 
     def _begin(self, now_ns: cython.longlong) -> None:
-        """The state of an image before its first datagram."""
         self.key = 0
         self.endpoint_key = 0
         self.media_timestamp_offset = NO_TIMESTAMP
@@ -473,7 +469,7 @@ class ReceivePath:
         self.connect_due_ns = now_ns
 
     def attach(self, endpoint: ReceiveEndpointCore, events: EventBuffer) -> None:
-        """Sets through which sockets the image arrives, and where its events go; the cycle does not check for None."""
+        """Set through which sockets the image arrives, and where its events go; the cycle does not check for None."""
         assert events is not None, "a path without an event buffer cannot be driven"
         self.endpoint_key = endpoint.key
         self.media_timestamp_offset = endpoint.media_timestamp_offset
@@ -504,7 +500,7 @@ class ReceivePath:
     def add_connection(
         self, transport: Transport, index: cython.int, control: Address, source: Address | None, now_ns: cython.longlong
     ) -> bool:
-        """Adds a connection to a sender; False when it was known (then it is refreshed), or this socket has 16 that live.
+        """Add a connection to a sender; False when it was known (then it is refreshed), or this socket has 16 that live.
 
         Control frames go to ``control`` through ``transport``; datagrams of that socket (``index``), from ``source`` where one is
         given, keep it alive.
@@ -566,7 +562,6 @@ class ReceivePath:
         self.connections -= 1
 
     def remove_transport(self, index: cython.int, now_ns: cython.longlong) -> None:
-        """Forgets the connections through a socket that is going away."""
         # Backwards, as dropping a row moves those behind it.
         n: cython.int = self.connections - 1
         while n >= 0:
@@ -579,7 +574,6 @@ class ReceivePath:
         st32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET, self.connection_count(now_ns))
 
     def connection_count(self, now_ns: cython.longlong) -> int:
-        """Connections that live."""
         n: cython.int
         alive: cython.int = 0
         for n in range(self.connections):
@@ -591,7 +585,6 @@ class ReceivePath:
         return now_ns - self.conn_ns[row] < self.connection_timeout_ns
 
     def term_at(self, position: cython.longlong) -> cython.longlong:
-        """Where the term of ``position`` begins in the log."""
         return ((position >> self.bits) % PARTITION_COUNT) << self.bits
 
     def term_id_at(self, position: cython.longlong) -> cython.int:
@@ -614,7 +607,6 @@ class ReceivePath:
         return -1
 
     def on_data(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.bint:
-        """A datagram of data or a heartbeat; false when it is malformed."""
         base = transport.base
         at: cython.longlong = transport.at
         offset: cython.longlong = get32(base, at + FRAME_TERM_OFFSET_OFFSET)
@@ -747,7 +739,6 @@ class ReceivePath:
         return work
 
     def next_due_ns(self) -> cython.longlong:
-        """When ``work`` has something to do at the latest, where nothing arrives and no one writes until then."""
         result: cython.longlong = min(self.next_python_ns, min(self.status_due_ns, self.detector.deadline_ns))
         if self.noticed_gap != NO_END and (self.filled or self.high_water_mark != self.noticed_mark):
             result = min(result, self.gap_scan_due_ns)
@@ -756,7 +747,7 @@ class ReceivePath:
         return result
 
     def rebuild(self, now_ns: cython.longlong) -> cython.void:
-        """Moves the position up to which the stream is whole, and notices the first gap behind it."""
+        """Move the position up to which the stream is whole, and notices the first gap behind it."""
         position: cython.longlong = min(self.subscribers.highest(self.rebuild_position), self.high_water_mark)
         offset: cython.longlong
         limit: cython.longlong
@@ -798,7 +789,6 @@ class ReceivePath:
                 self.bytes_lost = 0
 
     def find_gaps(self, now_ns: cython.longlong) -> cython.void:
-        """Reports all that is missing up to the high-water mark to the loss detector."""
         position: cython.longlong = self.rebuild_position
         offset: cython.longlong
         limit: cython.longlong
@@ -821,7 +811,7 @@ class ReceivePath:
             self.bytes_lost += fresh
 
     def repair(self, now_ns: cython.longlong) -> cython.void:
-        """Asks for the gaps whose time has come, or fills them where the stream is unreliable."""
+        """Ask for the gaps whose time has come, or fills them where the stream is unreliable."""
         i: cython.int
         if self.revoked or self.rejected:
             return
@@ -861,7 +851,6 @@ class ReceivePath:
         return True
 
     def send_status(self, now_ns: cython.longlong) -> cython.void:
-        """Sends the status message that was scheduled last to every connection that lives."""
         length: cython.int = SM_LENGTH
         window: cython.longlong = self.scheduled_window
         if self.allocator is not None:
@@ -900,7 +889,6 @@ class ReceivePath:
         self.last_status_position = self.scheduled_position
 
     def put_to_all(self, base: cython.p_const_uchar, length: cython.int, now_ns: cython.longlong) -> cython.int:
-        """Sends a control frame to every connection that lives; to how many it left."""
         i: cython.int
         left: cython.int = 0
         alive: cython.int = 0
@@ -920,12 +908,10 @@ class ReceivePath:
         return left
 
     def send_frame(self, frame: Buffer, now_ns: cython.longlong) -> int:
-        """Sends a control frame to every connection that lives; to how many it left."""
         buffer: AtomicBuffer = AtomicBuffer(bytearray(frame))
         return self.put_to_all(buffer.base, cython.cast(cython.int, buffer.capacity), now_ns)
 
     def put_nak(self, position: cython.longlong, length: cython.longlong, now_ns: cython.longlong) -> cython.int:
-        """Asks every live connection for a gap; to how many it left."""
         put32(self.frame, FRAME_LENGTH_OFFSET, NAK_LENGTH)
         put8(self.frame, FRAME_VERSION_OFFSET, 0)
         put8(self.frame, FRAME_FLAGS_OFFSET, 0)
@@ -944,7 +930,7 @@ class ReceivePath:
         return left
 
     def fill(self, position: cython.longlong, length: cython.longlong) -> cython.bint:
-        """Makes a gap of an unreliable stream padding; false when it has been filled meanwhile."""
+        """Make a gap of an unreliable stream padding; false when it has been filled meanwhile."""
         return fill_with_padding(
             self.base,
             self.meta,
@@ -955,16 +941,13 @@ class ReceivePath:
         )
 
     def set_loss_detector(self, detector: LossDetector, is_reliable: cython.bint = True) -> None:
-        """How gaps are timed, in place of the unicast defaults, and whether they are asked for or filled with padding."""
         assert detector is not None, "the path asks its detector about every gap"
         self.detector = detector
         self.is_reliable = is_reliable
 
     def set_nak_counter(self, counter_id: cython.longlong) -> None:
-        """Counts the requests of this image there, besides the system's own counter."""
         self.counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
         self.naks_at = counter_id * COUNTER_VALUE_LENGTH
 
     def status_now(self) -> None:
-        """The next cycle sends a status message whether one is due or not."""
         self.status_due_ns = 0

@@ -59,7 +59,6 @@ class ReceiverTable:
             self.ids[i], self.heard_ns[i], self.edges[i], self.counts[i], self.sources[i] = rows[i]
 
     def find(self, receiver_id: cython.longlong) -> cython.int:
-        """The receiver's row, -1 where it is not known."""
         i: cython.int
         for i in range(self.count):
             if self.ids[i] == receiver_id:
@@ -67,7 +66,6 @@ class ReceiverTable:
         return -1
 
     def knows_source(self, source: cython.longlong) -> cython.bint:
-        """Whether the last status message of any receiver came from there."""
         i: cython.int
         for i in range(self.count):
             if self.sources[i] == source:
@@ -77,14 +75,12 @@ class ReceiverTable:
     def refresh(
         self, row: cython.int, edge: cython.longlong, source: cython.longlong, now_ns: cython.longlong
     ) -> cython.void:
-        """Notes the edge, the source and the time of a known receiver's status message."""
         self.heard_ns[row] = now_ns
         self.sources[row] = source
         if self.counts[row]:
             self.edges[row] = edge
 
     def lowest_edge(self, otherwise: cython.longlong) -> cython.longlong:
-        """The least edge of those that count, ``otherwise`` where none does."""
         i: cython.int
         any_counts: cython.bint = False
         result: cython.longlong = otherwise
@@ -95,7 +91,6 @@ class ReceiverTable:
         return result
 
     def put(self, receiver_id: cython.longlong, edge: cython.longlong, counts: cython.bint) -> int:
-        """Adds a receiver or changes whether it counts; its row, -1 where there is no room."""
         row: cython.int = self.find(receiver_id)
         if row < 0:
             if self.count == MAX_RECEIVERS:
@@ -111,7 +106,6 @@ class ReceiverTable:
         return row
 
     def remove(self, receiver_id: cython.longlong) -> bool:
-        """Forgets a receiver; false when it was not known."""
         row: cython.int = self.find(receiver_id)
         last: cython.int = self.count - 1
         if row < 0:
@@ -125,12 +119,10 @@ class ReceiverTable:
         return True
 
     def discount(self, receiver_id: cython.longlong) -> bool:
-        """Keeps a receiver without counting it; false when it was not known."""
         row: cython.int = self.find(receiver_id)
         if row >= 0:
             self.counts[row] = False
         return row >= 0
 
     def rows(self) -> list[tuple[int, int, int, bool]]:
-        """(receiver id, edge, last heard of, counts) of each."""
         return [(self.ids[i], self.edges[i], self.heard_ns[i], bool(self.counts[i])) for i in range(self.count)]

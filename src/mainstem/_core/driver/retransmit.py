@@ -146,7 +146,7 @@ class RetransmitHandler:
         return 0 if self.delayed[i] else length
 
     def allow_more(self, sender_position: cython.longlong, now_ns: cython.longlong) -> cython.void:
-        """Adds to the allowances what time and what was sent anew have given since the last request."""
+        """Add to the allowances what time and what was sent anew have given since the last request."""
         elapsed_ns: cython.longlong = now_ns - self.allowed_ns
         fresh: cython.longlong = sender_position - self.allowed_position
         if elapsed_ns > SECOND_NS:
@@ -172,7 +172,6 @@ class RetransmitHandler:
         self.count -= 1
 
     def expire(self, sender_position: cython.longlong, now_ns: cython.longlong) -> cython.void:
-        """Forgets what has lingered, and marks as due what was delayed until now."""
         i: cython.int = 0
         while i < self.count:
             if self.timer[i] > now_ns:
@@ -210,12 +209,10 @@ class RetransmitHandler:
         now_ns: cython.longlong,
         of_receiver: cython.bint = True,
     ) -> tuple[int, int] | None:
-        """A request for ``length`` bytes from ``position``: what to send at once, None for nothing (yet)."""
         granted = self.ask(position, length, sender_position, now_ns, of_receiver)
         return (position, granted) if granted else None
 
     def on_time(self, now_ns: cython.longlong, sender_position: cython.longlong) -> list[tuple[int, int]]:
-        """Forgets what has lingered; what was delayed until now is returned to be sent."""
         result = []
         if now_ns >= self.deadline_ns:
             self.expire(sender_position, now_ns)

@@ -132,11 +132,10 @@ class SendEndpointCore:
         self.single = destination
 
     def send_runs(self, to: Address, base: cython.p_const_uchar, batch: RunBatch) -> cython.int:
-        """Sends a batch to one address; how many of its runs left whole."""
         return self.transport.send_runs(to, base, batch.offset, batch.length, batch.segment, batch.count)
 
     def send_batch(self, only: Address, base: cython.p_const_uchar, batch: RunBatch) -> cython.int:
-        """Sends a batch to ``only``, to the one destination or to each of many; how many runs left whole for all of them."""
+        """Send a batch to ``only``, to the one destination or to each of many; how many runs left whole for all of them."""
         i: cython.int
         which: cython.int
         left: cython.int
@@ -161,7 +160,6 @@ class SendEndpointCore:
     def put_frame(
         self, only: Address, base: cython.p_const_uchar, at: cython.longlong, length: cython.int
     ) -> cython.bint:
-        """Sends one frame to the one or to every destination; whether it left for all of them."""
         i: cython.int
         result: cython.bint = True
         if only is not None or not self.many:
@@ -174,13 +172,11 @@ class SendEndpointCore:
         return result
 
     def send_frame(self, frame: Buffer, only: Address | None = None) -> bool:
-        """One frame to ``only`` or to every destination; True when it left for all of them."""
         # A copy: transports take an address, and the caller's bytes may not be in one piece or writable.
         buffer: AtomicBuffer = AtomicBuffer(bytearray(frame))
         return bool(self.put_frame(only, buffer.base, 0, cython.cast(cython.int, buffer.capacity)))
 
     def poll(self, now_ns: cython.longlong) -> cython.int:
-        """Takes control frames in; how many datagrams there were."""
         n: cython.int = 0
         batches: cython.int = 0
         # A batch may be as large as the transport's slots; what is left in the socket's buffer waits for the next cycle.
@@ -193,7 +189,6 @@ class SendEndpointCore:
         return n
 
     def dispatch(self, now_ns: cython.longlong) -> cython.bint:
-        """One datagram: handled, noted for Python, or false where it is malformed."""
         base = self.transport.base
         at: cython.longlong = self.transport.at
         length: cython.int = self.transport.length
@@ -411,7 +406,6 @@ class SendPath:
         self._begin(now_ns)
 
     def _begin(self, now_ns: cython.longlong) -> None:
-        """The state of a publication that no receiver knows yet."""
         self.endpoint = None
         self.allocator = None
         self.has_taken_blocks = False
@@ -453,28 +447,24 @@ class SendPath:
         self.last_status_ns = now_ns
 
     def attach(self, endpoint: SendEndpointCore, events: EventBuffer) -> None:
-        """Sets through which socket the stream goes, and where its events do; the cycle checks neither for None."""
+        """Set through which socket the stream goes, and where its events do; the cycle checks neither for None."""
         assert endpoint is not None, "a path without an endpoint cannot be driven"
         assert events is not None, "a path without an event buffer cannot be driven"
         self.endpoint = endpoint
         self.events = events
 
     def set_destination(self, destination: Address | None) -> None:
-        """Only there from now on, whatever the endpoint's destinations are (response channels)."""
         self.destination = destination
 
     @property
     def receiver_count(self) -> int:
-        """How many receivers live."""
         return self.table.count
 
     @property
     def has_receivers(self) -> bool:
-        """At least one receiver lives."""
         return self.table.count > 0
 
     def term_at(self, position: cython.longlong) -> cython.longlong:
-        """Where the term of ``position`` begins in the log."""
         return ((position >> self.bits) % PARTITION_COUNT) << self.bits
 
     def term_id_at(self, position: cython.longlong) -> cython.int:
@@ -482,7 +472,6 @@ class SendPath:
         return wrap32((position >> self.bits) + self.initial_term_id)
 
     def position_of(self, term_id: cython.int, offset: cython.longlong) -> cython.longlong:
-        """The position in the stream of an offset in a term that is not before the first."""
         terms: cython.longlong = wrap32(cython.cast(cython.longlong, term_id) - self.initial_term_id)
         return shift_left(terms, self.bits) + offset
 
@@ -586,7 +575,6 @@ class SendPath:
             self.set_sender_limit(self.sender_position)
 
     def send_data(self, now_ns: cython.longlong) -> cython.longlong:
-        """Sends what the window allows, as one batch of runs; the bytes that left."""
         position: cython.longlong = self.sender_position
         bytes_sent: cython.longlong = 0
         accepted: cython.int
@@ -650,7 +638,6 @@ class SendPath:
     def stamp_header(
         self, length: cython.int, flags: cython.int, kind: cython.int, position: cython.longlong
     ) -> cython.void:
-        """Writes the common header and a place in the stream into the scratch frame."""
         put32(self.frame, FRAME_LENGTH_OFFSET, length)
         put8(self.frame, FRAME_VERSION_OFFSET, 0)
         put8(self.frame, FRAME_FLAGS_OFFSET, flags)
@@ -660,7 +647,7 @@ class SendPath:
         put32(self.frame, 16, self.stream_id)
 
     def send_heartbeat(self, now_ns: cython.longlong) -> cython.void:
-        """Sends an empty data frame at the sender's position; its flags carry the end of the stream."""
+        """Send an empty data frame at the sender's position; its flags carry the end of the stream."""
         flags: cython.int = FLAG_UNFRAGMENTED
         if self.end_of_stream:
             flags |= FLAG_EOS
@@ -677,7 +664,6 @@ class SendPath:
         self.probe_due_ns = now_ns + self.probe_interval_ns
 
     def announce(self, position: cython.longlong, flags: cython.int) -> cython.void:
-        """Sends one heartbeat."""
         # A frame length of 0 distinguishes a heartbeat from a data frame without payload.
         self.stamp_header(0, flags, TYPE_DATA, position)
         put32(self.frame, FRAME_TERM_ID_OFFSET, self.term_id_at(position))
@@ -688,7 +674,6 @@ class SendPath:
             fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
 
     def send_setup(self, flags: cython.int, ttl: cython.int) -> bool:
-        """Sends a SETUP frame with the place where the stream is now; True when it left."""
         self.stamp_header(SETUP_LENGTH, flags, TYPE_SETUP, self.sender_position)
         put32(self.frame, SETUP_INITIAL_TERM_ID_OFFSET, self.initial_term_id)
         put32(self.frame, SETUP_ACTIVE_TERM_ID_OFFSET, self.term_id_at(self.sender_position))
@@ -701,7 +686,6 @@ class SendPath:
         return bool(left)
 
     def heartbeat_now(self) -> None:
-        """The next idle cycle sends a heartbeat whether one is due or not."""
         self.heartbeat_due_ns = 0
 
     def set_sender_limit(self, limit: cython.longlong) -> cython.void:
@@ -713,7 +697,6 @@ class SendPath:
             st64(self.cells, self.sender_limit_at, limit)
 
     def report(self, kind: cython.int, transport: Transport, now_ns: cython.longlong) -> cython.bint:
-        """Notes the frame at hand, which concerns this publication, for Python."""
         return self.events.put_frame(kind, self.endpoint.key, self.key, now_ns, transport, 0, WHOLE_FRAME)
 
     def on_status_message(self, transport: Transport, now_ns: cython.longlong) -> cython.bint:
@@ -779,7 +762,6 @@ class SendPath:
             self.set_sender_limit(edge)
 
     def expire_receivers(self, now_ns: cython.longlong) -> cython.void:
-        """Notes every receiver that was silent for too long."""
         i: cython.int
         # Only reported: rows are removed by the agent after the cycle, so the loop runs over a table that stays as it is.
         for i in range(self.table.count):
@@ -802,30 +784,25 @@ class SendPath:
         return True
 
     def remove_receiver(self, receiver_id: cython.longlong) -> bool:
-        """False when it was not known."""
         return self.table.remove(receiver_id)
 
     def discount_receiver(self, receiver_id: cython.longlong) -> bool:
-        """It lives on without a say in flow control; False when it was not known."""
         return self.table.discount(receiver_id)
 
     def receivers(self) -> list[tuple[int, int, int, bool]]:
-        """(receiver id, edge, last heard of, counts) of each."""
         return self.table.rows()
 
     def clamp_limit(self, position: cython.longlong) -> None:
-        """Pulls the publishers' limit down to ``position`` if it is above."""
         assert position >= 0, f"a limit cannot be at position {position}"
         if position < self.publisher_limit:
             self.publisher_limit = position
             st64(self.cells, self.limit_at, position)
 
     def producer_position(self) -> int:
-        """Where the producers are, from the tail."""
         return tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
 
     def resend_range(self, position: cython.longlong, length: cython.longlong) -> cython.longlong:
-        """Sends again what was asked for, from the log; the bytes that left. Stops at the first frame that is not complete."""
+        """Send again what was asked for, from the log; the bytes that left. Stops at the first frame that is not complete."""
         offset: cython.longlong = position & (self.term_length - 1)
         window: cython.longlong = length
         sent: cython.longlong = 0
@@ -894,7 +871,6 @@ class SendPath:
         return True
 
     def repeat(self, position: cython.longlong, length: cython.longlong) -> cython.longlong:
-        """One retransmission, counted."""
         sent: cython.longlong = self.resend_range(position, length)
         if sent > 0:
             fadd64(self.cells, SYSTEM_RETRANSMITS_SENT * COUNTER_VALUE_LENGTH, 1)
@@ -906,7 +882,6 @@ class SendPath:
         return sent
 
     def repeat_delayed(self, now_ns: cython.longlong) -> cython.void:
-        """Retransmissions that were to wait until now."""
         i: cython.int
         self.retransmit.expire(self.sender_position, now_ns)
         i = self.retransmit.next_due(0)
@@ -916,17 +891,15 @@ class SendPath:
             i = self.retransmit.next_due(i + 1)
 
     def set_retransmit(self, retransmit: RetransmitHandler) -> None:
-        """Sets how NAKs are served, in place of the unicast defaults; before the path is driven."""
         assert retransmit is not None, "the path asks its handler for every NAK"
         self.retransmit = retransmit
 
     def set_nak_counter(self, counter_id: cython.longlong) -> None:
-        """Counts the requests for this publication there, besides the system's own counter."""
         self.counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
         self.naks_at = counter_id * COUNTER_VALUE_LENGTH
 
     def resend(self, position: cython.longlong, length: cython.longlong) -> int:
-        """Sends a range again, whole frames of it; the bytes that left. Nothing at or behind the sender's position is sent."""
+        """Send a range again, whole frames of it; the bytes that left. Nothing at or behind the sender's position is sent."""
         sent: cython.longlong
         if position < 0 or length <= 0 or position >= self.sender_position:
             return 0

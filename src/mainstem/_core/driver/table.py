@@ -77,7 +77,6 @@ class PathTable:
         return list(self.paths.values())
 
     def put(self, session_id: cython.int, stream_id: cython.int, path: object) -> None:
-        """Adds or replaces."""
         known = (session_id, stream_id) in self.paths
         self.paths[session_id, stream_id] = path
         if known or 2 * len(self.paths) > self.room:
@@ -88,13 +87,11 @@ class PathTable:
             self.count = len(self.paths)
 
     def remove(self, session_id: cython.int, stream_id: cython.int) -> object | None:
-        """Takes one out and returns it, None when it was not there."""
         path = self.paths.pop((session_id, stream_id), None)
         self._rebuild()
         return path
 
     def slot_of(self, key: cython.longlong) -> cython.longlong:
-        """Where ``key`` is, or belongs."""
         hashed: cython.ulonglong
         slot: cython.longlong
         if cython.compiled:
@@ -108,7 +105,6 @@ class PathTable:
         return slot
 
     def find(self, session_id: cython.int, stream_id: cython.int) -> cython.int:
-        """The index of the path in ``entries``, -1 where there is none."""
         key: cython.longlong
         if cython.compiled:
             key = shift_left(session_id, 32) | cython.cast(cython.uint, stream_id)

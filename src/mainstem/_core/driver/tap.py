@@ -16,11 +16,9 @@ from mainstem._core.driver.datagram import Address, Transport
 class DatagramListener(Protocol):
     """What is notified of datagrams. Both calls come in the thread that uses the transport, and must not raise."""
 
-    def on_receive(self, source: bytes, datagram: bytes) -> None:
-        """Notes a datagram that arrived from the packed address ``source``."""
+    def on_receive(self, source: bytes, datagram: bytes) -> None: ...
 
-    def on_send(self, destination: bytes, datagram: bytes) -> None:
-        """Notes one that was sent to the packed address ``destination``, empty where the socket is connected."""
+    def on_send(self, destination: bytes, datagram: bytes) -> None: ...
 
 
 @cython.cclass
@@ -63,7 +61,6 @@ class TappedTransport(Transport):
         return self.inner.arrived_ns
 
     def follow(self) -> cython.void:
-        """Takes over what callers read from the inner one."""
         self.max_segments = self.inner.max_segments
         self.error_count = self.inner.error_count
         self.last_error = self.inner.last_error

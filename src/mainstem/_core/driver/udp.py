@@ -125,7 +125,7 @@ class UdpTransport(Transport):
             self.outgoing_messages[i].msg_hdr.msg_controllen = 0
 
     def push(self, count: cython.int) -> cython.int:
-        """Sends what is prepared; how many messages the kernel took. ``last_error`` is why not all of them."""
+        """Send what is prepared; how many messages the kernel took. ``last_error`` is why not all of them."""
         done: cython.int = 0
         refused: cython.int = 0
         n: cython.int
@@ -148,7 +148,7 @@ class UdpTransport(Transport):
     def put_apart(
         self, to: Address, base: cython.p_const_uchar, offset: cython.longlong, length: cython.int, segment: cython.int
     ) -> cython.bint:
-        """Sends a run datagram by datagram, where the device below cannot segment."""
+        """Send a run datagram by datagram, where the device below cannot segment."""
         at: cython.int = 0
         size: cython.int
         while at < length:

@@ -6,8 +6,8 @@ arguments and run at the beginning of the other agent's next duty cycle. Each co
 
 Commands of one agent are run in the order in which they were queued, so that an endpoint is registered before its publications
 are added and closed after they were removed. Nothing is returned: where the conductor must know that a command was carried
-out, the agent sends a message of ``mainstem.aeron.driver.messages``. What a command hands over (an endpoint, a publication's or
-an image's part in the agent) belongs to the agent from then on, until such a message gives it back: ``EndpointClosed``,
+out, the agent sends a message (``conductor_proxy``). What a command hands over (an endpoint, a publication's or an image's part in
+the agent) belongs to the agent from then on, until such a message gives it back: ``EndpointClosed``,
 ``DestinationClosed``, ``PublicationReleased``, ``ImageReleased``.
 
 Three things are shared without messages, because they were made for it: the counters and the logs, whose words are written
@@ -37,12 +37,11 @@ class AgentProxy(Generic[A]):
         self._agent: A = agent
 
     def call(self, handler: Callable[Concatenate[A, P], None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Queues ``handler(agent, *args, **kwargs)`` for the agent's next duty cycle."""
         self._agent.commands.append(partial(handler, self._agent, *args, **kwargs))
 
 
 def command(handler: Callable[Concatenate[A, P], None]) -> Callable[Concatenate[AgentProxy[A], P], None]:
-    """Returns a method of a proxy that queues ``handler``, a method of the agent."""
+    """Return a method of a proxy that queues ``handler``, a method of the agent."""
 
     @wraps(handler)
     def queue(proxy: AgentProxy[A], /, *args: P.args, **kwargs: P.kwargs) -> None:

@@ -24,7 +24,6 @@ class AgentQueue(deque[T]):
     on_append: Callable[[], None] | None = None
 
     def append(self, item: T) -> None:
-        """Adds an item at the end. From any thread."""
         super().append(item)
         if self.on_append is not None:
             self.on_append()
@@ -34,7 +33,7 @@ class CommandQueue(AgentQueue["Callable[[], None]"]):
     """The commands to the sender or to the receiver."""
 
     def run(self) -> int:
-        """Runs what is queued, in the agent's thread; returns how many calls there were. One that raises is not run again."""
+        """Run what is queued, in the agent's thread; return how many calls there were. One that raises is not run again."""
         done = 0
         while self and done < COMMANDS_PER_CYCLE:
             done += 1

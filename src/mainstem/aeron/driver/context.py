@@ -45,7 +45,6 @@ class DriverContext:
     endpoint_filter: EndpointFilter | None = None
 
     def source_filter(self) -> EndpointFilter | None:
-        """Returns the filter of senders: the context's own, or the settings'; None admits all."""
         settings = self.settings
         if self.endpoint_filter is not None or not settings.has_endpoint_filter:
             return self.endpoint_filter
@@ -60,7 +59,6 @@ class DriverContext:
         )
 
     def network(self) -> Transports:
-        """The transports to use."""
         if self.transports is not None:
             return self.transports
         return SystemTransports(

@@ -38,9 +38,8 @@ class DriverCounters:
         return self.manager.cell(counter_id)
 
     def relabel(self, cell: CounterCell, spec: CounterSpec) -> None:
-        """Gives a counter the label of ``spec``."""
         self.manager.set_label(cell.counter_id, spec.label)
 
     def free(self, cell: CounterCell) -> None:
-        """Gives the counter back; its id rests for a while before it is used again."""
+        """Give the counter back; its id rests for a while before it is used again."""
         self.manager.free(cell.counter_id, self._clock.epoch_ms())

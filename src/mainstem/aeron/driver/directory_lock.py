@@ -32,7 +32,7 @@ def claim_directory(
     mode: int | None = None,
     group: str = "",
 ) -> None:
-    """Makes ``directory`` fresh and empty for a driver, with a mode and a group for all in it.
+    """Make ``directory`` fresh and empty for a driver, with a mode and a group for all in it.
 
     Raises ConfigurationError when what is there is not a driver's directory, and ActiveDriverError when a driver's heartbeat
     there is younger than ``driver_timeout_ms``, unless
@@ -51,7 +51,7 @@ def claim_directory(
 
 
 def delete_own_directory(files: Files, directory: str) -> None:
-    """Deletes the directory at a driver's end; what has taken its place meanwhile is left, with a warning."""
+    """Delete the directory at a driver's end; what has taken its place meanwhile is left, with a warning."""
     try:
         check_deletable(files, directory)
     except ConfigurationError as error:
@@ -83,7 +83,6 @@ def _refuse_active(files: Files, directory: str, *, now_ms: int, timeout_ms: int
 
 
 def _keep_errors(files: Files, directory: str, *, now_ms: int) -> None:
-    """Writes the distinct errors of a dead driver beside its directory, before that goes."""
     cnc = _map(files, directory)
     if cnc is None:
         return

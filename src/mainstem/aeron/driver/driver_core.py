@@ -19,12 +19,12 @@ from mainstem.aeron.driver.conductor.client_proxy import ClientProxy
 from mainstem.aeron.driver.conductor.conductor import DriverConductor
 from mainstem.aeron.driver.conductor.raw_log_factory import RawLogFactory
 from mainstem.aeron.driver.conductor.resources import Resources
+from mainstem.aeron.driver.conductor_proxy import DriverConductorProxy
 from mainstem.aeron.driver.counters import DriverCounters
 from mainstem.aeron.driver.directory_lock import claim_directory, delete_own_directory
 from mainstem.aeron.driver.errors import ErrorRecorder
 from mainstem.aeron.driver.event_log import event_log, watched
 from mainstem.aeron.driver.media.transport import check_buffers
-from mainstem.aeron.driver.messages import DriverConductorProxy
 from mainstem.aeron.driver.naming.name_resolver import NameResolver
 from mainstem.aeron.driver.receiver.image_limiter import ImageLimiter
 from mainstem.aeron.driver.receiver.receiver import Receiver
@@ -138,7 +138,7 @@ class DriverCore:
         )
 
     def attach(self, loop: Loop, agents: Iterable[str]) -> None:
-        """Has a compiled loop come back for what only the Python of these agents does."""
+        """Have a compiled loop come back for what only the Python of these agents does."""
         if "conductor" in agents:
             ring = self.cnc.to_driver
             loop.watch(ring.buffer, ring.capacity + layout.RING_TAIL_OFFSET)
@@ -149,7 +149,6 @@ class DriverCore:
             self.receiver.commands.on_append, self.receiver.wake_by = loop.wake, loop.wake_by
 
     def close(self) -> None:
-        """Ends the clients' sessions, closes sockets and memory, and removes the directory where the settings require it."""
         self.sender.close()
         self.receiver.close()
         self.conductor.close()
@@ -163,7 +162,6 @@ class DriverCore:
 
 
 def _create_cnc(context: DriverContext, now_ms: int) -> CncFile:
-    """Takes the directory and lays out the file in which clients find the driver."""
     settings = context.settings
     claim_directory(
         context.files,
@@ -197,7 +195,6 @@ def _layout(settings: DriverSettings) -> CncLayout:
 
 
 def _label_suffixes(settings: DriverSettings) -> dict[SystemCounter, str]:
-    """What this driver adds to the labels of its system counters."""
     suffixes = cycle_time_suffixes(
         settings.threading_mode,
         {

@@ -38,7 +38,7 @@ FURTHER_ERRORS = (
 
 
 def error_code_of(error: BaseException) -> ErrorCode:
-    """Returns the code of the ON_ERROR response to ``error``."""
+    """Return the code of the ON_ERROR response to ``error``."""
     if isinstance(error, RegistrationError | RemoteProtocolError) and error.code is not None:
         return ErrorCode(error.code)
     if isinstance(error, ChannelUriError) and isinstance(error.__cause__, LookupError):
@@ -61,7 +61,7 @@ def conflict(message: str) -> RegistrationError:
 
 
 def check_unused(registration_id: int, registrations: Container[int]) -> None:
-    """Raises RegistrationError if a command's correlation id is that of an existing registration."""
+    """Raise RegistrationError if a command's correlation id is that of an existing registration."""
     if registration_id in registrations:
         raise conflict(f"registration id {registration_id} is already in use")
 
@@ -128,9 +128,8 @@ class ErrorRecorder:
             self._events.note("GENERIC_MESSAGE", text, now_ns)
 
     def warn(self, kind: str, text: str) -> None:
-        """Logs what is no error but what an operator should know, ``kind`` at most once in an interval."""
+        """Log what is no error but what an operator should know, ``kind`` at most once in an interval."""
         self._limit.log(logging.WARNING, kind, text, self._clock.monotonic_ns())
 
     def close(self) -> None:
-        """Log the errors that were only counted since their last line."""
         self._limit.flush(self._clock.monotonic_ns())

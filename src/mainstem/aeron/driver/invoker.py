@@ -31,7 +31,6 @@ class Invoker:
         self._due_ns = 0
 
     def do_work(self) -> int:
-        """One duty cycle of every agent; how much work there was."""
         now_ns = self._monotonic_ns()
         reason = self._loop.run_once(now_ns)
         if reason == QUIET and now_ns < self._due_ns:

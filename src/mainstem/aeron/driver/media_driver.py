@@ -62,7 +62,7 @@ class MediaDriver:
         context: DriverContext | None = None,
         **overrides: Any,
     ) -> Self:
-        """Starts a driver, and returns when clients can attach.
+        """Start a driver, and return when clients can attach.
 
         By default the driver has a process of its own, which ends with this one however this one ends.
 
@@ -127,7 +127,7 @@ class MediaDriver:
         return os.getpid() if self._running is None else self._running.pid
 
     def do_work(self) -> int:
-        """Runs one duty cycle of a driver in INVOKER mode.
+        """Run one duty cycle of a driver in INVOKER mode.
 
         Returns:
             How much work was done.
@@ -156,7 +156,7 @@ class MediaDriver:
         return 0 if invoker is None else invoker.next_due_ns
 
     def close(self) -> None:
-        """Ends the driver; its clients see at once that it was shut down. May be called twice.
+        """End the driver; its clients see at once that it was shut down. May be called twice.
 
         Example:
             >>> driver.close()
@@ -169,7 +169,7 @@ class MediaDriver:
                 self._remove(self._directory, ignore_errors=True)
 
     def _leave_to_parent(self) -> None:
-        """Forgets the driver in a forked child: it runs on, and its directory stays."""
+        """Forget the driver in a forked child: it runs on, and its directory stays."""
         running, self._running, self._invoke = self._running, None, None
         self._left_to_parent = (
             running  # kept until the child ends: its finaliser would warn of a process that still runs

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mainstem.aeron.driver.agent_queue import CommandQueue
+from mainstem.aeron.driver.conductor_proxy import NetworkFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
     from mainstem._core.driver.datagram import Transport
     from mainstem._core.driver.receive_cycle import ReceiverCycle
     from mainstem._core.driver.send_cycle import SenderCycle
+    from mainstem.aeron.driver.conductor_proxy import ConductorQueue, Message
     from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, SendChannelEndpoint
-    from mainstem.aeron.driver.messages import ConductorQueue, Message
+    from mainstem.aeron.driver.media.udp_channel import UdpChannel
 
 # How often endpoints are checked.
 CHECK_INTERVAL_NS = 1_000_000_000
@@ -37,6 +39,7 @@ class NetworkAgent(Generic[C, E]):
         self.wake_by: Callable[[int], None] | None = None
         self._to_conductor = to_conductor
         self._endpoints: dict[int, E] = {}
+        self._error_counts: dict[tuple[int, int], int] = {}
         self._now_ns = now_ns
         self._resolve_interval_ns = resolve_interval_ns
         self._resolve_due_ns = now_ns
@@ -44,7 +47,7 @@ class NetworkAgent(Generic[C, E]):
         self.cycle.set_deadline(self._check_due_ns)
 
     def decide(self, now_ns: int) -> int:
-        """Runs commands and the events of the compiled cycle at the monotonic time ``now_ns``; returns how many there were."""
+        """Run commands and the events of the compiled cycle at the monotonic time ``now_ns``; return how many there were."""
         self._now_ns = now_ns
         work = self.commands.run()
         if not self.cycle.due(now_ns):
@@ -61,31 +64,35 @@ class NetworkAgent(Generic[C, E]):
         return work + len(events)
 
     def _on_events(self, events: list[tuple[Any, ...]], now_ns: int) -> None:
-        """Handles the events of the cycle, then runs the timers that are due."""
         raise NotImplementedError
 
     def _check(self, now_ns: int, *, resolves: bool) -> None:
-        """Checks the endpoints, once a second; ``resolves`` when silent peers' names are due to be resolved again."""
         raise NotImplementedError
 
     def on_close_endpoint(self, endpoint: E) -> None:
-        """Closes an endpoint's sockets, then reports ``EndpointClosed``."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Closes every socket. After the last duty cycle."""
         for endpoint in list(self._endpoints.values()):
             self.on_close_endpoint(endpoint)
 
     def _watch(self, transport: Transport) -> None:
-        """Has what arrives at a transport wake the thread."""
         if self.wake_by is not None and transport.fd >= 0:
             self.wake_by(transport.fd)
+
+    def _report_socket_errors(self, key: tuple[int, int], transport: Transport, channel: UdpChannel) -> None:
+        if transport.error_count != self._error_counts.get(key, 0):
+            self._error_counts[key] = transport.error_count
+            text = f"{channel.canonical_form}: the system refused to send or receive (errno {transport.last_error})"
+            self._send(NetworkFault(text=text))
+
+    def _forget_socket_errors(self, endpoint: E) -> None:
+        self._error_counts = {key: count for key, count in self._error_counts.items() if key[0] != endpoint.key}
 
     def _send(self, message: Message) -> None:
         self._to_conductor.append(message)
 
     def _report(self, message: Message) -> None:
-        """Sends what a peer can cause with each datagram: lost while the conductor is behind, as the datagram could have been."""
+        """Send what a peer can cause with each datagram: lost while the conductor is behind, as the datagram could have been."""
         if len(self._to_conductor) < MAX_REPORTS:
             self._send(message)

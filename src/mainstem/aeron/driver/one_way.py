@@ -36,12 +36,10 @@ class OneWayLatency:
 
     @property
     def count(self) -> int:
-        """How many measurements the estimates rest on."""
         return len(self._samples)
 
     @property
     def latency_ns(self) -> int | None:
-        """The latest measurement; None before the first."""
         return self._samples[-1][1] if self._samples else None
 
     @property
@@ -60,7 +58,6 @@ class OneWayLatency:
         return round(PPB * sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True)) / spread)
 
     def observe(self, sent_ns: int, received_ns: int) -> bool:
-        """One measurement; one that is out of order is left out. False for a time that no clock shows."""
         latency_ns = received_ns - sent_ns
         if abs(latency_ns) > MAX_CLOCK_DIFFERENCE_NS:
             return False
@@ -92,11 +89,9 @@ class MeasurementBurst:
         self.due_ns = now_ns
 
     def begin(self, now_ns: int) -> None:
-        """A receiver is new: it needs a burst to estimate the drift."""
         self._left = self.BURST
         self.due_ns = now_ns
 
     def sent(self, now_ns: int) -> None:
-        """A measurement left."""
         self._left = max(0, self._left - 1)
         self.due_ns = now_ns + (self.SPACING_NS if self._left else self._interval_ns)

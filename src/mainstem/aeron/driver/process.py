@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from mainstem import errors
 
 if TYPE_CHECKING:
-    from mainstem.aeron.driver.media_driver import MediaDriver
     from mainstem.aeron.driver.settings import DriverSettings
+    from mainstem.aeron.driver.threads import DriverThreads
 
 # How often the child checks whether its parent is still the same. The pipe shows it at once, unless a fork of the parent's
 # holds its other end too.
@@ -73,16 +73,13 @@ class DriverProcess:
 
     @property
     def pid(self) -> int:
-        """The child's process id."""
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the child has not ended yet."""
         return self._process.poll() is None
 
     def close(self) -> None:
-        """Ends the child and waits for it; may be called twice."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
@@ -94,8 +91,8 @@ class DriverProcess:
             self._process.wait()
 
 
-def watch_parent(stop: threading.Event, driver: MediaDriver) -> None:
-    """Returns when ``stop`` is set, the driver was ended by a client, or the parent is gone."""
+def watch_parent(stop: threading.Event, driver: DriverThreads) -> None:
+    """Return when ``stop`` is set, the driver was ended by a client, or the parent is gone."""
     parent = os.getppid()
     while driver.is_running and not stop.is_set() and os.getppid() == parent:
         ready, _, _ = select.select([sys.stdin.fileno()], [], [], PARENT_CHECK_S)
@@ -105,8 +102,9 @@ def watch_parent(stop: threading.Event, driver: MediaDriver) -> None:
 
 def main() -> int:
     """The child: reads its settings, runs the driver until it is to end."""
-    from mainstem.aeron.driver.media_driver import MediaDriver
+    from mainstem.aeron.driver.context import DriverContext
     from mainstem.aeron.driver.settings import DriverSettings
+    from mainstem.aeron.driver.threads import DriverThreads
 
     stop = threading.Event()
     # Ctrl-C reaches the whole terminal group; the parent decides what it means and closes the pipe.
@@ -114,12 +112,12 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
         settings = DriverSettings.load()
-        driver = MediaDriver.launch(settings.dir, settings=settings, threads=True)
+        driver = DriverThreads(DriverContext(directory=settings.dir, settings=settings))
     except errors.MainstemError as error:
         _reply({"error": type(error).__name__, "message": str(error)})
         return 1
-    with driver:
-        _reply({"directory": driver.directory})
+    with contextlib.closing(driver):
+        _reply({"directory": settings.dir})
         watch_parent(stop, driver)
     return 0
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from mainstem.aeron.agent import AgentRunner
-from mainstem.aeron.driver.messages import AgentFailed
+from mainstem.aeron.driver.conductor_proxy import AgentFailed
 from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ SYSTEM_NAME_LENGTH = 15  # of a thread, in Linux
 
 
 def name_thread(name: str) -> None:
-    """Gives the calling thread its name in the system's lists too, cut to what they show."""
+    """Give the calling thread its name in the system's lists too, cut to what they show."""
     with suppress(OSError), open("/proc/thread-self/comm", "w", encoding="ascii") as comm:
         comm.write(name[:SYSTEM_NAME_LENGTH])
 
@@ -51,7 +51,6 @@ class DutyCycleTracker:
         self._threshold_ns = threshold_ns
 
     def observe(self, duration_ns: int) -> None:
-        """One cycle took this long."""
         self._longest.propose_max_release(duration_ns)
         if duration_ns > self._threshold_ns:
             self._exceeded.add_release(1)
@@ -73,7 +72,6 @@ class AgentGroup:
         self._on_error = on_error
 
     def do_work(self, now_ns: int) -> int:
-        """Runs what each agent must decide; returns how much there was."""
         work = 0
         for agent, cycle_time in self._agents:
             try:
@@ -85,8 +83,7 @@ class AgentGroup:
             now_ns = after_ns
         return work
 
-    def on_close(self) -> None:
-        """Nothing: the agents are closed once all threads have ended."""
+    def on_close(self) -> None: ...
 
 
 class LoopIdle:
@@ -99,12 +96,10 @@ class LoopIdle:
         self._next_deadline_ns = next_deadline_ns
 
     def idle(self, work_count: int) -> None:
-        """Runs the loop where the agents found nothing to decide."""
         if not work_count:
             self.loop.run(self._next_deadline_ns())
 
-    def reset(self) -> None:
-        """Nothing to forget."""
+    def reset(self) -> None: ...
 
 
 class AgentThread:
@@ -117,11 +112,9 @@ class AgentThread:
         self._runner = AgentRunner(group, idle, clock=clock, on_start=self._on_start)
 
     def start(self) -> None:
-        """Starts the thread."""
         self._runner.start()
 
     def close(self) -> None:
-        """Stops the loop and waits for the thread; nothing it uses may be closed before."""
         self._runner.stop()
         self._loop.stop()
         self._runner.close(JOIN_TIMEOUT_S)

@@ -73,7 +73,6 @@ class TerminationValidator(StrEnum):
 
 
 def _wrong_idle_strategy(value: str) -> str | None:
-    """Returns what is wrong with the name of an idle strategy."""
     try:
         idle_strategy(value)
     except ConfigurationError as error:
@@ -82,7 +81,7 @@ def _wrong_idle_strategy(value: str) -> str | None:
 
 
 def port_range(value: str) -> tuple[int, int] | None:
-    """Returns the first and last port of ``20700 20799``; None when it is no range."""
+    """Return the first and last port of ``20700 20799``; None when it is no range."""
     match = re.fullmatch(r"\s*([0-9]{1,5})[\s-]+([0-9]{1,5})\s*", value)
     if match is None:
         return None
@@ -91,18 +90,15 @@ def port_range(value: str) -> tuple[int, int] | None:
 
 
 def _wrong_port_range(value: str) -> str | None:
-    """Returns what is wrong with a range of ports."""
     return None if port_range(value) else "is not a first and a last port"
 
 
 def _wrong_neighbors(value: str) -> str | None:
-    """Returns what is wrong with a list of neighbours."""
     count = len([part for part in value.split(",") if part.strip()])
     return f"names {count} neighbours, above {MAX_BOOTSTRAP_NEIGHBORS}" if count > MAX_BOOTSTRAP_NEIGHBORS else None
 
 
 def _wrong_networks(value: str) -> str | None:
-    """Returns what is wrong with a list of networks."""
     try:
         networks(value)
     except ConfigurationError as error:
@@ -475,7 +471,7 @@ class DriverSettings(Settings):
         )
 
     def validate(self) -> None:
-        """Refuses values that contradict one another; making the settings calls it.
+        """Refuse values that contradict one another; making the settings calls it.
 
         Raises:
             ConfigurationError: Two values contradict one another; the message names both and the limit.

@@ -40,7 +40,7 @@ _IDLE_NAMES = {**_LEADERS, ("sender", "receiver"): "sharednetwork", ("conductor"
 
 
 def pauses(settings: DriverSettings, agent: str) -> tuple[int, int, int, int]:
-    """Spins, yields, shortest and longest park of an agent's compiled loop, by its idle strategy."""
+    """Spin, yields, shortest and longest park of an agent's compiled loop, by its idle strategy."""
     name = getattr(settings, f"{agent}_idle_strategy")
     strategy = idle_strategy(name, getattr(settings, f"{agent}_idle_strategy_init_args"))
     if isinstance(strategy, BackoffIdle):
@@ -85,16 +85,13 @@ class DriverThreads:
 
     @property
     def is_running(self) -> bool:
-        """Whether no client has asked the driver to end."""
         return self._core is not None and not self._core.conductor.is_termination_requested
 
     @property
     def pid(self) -> int:
-        """This process."""
         return os.getpid()
 
     def close(self) -> None:
-        """Stops the threads, then closes what they used; may be called twice."""
         while self._threads:
             self._threads.pop().close()
         self.invoke = self.invoker = None

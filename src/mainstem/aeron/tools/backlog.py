@@ -47,6 +47,18 @@ def stages(stream: Stream) -> tuple[Stage, ...]:
     return tuple(steps)
 
 
+def stage_row(stage: Stage) -> dict[str, object]:
+    """Return a stage as JSON has it."""
+    return {
+        "stage": stage.kind,
+        "registration_id": stage.registration_id,
+        "client": stage.client.shown if stage.client else None,
+        "position": stage.position,
+        "behind": stage.backlog,
+        "room": stage.room,
+    }
+
+
 def _publication(publication: Publication) -> list[Stage]:
     own = publication.key.registration_id
     steps = [

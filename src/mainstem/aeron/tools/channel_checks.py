@@ -19,12 +19,12 @@ OF_SUBSCRIPTIONS = ("receiver_window_length", "reliable", "tether", "rejoin", "g
 
 
 def check_publication(channel: str) -> None:
-    """Raises ChannelUriError for a channel that no driver publishes on."""
+    """Raise ChannelUriError for a channel that no driver publishes on."""
     _check(channel, OF_PUBLICATIONS)
 
 
 def check_subscription(channel: str) -> None:
-    """Raises ChannelUriError for a channel that no driver subscribes to."""
+    """Raise ChannelUriError for a channel that no driver subscribes to."""
     _check(channel, OF_SUBSCRIPTIONS)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.tools.messages import SILENT_MS
+from mainstem.aeron.tools.explanations import SILENT_MS
 from mainstem.aeron.tools.rules import IMAGE_RULES, PUBLICATION_RULES, Cause, decide
 from mainstem.aeron.tools.stream_state import ImageStatus, PublicationStatus
 from mainstem.aeron.tools.streams import Image, Publication, group_streams
@@ -61,22 +61,19 @@ class Diagnosis:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the stream is stalled."""
         return self.cause is not Cause.NONE
 
     @property
     def agreeing(self) -> int:
-        """In how many samples this rule applied."""
         return self.samples[self.rule]
 
     @property
     def total(self) -> int:
-        """How many samples there were."""
         return sum(self.samples.values())
 
 
 def diagnose(snapshots: Sequence[Snapshot], losses: Sequence[LossEntry] = ()) -> tuple[Diagnosis, ...]:
-    """Returns one diagnosis for each publication and image of the last snapshot, from all snapshots in the order of time.
+    """Return one diagnosis for each publication and image of the last snapshot, from all snapshots in the order of time.
 
     ``losses`` is the loss report: it dates a gap. One snapshot is enough for what stands still by itself (no receiver,
     a full window); two or more show movement.
@@ -108,6 +105,26 @@ def diagnose(snapshots: Sequence[Snapshot], losses: Sequence[LossEntry] = ()) ->
     in_order = sorted(latest, key=lambda k: (latest[k].key.stream_id, latest[k].key.session_id, k[0] == IMAGE, k[1]))
     diagnoses = (_conclude(kind, latest[kind, own], observations[kind, own]) for kind, own in in_order)
     return tuple(_dated_by_report(diagnosis, losses) for diagnosis in diagnoses)
+
+
+def diagnosis_row(diagnosis: Diagnosis) -> dict[str, object]:
+    """Return a diagnosis as JSON has it."""
+    return {
+        "kind": diagnosis.kind,
+        "registration_id": diagnosis.registration_id,
+        "session_id": diagnosis.session_id,
+        "stream_id": diagnosis.stream_id,
+        "channel": diagnosis.channel,
+        "stalled": diagnosis.is_stalled,
+        "cause": str(diagnosis.cause),
+        "rule": diagnosis.rule,
+        "sentence": diagnosis.sentence,
+        "since_ms": diagnosis.since_ms,
+        "since_basis": diagnosis.basis,
+        "not_before_ms": diagnosis.not_before_ms,
+        "samples": diagnosis.samples,
+        "figures": diagnosis.figures,
+    }
 
 
 def _observe_publication(status: PublicationStatus) -> Observation:
@@ -166,7 +183,7 @@ def _observe_image(status: ImageStatus) -> Observation:
 
 
 def _silent_since(snapshot: Snapshot, culprit: Client | None) -> int | None:
-    """Returns the time of the client's last heartbeat, if that is longer ago than a living one's."""
+    """Return the time of the client's last heartbeat, if that is longer ago than a living one's."""
     if culprit is None or culprit.heartbeat_ms <= 0 or snapshot.epoch_ms - culprit.heartbeat_ms <= SILENT_MS:
         return None
     return culprit.heartbeat_ms
@@ -201,7 +218,6 @@ def _conclude(kind: str, subject: Publication | Image, observations: list[Observ
 
 
 def _dated_by_report(diagnosis: Diagnosis, losses: Sequence[LossEntry]) -> Diagnosis:
-    """Dates a gap that was there in the first sample by when the report last grew for that stream."""
     if diagnosis.cause is not Cause.LOSS or diagnosis.since_ms is None:
         return diagnosis
     own = (diagnosis.session_id, diagnosis.stream_id)
@@ -213,7 +229,6 @@ def _dated_by_report(diagnosis: Diagnosis, losses: Sequence[LossEntry]) -> Diagn
 
 
 def _since(observations: list[Observation], last: Observation) -> tuple[int | None, str]:
-    """Returns since when the rule applies; where it came and went, when it first did."""
     if last.cause is Cause.NONE:
         return None, ""
     if last.silent_since_ms is not None:

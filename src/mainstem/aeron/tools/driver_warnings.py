@@ -33,7 +33,7 @@ _RISING = (
 
 
 def driver_warnings(snapshots: Sequence[Snapshot], errors: Sequence[ErrorObservation] = ()) -> tuple[str, ...]:
-    """Returns sentences about the driver, from all samples and its error log; they describe the last sample."""
+    """Return sentences about the driver, from all samples and its error log; they describe the last sample."""
     first, last = snapshots[0], snapshots[-1]
     warnings = []
     if not last.is_driver_alive(DRIVER_TIMEOUT_MS):
@@ -68,7 +68,6 @@ def _storage(last: Snapshot, errors: Sequence[ErrorObservation]) -> list[str]:
 
 
 def _channels(last: Snapshot) -> list[str]:
-    """Return warnings about channels in error, and subscriptions without a sender."""
     warnings = []
     with_image = {s.registration_id for stream in group_streams(last) for i in stream.images for s in i.subscribers}
     for counter in last.counters:

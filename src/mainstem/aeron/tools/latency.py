@@ -19,7 +19,6 @@ class LatencyHistogram:
         self.max_ns = 0
 
     def record(self, duration_ns: int) -> None:
-        """One more duration; below 0 (a clock that was set back) counts as 0."""
         duration_ns = max(0, duration_ns)
         bucket = _bucket(duration_ns)
         self._counts[bucket] = self._counts.get(bucket, 0) + 1
@@ -30,7 +29,6 @@ class LatencyHistogram:
 
     @property
     def mean_ns(self) -> float:
-        """The mean; 0 of nothing."""
         return self.total_ns / self.count if self.count else 0.0
 
     def percentile_ns(self, percent: float) -> int:
@@ -59,7 +57,6 @@ class LatencyHistogram:
 
 
 def _bucket(value: int) -> int:
-    """Values below 64 each have their own; above, each doubling is cut into 64 steps."""
     if value < SUB_BUCKETS:
         return value
     shift = value.bit_length() - SUB_BUCKETS.bit_length()
@@ -67,7 +64,6 @@ def _bucket(value: int) -> int:
 
 
 def _upper(bucket: int) -> int:
-    """The largest value in a bucket."""
     if bucket < SUB_BUCKETS:
         return bucket
     shift = bucket // SUB_BUCKETS - 1
@@ -89,19 +85,16 @@ class RateMeter:
         self._then_ns = self.start_ns
 
     def add(self, length: int) -> None:
-        """One more message."""
         self.messages += 1
         self.nbytes += length
 
     def step(self, now_ns: int) -> tuple[float, float]:
-        """Messages and bytes a second since the step before."""
         seconds = max(1, now_ns - self._then_ns) / 1e9
         rates = (self.messages - self._then_messages) / seconds, (self.nbytes - self._then_nbytes) / seconds
         self._then_ns, self._then_messages, self._then_nbytes = now_ns, self.messages, self.nbytes
         return rates
 
     def overall(self, now_ns: int) -> tuple[float, float]:
-        """Messages and bytes a second since the start."""
         seconds = max(1, now_ns - self.start_ns) / 1e9
         return self.messages / seconds, self.nbytes / seconds
 
@@ -119,7 +112,6 @@ class Pacer:
     _released: int = 0
 
     def due(self, now_ns: int) -> int:
-        """How many may be sent now; they count as sent."""
         if self.per_second <= 0:
             return self.burst
         should = int((now_ns - self.start_ns) * self.per_second / 1e9) + 1
@@ -128,5 +120,4 @@ class Pacer:
         return count
 
     def next_ns(self) -> int:
-        """When the next one is due."""
         return self.start_ns + int(self._released * 1e9 / self.per_second) if self.per_second > 0 else self.start_ns

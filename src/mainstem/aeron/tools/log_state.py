@@ -46,7 +46,6 @@ class LogState:
 
     @property
     def producer_position(self) -> int:
-        """Where the next message will be appended."""
         raw = self.raw_tails[self.active_term_count % layout.PARTITION_COUNT]
         bits = descriptor.position_bits(self.term_length)
         offset = descriptor.tail_offset(raw, self.term_length)
@@ -54,17 +53,15 @@ class LogState:
 
     @property
     def is_ended(self) -> bool:
-        """Whether the stream's end is known: its publication was closed."""
         return self.end_of_stream != END_OF_STREAM_UNKNOWN
 
     @property
     def unallocated(self) -> int:
-        """Bytes for which the file system has still to find room."""
         return max(0, self.length - self.allocated)
 
 
 def read_log_state(path: str, *, next_position: int | None = None) -> LogState | None:
-    """Reads one file; None when it is gone, too short, or no log buffer (yet)."""
+    """Read one file; None when it is gone, too short, or no log buffer (yet)."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, PermissionError):
@@ -95,7 +92,7 @@ def read_log_state(path: str, *, next_position: int | None = None) -> LogState |
 def parse_metadata(
     page: bytes, *, path: str = "", length: int = 0, allocated: int = 0, created_ms: int = 0
 ) -> LogState | None:
-    """Parses the 4096 bytes of a log's metadata; None when they describe no log."""
+    """Parse the 4096 bytes of a log's metadata; None when they describe no log."""
 
     def i32(offset: int) -> int:
         return int(struct.unpack_from("<i", page, offset)[0])

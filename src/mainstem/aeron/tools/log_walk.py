@@ -56,7 +56,6 @@ class LogFrame:
 
     @property
     def type_name(self) -> str:
-        """DATA, PAD, or a number."""
         return _TYPES.get(self.type_id, f"0x{self.type_id:02x}")
 
 
@@ -77,12 +76,10 @@ class LogFile:
         os.close(self._file)
 
     def tails(self) -> tuple[tuple[int, int], ...]:
-        """Term id and tail offset of each partition."""
         length = self.state.term_length
         return tuple((descriptor.tail_term_id(r), descriptor.tail_offset(r, length)) for r in self.state.raw_tails)
 
     def partitions_in_order(self) -> tuple[int, ...]:
-        """The partitions from the oldest term to the newest; those that were never used are left out."""
         initial = self.state.initial_term_id
         used = [(descriptor.wrap_i32(term_id - initial), i) for i, (term_id, _) in enumerate(self.tails())]
         return tuple(i for count, i in sorted(used) if count >= 0)
@@ -108,7 +105,6 @@ class LogFile:
         return os.pread(self._file, length, partition * self.state.term_length + offset)
 
     def _next_written(self, partition: int, offset: int) -> int | None:
-        """The next multiple of the frame alignment, from ``offset`` on, where something is written."""
         length = layout.FRAME_ALIGNMENT
         while offset < self.state.term_length:
             # Most frames follow the one before them: read one header first, and further only when it is empty.

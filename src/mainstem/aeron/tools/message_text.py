@@ -49,12 +49,12 @@ TEMPLATE_HELP = (
 
 
 def time_text(time_ns: int) -> str:
-    """Returns a time in UTC, as in 2026-01-31T12:00:00.000000Z."""
+    """Return a time in UTC, as in 2026-01-31T12:00:00.000000Z."""
     return datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def formatter(text: str) -> Callable[[Message], bytes]:
-    """Returns a function that lays a message out by a format. Raises ConfigurationError for an unknown letter."""
+    """Return a function that lays a message out by a format. Raises ConfigurationError for an unknown letter."""
     parts: list[bytes | Callable[[Message], bytes]] = []
     letters = iter(text)
     for letter in letters:
@@ -77,7 +77,7 @@ def formatter(text: str) -> Callable[[Message], bytes]:
 
 
 def as_json(message: Message) -> bytes:
-    """Returns a line of JSON: the message as text, or in base64 where it is no UTF-8, and its place."""
+    """Return a line of JSON: the message as text, or in base64 where it is no UTF-8, and its place."""
     document: dict[str, Any] = {
         "time": time_text(message.time_ns),
         "session_id": message.session_id,
@@ -93,7 +93,7 @@ def as_json(message: Message) -> bytes:
 
 
 def with_length(message: Message) -> bytes:
-    """Returns the message behind its length in four bytes, big-endian."""
+    """Return the message behind its length in four bytes, big-endian."""
     return LENGTH.pack(len(message.payload)) + message.payload
 
 
@@ -105,13 +105,13 @@ class Outgoing(NamedTuple):
 
 
 def read_lines(file: IO[bytes]) -> Iterator[Outgoing]:
-    """Yields lines without their line feed. Raises ConfigurationError for one that is longer than any message."""
+    """Yield lines without their line feed. Raises ConfigurationError for one that is longer than any message."""
     for _number, line in _lines(file):
         yield Outgoing(line)
 
 
 def read_json(file: IO[bytes]) -> Iterator[Outgoing]:
-    """Yields what lines of `mainstem sub --output json` hold. Raises ConfigurationError, with the line's number."""
+    """Yield what lines of `mainstem sub --output json` hold. Raises ConfigurationError, with the line's number."""
     for number, line in _lines(file):
         if line.strip():
             try:
@@ -121,7 +121,7 @@ def read_json(file: IO[bytes]) -> Iterator[Outgoing]:
 
 
 def read_with_length(file: IO[bytes]) -> Iterator[Outgoing]:
-    """Yields messages behind their lengths. Raises ConfigurationError for a cut one."""
+    """Yield messages behind their lengths. Raises ConfigurationError for a cut one."""
     at = 0
     while head := file.read(LENGTH.size):
         if len(head) < LENGTH.size:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.system_counter import SystemCounter
-from mainstem.aeron.tools.backlog import stages
+from mainstem.aeron.tools.backlog import stage_row, stages
 from mainstem.aeron.tools.diagnosis import diagnose
 from mainstem.aeron.tools.driver_warnings import driver_warnings
 from mainstem.aeron.tools.reading import DirectoryReader
@@ -119,7 +119,7 @@ def overview(
     lost_before: int = 0,
     errors: Sequence[ErrorObservation] = (),
 ) -> Overview:
-    """Returns the state that a snapshot shows; rates need the one before it."""
+    """Return the state that a snapshot shows; rates need the one before it."""
     if before is not None and (before.start_ms != now.start_ms or before.now_ns >= now.now_ns):
         before = None
     seconds = (now.now_ns - before.now_ns) / 1e9 if before is not None else 0.0
@@ -231,13 +231,11 @@ class DriverMonitor:
         self._losses: list[LossEntry] = []
 
     def close(self) -> None:
-        """Unmaps everything; may be called twice."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None
 
     def sample(self, *, epoch_ms: int, now_ns: int) -> Overview:
-        """Takes a snapshot and returns the state now; both times are of this moment."""
         try:
             if self._reader is None:
                 self._reader = DirectoryReader(self.directory)
@@ -267,7 +265,6 @@ class DriverMonitor:
             past.append((stream.rate, stream.nak_rate, stream.lag))
 
     def why(self, session_id: int, stream_id: int) -> tuple[Diagnosis, ...]:
-        """Returns the diagnoses of one stream, from the samples so far."""
         if not self._snapshots:
             return ()
         return tuple(
@@ -278,20 +275,10 @@ class DriverMonitor:
 
 
 def document(state: Overview) -> dict[str, object]:
-    """Returns a state as JSON has it."""
+    """Return a state as JSON has it."""
     row = asdict(state)
     streams = []
     for stream, plain in zip(state.streams, row["streams"], strict=True):
-        steps = [
-            {
-                "stage": step.kind,
-                "registration_id": step.registration_id,
-                "client": step.client.shown if step.client else None,
-                "position": step.position,
-                "behind": step.backlog,
-                "room": step.room,
-            }
-            for step in stream.stages
-        ]
+        steps = [stage_row(stage) for stage in stream.stages]
         streams.append(plain | {"name": "/".join(map(str, stream.name)), "fullness": stream.fullness, "stages": steps})
     return row | {"streams": streams}

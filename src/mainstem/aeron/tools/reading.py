@@ -26,7 +26,6 @@ from mainstem.errors import ConfigurationError, DriverTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
 
     from mainstem._core.memory.counters import CountersReader
     from mainstem.aeron.error_log import ErrorObservation
@@ -54,7 +53,7 @@ class ReadingFiles(MappedFiles):
 
     @contextmanager
     def reading(self, buffer: AtomicBuffer, path: str) -> Iterator[None]:
-        """Raises ConfigurationError where the file lost bytes that the block read, whatever it made of the zeros there."""
+        """Raise ConfigurationError where the file lost bytes that the block read, whatever it made of the zeros there."""
         mapping = self._mappings[id(buffer)][1]
         try:
             yield
@@ -84,7 +83,6 @@ class DirectoryReader:
         self.close()
 
     def close(self) -> None:
-        """Unmaps everything; may be called twice."""
         if self._cnc is not None:
             self._cnc.close()
             self._cnc = None
@@ -119,42 +117,33 @@ class DirectoryReader:
         return self._cnc
 
     def snapshot(self, *, epoch_ms: int, now_ns: int, logs: bool = False) -> Snapshot:
-        """Everything at this moment; with ``logs``, the log buffers' last pages too."""
         cnc = self.cnc
-        with self._reading(cnc):
-            return self._snapshot(cnc, epoch_ms=epoch_ms, now_ns=now_ns, logs=logs)
-
-    def _reading(self, cnc: CncFile) -> AbstractContextManager[None]:
-        return self._files.reading(cnc.buffer, cnc.path)
-
-    def _snapshot(self, cnc: CncFile, *, epoch_ms: int, now_ns: int, logs: bool) -> Snapshot:
-        counters = read_counters(cnc.counters())
-        free = None
-        if logs:
-            status = os.statvfs(self.directory) if os.path.isdir(self.directory) else None
-            free = status.f_bavail * status.f_frsize if status else None
-        return Snapshot(
-            directory=self.directory,
-            epoch_ms=epoch_ms,
-            now_ns=now_ns,
-            version=cnc.version,
-            pid=cnc.pid,
-            start_ms=cnc.start_timestamp_ms,
-            heartbeat_ms=cnc.to_driver.consumer_heartbeat_ms,
-            client_liveness_timeout_ns=cnc.client_liveness_timeout_ns,
-            counters=counters,
-            logs=read_logs(self.directory, counters) if logs else {},
-            free_space=free,
-        )
+        with self._files.reading(cnc.buffer, cnc.path):
+            counters = read_counters(cnc.counters())
+            free = None
+            if logs and os.path.isdir(self.directory):
+                status = os.statvfs(self.directory)
+                free = status.f_bavail * status.f_frsize
+            return Snapshot(
+                directory=self.directory,
+                epoch_ms=epoch_ms,
+                now_ns=now_ns,
+                version=cnc.version,
+                pid=cnc.pid,
+                start_ms=cnc.start_timestamp_ms,
+                heartbeat_ms=cnc.to_driver.consumer_heartbeat_ms,
+                client_liveness_timeout_ns=cnc.client_liveness_timeout_ns,
+                counters=counters,
+                logs=read_logs(self.directory, counters) if logs else {},
+                free_space=free,
+            )
 
     def errors(self, *, since_ms: int = 0) -> list[ErrorObservation]:
-        """The driver's distinct errors that were last seen at ``since_ms`` (epoch) or later, oldest first."""
         cnc = self.cnc
-        with self._reading(cnc):
+        with self._files.reading(cnc.buffer, cnc.path):
             return read_errors(cnc.error_log, since_ms=since_ms)
 
     def losses(self) -> list[LossEntry]:
-        """The driver's loss report; empty when there is no such file."""
         path = places.loss_report_path(self.directory)
         try:
             buffer = self._files.map(path)
@@ -170,7 +159,7 @@ class DirectoryReader:
 
 
 def read_error_file(path: str, *, offset: int = 0) -> list[ErrorObservation]:
-    """Returns the distinct errors in any file with such a log at ``offset``. Raises ConfigurationError."""
+    """Return the distinct errors in any file with such a log at ``offset``. Raises ConfigurationError."""
     try:
         with open(path, "rb") as file:
             file.seek(offset)
@@ -180,7 +169,7 @@ def read_error_file(path: str, *, offset: int = 0) -> list[ErrorObservation]:
 
 
 def read_counters(reader: CountersReader) -> tuple[CounterSnapshot, ...]:
-    """Returns all allocated counters. The values are read first and together, so that they are of nearly one moment."""
+    """Return all allocated counters. The values are read first and together, so that they are of nearly one moment."""
     values = [(i, reader.value(i)) for i in reader]
     counters = []
     for counter_id, value in values:
@@ -200,7 +189,7 @@ def read_counters(reader: CountersReader) -> tuple[CounterSnapshot, ...]:
 
 
 def read_logs(directory: str, counters: tuple[CounterSnapshot, ...]) -> dict[int, LogState]:
-    """Returns the logs of all streams that the counters name, each with the frame that its first consumer reads next."""
+    """Return the logs of all streams that the counters name, each with the frame that its first consumer reads next."""
     logs: dict[int, LogState] = {}
     for counter in counters:
         key = stream_key(counter)
@@ -219,7 +208,6 @@ def read_logs(directory: str, counters: tuple[CounterSnapshot, ...]) -> dict[int
 
 
 def _first_consumer(counters: tuple[CounterSnapshot, ...], registration_id: int) -> int | None:
-    """Returns the sender's position; for IPC, the slowest subscriber's."""
     for counter in counters:
         if counter.type_id == CounterType.SENDER_POSITION and counter.registration_id == registration_id:
             return counter.value

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def type_name(counter: CounterSnapshot) -> str:
-    """Returns the name of a counter's type: ``system``, ``snd-pos``, ``client-heartbeat`` …; its number where it has none."""
+    """Return the name of a counter's type: ``system``, ``snd-pos``, ``client-heartbeat`` …; its number where it has none."""
     if counter.type_id == CounterType.SYSTEM:
         return "system"
     name, separator, _ = counter.label.partition(": ")
@@ -39,7 +39,6 @@ class Selection:
     hide_zero: bool = False
 
     def matches(self, counter: CounterSnapshot) -> bool:
-        """Returns whether the counter is selected."""
         if self.types and not {str(counter.type_id), type_name(counter)} & self.types:
             return False
         if self.label is not None and not self.label.search(counter.label):
@@ -60,7 +59,7 @@ class Selection:
 
 
 def counter_row(counter: CounterSnapshot) -> dict[str, object]:
-    """Returns a counter as JSON has it."""
+    """Return a counter as JSON has it."""
     row: dict[str, object] = {
         "id": counter.counter_id,
         "type_id": counter.type_id,
@@ -78,7 +77,7 @@ def counter_row(counter: CounterSnapshot) -> dict[str, object]:
 
 
 def snapshot_header(snapshot: Snapshot) -> dict[str, object]:
-    """Returns the driver's identity and state as JSON has it."""
+    """Return the driver's identity and state as JSON has it."""
     return {
         "directory": snapshot.directory,
         "cnc_version": snapshot.version_text,
@@ -91,7 +90,7 @@ def snapshot_header(snapshot: Snapshot) -> dict[str, object]:
 
 
 def rates(before: Snapshot | None, now: Snapshot, chosen: Iterable[CounterSnapshot]) -> dict[int, float]:
-    """Returns how fast the chosen counters rise, a second, by counter id; those that are new or did not rise are left out."""
+    """Return how fast the chosen counters rise, a second, by counter id; those that are new or did not rise are left out."""
     if before is None or now.now_ns <= before.now_ns:
         return {}
     seconds = (now.now_ns - before.now_ns) / 1e9

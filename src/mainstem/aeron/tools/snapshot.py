@@ -53,26 +53,22 @@ class Snapshot:
 
     @property
     def heartbeat_age_ms(self) -> int | None:
-        """How old the driver's heartbeat is; None when it has shut down or not begun."""
         return self.epoch_ms - self.heartbeat_ms if self.heartbeat_ms > 0 else None
 
     @property
     def version_text(self) -> str:
-        """The CnC version, as in ``0.2.0``."""
         return ".".join(str(self.version >> shift & 0xFF) for shift in (16, 8, 0))
 
     def is_driver_alive(self, timeout_ms: int) -> bool:
-        """Returns whether the heartbeat is there and at most ``timeout_ms`` old."""
         age = self.heartbeat_age_ms
         return age is not None and age <= timeout_ms
 
     def system(self, counter: SystemCounter) -> int:
-        """Returns a system counter's value; 0 when the driver has no such counter."""
         return next((c.value for c in self.counters if c.counter_id == counter and c.type_id == CounterType.SYSTEM), 0)
 
 
 def stream_key(counter: CounterSnapshot) -> StreamKey | None:
-    """Returns the key of a stream's counter, or None for a counter of another kind."""
+    """Return the key of a stream's counter, or None for a counter of another kind."""
     if counter.type_id not in STREAM_TYPES:
         return None
     key = parse_stream_key(counter.key)
@@ -87,7 +83,7 @@ def stream_key(counter: CounterSnapshot) -> StreamKey | None:
 
 
 def _channel_of_label(label: str) -> tuple[str, int | None]:
-    """Returns channel and join position out of ``name: registration session stream channel[ @join]``: keys cut long channels."""
+    """Return channel and join position out of ``name: registration session stream channel[ @join]``: keys cut long channels."""
     parts = label.partition(": ")[2].split(" ")
     if len(parts) < 4:
         return "", None

@@ -25,51 +25,55 @@ LIMIT_STEP = 8
 
 
 @dataclass(frozen=True)
-class ImageStatus:
-    """An image now and in the sample before (None in the first one)."""
+class Status:
+    """What the statuses of images and publications share."""
 
     snapshot: Snapshot
+
+    @property
+    def log(self) -> LogState | None:
+        raise NotImplementedError
+
+    @property
+    def driver_is_gone(self) -> bool:
+        return not self.snapshot.is_driver_alive(DRIVER_TIMEOUT_MS)
+
+    @property
+    def disk_is_full(self) -> bool:
+        """Whether there is no space for the next new page of the log."""
+        free, log = self.snapshot.free_space, self.log
+        return free is not None and log is not None and log.unallocated > 0 and free < PAGE
+
+
+@dataclass(frozen=True)
+class ImageStatus(Status):
+    """An image now and in the sample before (None in the first one)."""
+
     image: Image
     before: Image | None = None
 
     @property
     def log(self) -> LogState | None:
-        """The image's log, if it could be read."""
         return self.image.log
-
-    @property
-    def driver_is_gone(self) -> bool:
-        """Whether the driver has shut down or stopped."""
-        return not self.snapshot.is_driver_alive(DRIVER_TIMEOUT_MS)
-
-    @property
-    def disk_is_full(self) -> bool:
-        """Whether the next new page of the log would find no room."""
-        return _disk_is_full(self.snapshot, self.log)
 
     @cached_property
     def slowest(self) -> Subscriber | None:
-        """The subscriber that is furthest behind."""
         return min(self.image.subscribers, key=lambda s: s.position, default=None)
 
     @property
     def consumed(self) -> int:
-        """Where the slowest subscriber is; without subscribers, where the receiver is."""
         return self.slowest.position if self.slowest else self.image.position
 
     @property
     def unread(self) -> int:
-        """Bytes in order that the slowest subscriber has not read."""
         return max(0, self.image.position - self.consumed)
 
     @property
     def missing(self) -> int:
-        """Bytes from the first gap to the furthest byte seen; 0 without a gap."""
         return self.image.high_water_mark - self.image.position
 
     @property
     def naks_sent(self) -> int:
-        """NAKs since the sample before."""
         return _rise(self.image.naks, self.before.naks if self.before else None)
 
     @property
@@ -81,7 +85,6 @@ class ImageStatus:
 
     @property
     def has_moved(self) -> bool:
-        """Whether the receiver has received anything in order since the sample before."""
         return self.before is not None and self.before.position != self.image.position
 
     @property
@@ -92,13 +95,11 @@ class ImageStatus:
 
     @property
     def is_congested(self) -> bool:
-        """Whether congestion control has reduced the window below the configured one."""
         cubic, full = self.image.cubic_window, self.image.window
         return cubic is not None and full is not None and cubic < full
 
     @property
     def subscriber_lags(self) -> bool:
-        """Whether the slowest subscriber is so far behind that the receiver cannot report progress."""
         return self.window is not None and self.unread >= self.window // REPORTED_STEP
 
     @property
@@ -110,10 +111,9 @@ class ImageStatus:
 
 
 @dataclass(frozen=True)
-class PublicationStatus:
+class PublicationStatus(Status):
     """A publication now and in the sample before (None in the first one), with the images of it that this driver has."""
 
-    snapshot: Snapshot
     publication: Publication
     before: Publication | None = None
     images: tuple[ImageStatus, ...] = ()
@@ -121,32 +121,18 @@ class PublicationStatus:
 
     @property
     def log(self) -> LogState | None:
-        """The publication's log, if it could be read."""
         return self.publication.log
 
     @property
-    def driver_is_gone(self) -> bool:
-        """Whether the driver has shut down or stopped."""
-        return not self.snapshot.is_driver_alive(DRIVER_TIMEOUT_MS)
-
-    @property
-    def disk_is_full(self) -> bool:
-        """Whether the next new page of the log would find no room."""
-        return _disk_is_full(self.snapshot, self.log)
-
-    @property
     def channel_is_broken(self) -> bool:
-        """Whether the driver could not open the send channel's socket."""
         return self.publication.channel_status == ChannelStatus.ERRORED
 
     @property
     def is_ended(self) -> bool:
-        """Whether the publication was closed and is draining or lingering."""
         return self.log is not None and (self.log.is_ended or self.log.is_revoked)
 
     @property
     def is_connected(self) -> bool:
-        """Whether the driver lets the publisher offer."""
         if self.log is not None:
             return self.log.is_connected
         # Without the log: a driver pulls the limit down to the sender where no receiver is connected.
@@ -160,7 +146,6 @@ class PublicationStatus:
 
     @cached_property
     def counted(self) -> tuple[Subscriber, ...]:
-        """The spies or IPC subscribers that may hold the limit."""
         return tuple(s for s in self.publication.subscribers if not self._is_left_out(s))
 
     @property
@@ -176,7 +161,6 @@ class PublicationStatus:
 
     @cached_property
     def slowest(self) -> Subscriber | None:
-        """The spy or IPC subscriber that is furthest behind of those that count."""
         return min(self.counted, key=lambda s: s.position, default=None)
 
     @cached_property
@@ -189,17 +173,14 @@ class PublicationStatus:
 
     @property
     def backlog(self) -> int:
-        """Bytes that the publisher has written and that consumer has not read."""
         return max(0, self.publication.position - self.consumer)
 
     @property
     def is_at_limit(self) -> bool:
-        """Whether an offer is refused now."""
         return self.publication.position >= self.publication.limit
 
     @property
     def has_stopped(self) -> bool:
-        """Whether something waits and the consumer has not moved since the sample before."""
         if self.before is None or not self.backlog:
             return False
         return PublicationStatus(self.snapshot, self.before).consumer == self.consumer
@@ -211,23 +192,19 @@ class PublicationStatus:
 
     @property
     def has_moved(self) -> bool:
-        """Whether anything was published since the sample before."""
         return self.before is not None and self.before.position != self.publication.position
 
     @property
     def spy_is_slowest(self) -> bool:
-        """Whether a spy is behind the sender."""
         sent = self.publication.sender_position
         return sent is not None and self.slowest is not None and self.slowest.position < sent
 
     @property
     def claim_is_open(self) -> bool:
-        """Whether the next frame was claimed and never finished, so that no consumer can pass it."""
         return self.log is not None and self.log.next_frame_length is not None and self.log.next_frame_length <= 0
 
     @property
     def next_frame(self) -> int:
-        """Bytes that the next frame takes; a whole datagram's where that cannot be read."""
         if self.log is None:
             return align_frame(1)
         length = self.log.next_frame_length
@@ -235,7 +212,6 @@ class PublicationStatus:
 
     @property
     def sender_room(self) -> int | None:
-        """Bytes that the receivers still let the sender send."""
         publication = self.publication
         if publication.sender_limit is None or publication.sender_position is None:
             return None
@@ -265,7 +241,6 @@ class PublicationStatus:
 
     @property
     def only_image(self) -> ImageStatus | None:
-        """The receiver of a unicast stream, where it is this driver's: no other can hold the window."""
         publication = self.publication
         if publication.receivers is not None or publication.destinations is not None or len(self.images) != 1:
             return None
@@ -291,20 +266,17 @@ class PublicationStatus:
 
     @property
     def limit_lags(self) -> bool:
-        """Whether every consumer has moved on and the driver has not raised the publisher's limit."""
         window, implied = self.publication.window, self.implied_consumer
         return window is not None and implied is not None and self.consumer - implied > window // LIMIT_STEP
 
     @property
     def short_sends(self) -> int:
-        """Datagrams that the operating system did not take since the sample before, over all streams of the driver."""
         if self.previous is None:
             return 0
         return self.snapshot.system(SystemCounter.SHORT_SENDS) - self.previous.system(SystemCounter.SHORT_SENDS)
 
     @property
     def back_pressure_events(self) -> int:
-        """How often the sender ran out of window since the sample before."""
         return _rise(self.publication.back_pressure_events, self.before.back_pressure_events if self.before else None)
 
 
@@ -322,7 +294,3 @@ def is_multicast(channel: str) -> bool:
 
 def _rise(now: int | None, before: int | None) -> int:
     return max(0, now - before) if now is not None and before is not None else 0
-
-
-def _disk_is_full(snapshot: Snapshot, log: LogState | None) -> bool:
-    return snapshot.free_space is not None and log is not None and log.unallocated > 0 and snapshot.free_space < PAGE

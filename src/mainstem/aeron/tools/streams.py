@@ -29,7 +29,6 @@ class Client:
 
     @property
     def shown(self) -> str:
-        """Its name, or its id where it has none; a dash for no client."""
         return self.name or (str(self.client_id) if self.client_id >= 0 else "-")
 
 
@@ -46,7 +45,6 @@ class Subscriber:
 
     @property
     def is_spy(self) -> bool:
-        """Whether it reads the sender's log instead of a receiver's."""
         return self.channel.startswith(SPY_PREFIX)
 
 
@@ -73,7 +71,6 @@ class Publication:
 
     @property
     def is_ipc(self) -> bool:
-        """Whether no network lies between its producer and its subscribers."""
         return self.sender_position is None
 
     @property
@@ -116,7 +113,6 @@ class Stream:
 
     @property
     def channel(self) -> str:
-        """The publication's channel, or the first image's."""
         return self.publication.key.channel if self.publication else self.images[0].key.channel
 
 
@@ -157,7 +153,7 @@ class _Index:
         return tuple(self._clients.values())
 
     def labelled(self, type_id: int, registration_id: int, word: str) -> int | None:
-        """Returns the value of the counter of that type with the word in its label: some types have several counters."""
+        """Return the value of the counter of that type with the word in its label: some types have several counters."""
         for counter in self.by_type.get(type_id, ()):
             key = self.keys.get(counter.counter_id)
             if key and key.registration_id == registration_id and word in counter.label.partition(":")[0]:
@@ -166,18 +162,17 @@ class _Index:
 
 
 def _client_name(label: str) -> str:
-    """Returns the client's name: ``client-heartbeat: id=7 name=orders version=…``."""
     _, separator, rest = label.partition(" name=")
     return rest.partition(" version=")[0].strip() if separator else ""
 
 
 def clients(snapshot: Snapshot) -> tuple[Client, ...]:
-    """Returns the clients that have a heartbeat, ordered by name and id."""
+    """Return the clients that have a heartbeat, ordered by name and id."""
     return tuple(sorted(_Index(snapshot).clients, key=lambda client: (client.name, client.client_id)))
 
 
 def group_streams(snapshot: Snapshot) -> tuple[Stream, ...]:
-    """Returns all streams, ordered by stream id, session id and channel."""
+    """Return all streams, ordered by stream id, session id and channel."""
     index = _Index(snapshot)
     followers = _subscribers(index)
     publications = [
@@ -207,7 +202,6 @@ def group_streams(snapshot: Snapshot) -> tuple[Stream, ...]:
 
 
 def _subscribers(index: _Index) -> dict[int, list[Subscriber]]:
-    """Returns subscribers by the registration of the image or publication that they read."""
     followers: dict[int, list[Subscriber]] = {}
     for counter in index.by_type.get(CounterType.SUBSCRIBER_POSITION, ()):
         key = index.keys.get(counter.counter_id)
@@ -274,7 +268,7 @@ def _image(
 
 
 def _channel_status(index: _Index, key: StreamKey) -> int | None:
-    """Returns the send channel's status; a channel shared by several publications is registered under the first of them."""
+    """Return the send channel's status; a channel shared by several publications is registered under the first of them."""
     status = index.value(CounterType.SEND_CHANNEL_STATUS, key.registration_id)
     if status is not None:
         return status

@@ -9,7 +9,7 @@ import pytest
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron.driver.agent_proxies import ReceiverProxy, SenderProxy
 from mainstem.aeron.driver.agent_queue import COMMANDS_PER_CYCLE, CommandQueue
-from mainstem.aeron.driver.messages import DriverConductorProxy, NetworkFault
+from mainstem.aeron.driver.conductor_proxy import DriverConductorProxy, NetworkFault
 from mainstem.aeron.driver.receiver.receiver import Receiver
 from mainstem.aeron.driver.sender.sender import Sender
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem._internal.clock import NS_PER_SECOND
-from mainstem.aeron.driver.conductor.agent_messages import AgentMessageAdapter
+from mainstem.aeron.driver.conductor.agent_message_adapter import AgentMessageAdapter
+from mainstem.aeron.driver.conductor_proxy import AgentFailed, DriverConductorProxy
 from mainstem.aeron.driver.errors import ErrorRecorder
-from mainstem.aeron.driver.messages import AgentFailed, DriverConductorProxy
 from mainstem.aeron.error_log import DistinctErrorLog, read_errors
 
 if TYPE_CHECKING:

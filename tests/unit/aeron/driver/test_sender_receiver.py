@@ -25,10 +25,7 @@ from mainstem._core.driver.send_path import SendPath
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.driver.agent_proxies import ReceiverProxy, SenderProxy
-from mainstem.aeron.driver.media.addresses import InetAddress
-from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination, SendChannelEndpoint
-from mainstem.aeron.driver.media.udp_channel import UdpChannel
-from mainstem.aeron.driver.messages import (
+from mainstem.aeron.driver.conductor_proxy import (
     CreateImage,
     EndpointClosed,
     ImageEndOfStream,
@@ -39,6 +36,9 @@ from mainstem.aeron.driver.messages import (
     ResponseConnected,
     ResponseSetupReceived,
 )
+from mainstem.aeron.driver.media.addresses import InetAddress
+from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination, SendChannelEndpoint
+from mainstem.aeron.driver.media.udp_channel import UdpChannel
 from mainstem.aeron.driver.receiver.congestion_control import CubicCongestionControl
 from mainstem.aeron.driver.receiver.receiver import Receiver
 from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage

@@ -12,7 +12,7 @@ from tests.support.memory_network import Peer
 
 from mainstem._core import layout
 from mainstem.aeron.command import responses
-from mainstem.aeron.driver.conductor.agent_messages import IMAGES_PER_CYCLE
+from mainstem.aeron.driver.conductor.agent_message_adapter import IMAGES_PER_CYCLE
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.receiver.image_limiter import MAX_CREATING, MAX_SILENT_OF_SOURCE, ImageLimiter, Refusal
 from mainstem.aeron.driver.receiver.receiver import SILENT_CHECK_INTERVAL_NS

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from mainstem.aeron.channel import ChannelUri
     from mainstem.aeron.driver.conductor.params import PublicationParams, SubscriptionParams
     from mainstem.aeron.driver.conductor.resources import Resources
+    from mainstem.aeron.driver.conductor_proxy import DestinationClosed, EndpointClosed
     from mainstem.aeron.driver.media.addresses import InetAddress
-    from mainstem.aeron.driver.messages import DestinationClosed, EndpointClosed
 
 
 class OpenChannel:
@@ -63,7 +63,6 @@ class SendChannel(OpenChannel):
 
     @property
     def is_unused(self) -> bool:
-        """Whether no publication needs the socket any more."""
         return not self.users
 
 
@@ -90,16 +89,14 @@ class ReceiveChannel(OpenChannel):
 
     @property
     def is_unused(self) -> bool:
-        """Whether neither a subscription nor an image needs the sockets any more."""
         return not self.users and not self.interest
 
     @property
     def receive_buffer_length(self) -> int:
-        """The smallest of the sockets' buffers; 0 while there is no socket."""
         return min((each.receive_buffer_length for each in self.destinations), default=0)
 
     def find_destination(self, udp: UdpChannel) -> ReceiveDestination | None:
-        """Returns the newest socket that was opened for that channel."""
+        """Return the newest socket that was opened for that channel."""
         return next((each for each in reversed(self.destinations) if each.is_of(udp)), None)
 
     def add_interest(self, stream_id: int, session_id: int | None) -> None:
@@ -134,12 +131,10 @@ class Channels:
         self._next_receiver_id = resources.rng.getrandbits(64)
 
     def resolve(self, uri: ChannelUri, *, is_destination: bool = False) -> UdpChannel:
-        """Returns the channel with its names resolved. Raises ChannelUriError."""
         names = self._resources.names
         return UdpChannel.parse(uri, resolver=names, lookup=names.lookup, is_destination=is_destination)
 
     def find_send(self, udp: UdpChannel, params: PublicationParams) -> SendChannel | None:
-        """Returns the channel that publications to ``udp`` share, if there is one. Raises RegistrationError."""
         udp.uri.check_ats()
         existing = self._find(udp, self._sends)
         if existing is None:
@@ -151,7 +146,6 @@ class Channels:
         return existing
 
     def open_send(self, udp: UdpChannel, params: PublicationParams, *, registration_id: int, text: str) -> SendChannel:
-        """Opens a channel for publications; ``text`` is the channel as its client wrote it. Raises RegistrationError."""
         resources, settings, uri = self._resources, self._resources.settings, udp.uri
         if uri.endpoint is None and uri.control is None and not udp.is_manual and udp.tag is not None:
             raise uri.fault(f"no channel with tag {udp.tag} is open", "tags")
@@ -167,7 +161,7 @@ class Channels:
                 ttl=settings.socket_multicast_ttl,
                 port_range=port_range(settings.sender_wildcard_port_range or ""),
             )
-        addresses = endpoint.local_addresses
+        addresses = [endpoint.local_address]
         spec = send_channel_status(text, str(addresses[0]))
         with self._closed_without_counters(endpoint) as counters:
             if udp.has_many_destinations:
@@ -177,7 +171,7 @@ class Channels:
             status = resources.counters.allocate(spec, registration_id=registration_id)
             counters.append(status)
             channel = SendChannel(udp, endpoint, status, counters)
-            self._activate(channel, addresses, registration_id=registration_id, receive=False)
+            self._activate(channel, addresses, registration_id=registration_id)
         self._sends.append(channel)
         resources.sender.register_endpoint(endpoint)
         resources.changed(f"send channel {text}", "NONE", "CREATED")
@@ -187,7 +181,6 @@ class Channels:
     def receive(
         self, udp: UdpChannel, params: SubscriptionParams, *, registration_id: int, text: str
     ) -> ReceiveChannel:
-        """Returns the channel that subscriptions to ``udp`` share, opened if there is none. Raises RegistrationError."""
         udp.uri.check_ats()
         existing = self._find(udp, self._receives)
         if existing is not None:
@@ -208,13 +201,13 @@ class Channels:
                 ttl=settings.socket_multicast_ttl,
                 port_range=port_range(settings.receiver_wildcard_port_range or ""),
             )
-        addresses = [destination.local_address for destination in endpoint.destinations.values()]
+        addresses = endpoint.local_addresses
         spec = receive_channel_status(text, str(addresses[0]) if addresses else "")
         with self._closed_without_counters(endpoint) as counters:
             status = resources.counters.allocate(spec, registration_id=registration_id)
             counters.append(status)
             channel = ReceiveChannel(udp, endpoint, status, counters, resources)
-            self._activate(channel, addresses, registration_id=registration_id, receive=True)
+            self._activate(channel, addresses, registration_id=registration_id)
         self._receives.append(channel)
         resources.receiver.register_endpoint(endpoint)
         resources.changed(f"receive channel {text}", "NONE", "CREATED")
@@ -222,27 +215,23 @@ class Channels:
         return channel
 
     def of_endpoint(self, endpoint: ReceiveChannelEndpoint) -> ReceiveChannel | None:
-        """Returns the channel of an endpoint of the receiver's, unless it is closing."""
         return next((channel for channel in self._receives if channel.endpoint is endpoint), None)
 
-    def close_send_if_unused(self, channel: SendChannel) -> None:
-        """Has the sender close the socket when no publication is left."""
+    def close_if_unused(self, channel: SendChannel | ReceiveChannel) -> None:
+        """Have the agent close the sockets once no publication, subscription or image is left."""
         assert channel.users >= 0
-        if channel.is_unused and channel in self._sends:
+        if not channel.is_unused or channel.status.get() == ChannelStatus.CLOSING:
+            return
+        channel.status.set_release(ChannelStatus.CLOSING)
+        self._closing.append(channel)
+        if isinstance(channel, SendChannel):
             self._sends.remove(channel)
-            self._begin_close(channel)
             self._resources.sender.close_endpoint(channel.endpoint)
-
-    def close_receive_if_unused(self, channel: ReceiveChannel) -> None:
-        """Has the receiver close the sockets when neither a subscription nor an image is left."""
-        assert channel.users >= 0
-        if channel.is_unused and channel in self._receives:
+        else:
             self._receives.remove(channel)
-            self._begin_close(channel)
             self._resources.receiver.close_endpoint(channel.endpoint)
 
     def on_closed(self, message: EndpointClosed, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """The sockets are closed: the counters go."""
         channel = next(channel for channel in self._closing if channel.endpoint is message.endpoint)
         self._closing.remove(channel)
         side = "send" if isinstance(channel, SendChannel) else "receive"
@@ -252,20 +241,13 @@ class Channels:
             self._resources.counters.free(cell)
 
     def close_destination(self, channel: ReceiveChannel, destination: ReceiveDestination) -> None:
-        """Has the receiver close one socket of a subscription with several."""
         self._closing_destinations.append(destination)
         self._resources.receiver.remove_destination(channel.endpoint, destination)
 
     def on_destination_closed(self, message: DestinationClosed, now_ns: int) -> None:  # noqa: ARG002
-        """The socket is closed."""
         self._closing_destinations.remove(message.destination)
 
-    def _begin_close(self, channel: SendChannel | ReceiveChannel) -> None:
-        channel.status.set_release(ChannelStatus.CLOSING)
-        self._closing.append(channel)
-
     def _find(self, udp: UdpChannel, channels: list[C]) -> C | None:
-        """The open channel that ``udp`` shares. Raises ChannelUriError where its tag is that of another channel."""
         for channel in channels:
             if channel.udp.has_tag_of(udp):
                 return channel
@@ -273,7 +255,7 @@ class Channels:
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        """Raises RegistrationError where a socket cannot be opened.
+        """Raise RegistrationError where a socket cannot be opened.
 
         While a socket is being closed, an address in use may be its own, however it is spelled: the command is tried again.
         """
@@ -336,7 +318,7 @@ class Channels:
     def _closed_without_counters(
         self, endpoint: SendChannelEndpoint | ReceiveChannelEndpoint
     ) -> Iterator[list[CounterCell]]:
-        """Yields the list of a new channel's counters. When they run out, frees those and closes the endpoint's sockets."""
+        """Yield the list of a new channel's counters. When they run out, frees those and closes the endpoint's sockets."""
         counters: list[CounterCell] = []
         try:
             yield counters
@@ -347,28 +329,19 @@ class Channels:
             raise
 
     def _activate(
-        self,
-        channel: SendChannel | ReceiveChannel,
-        addresses: list[InetAddress],
-        *,
-        registration_id: int,
-        receive: bool,
+        self, channel: SendChannel | ReceiveChannel, addresses: list[InetAddress], *, registration_id: int
     ) -> None:
         for address in addresses:
-            self.add_address(channel, address, registration_id=registration_id, receive=receive)
+            self.add_address(channel, address, registration_id=registration_id)
         channel.status.set_release(ChannelStatus.ACTIVE)
 
-    def add_address(
-        self, channel: SendChannel | ReceiveChannel, address: InetAddress, *, registration_id: int, receive: bool
-    ) -> CounterCell:
-        """Allocates the counter that shows a bound address."""
-        spec = local_address(channel.status.counter_id, str(address), receive=receive)
+    def add_address(self, channel: SendChannel | ReceiveChannel, address: InetAddress, *, registration_id: int) -> None:
+        is_receive = isinstance(channel, ReceiveChannel)
+        spec = local_address(channel.status.counter_id, str(address), receive=is_receive)
         cell = self._resources.counters.allocate(spec, registration_id=registration_id, value=ChannelStatus.ACTIVE)
         channel.counters.append(cell)
-        return cell
 
     def remove_address(self, channel: ReceiveChannel, address: InetAddress) -> None:
-        """Frees the counter of an address that is no longer bound."""
         label = f": {channel.status.counter_id} {address}"
         for cell in channel.counters:
             if self._resources.counters.manager.label(cell.counter_id).endswith(label):
@@ -382,6 +355,5 @@ def _not_opened(error: ConfigurationError) -> RegistrationError:
 
 
 def _places(channel: OpenChannel) -> str:
-    """Where a channel's sockets are, as the event log shows it."""
     udp = channel.udp
     return f"localData: {udp.local_control}, remoteData: {udp.remote_data}, ttl: {udp.ttl}"

@@ -44,11 +44,10 @@ class ClientCommandAdapter:
 
     @property
     def has_more(self) -> bool:
-        """Whether a command waits, or a client has claimed one that it is about to finish."""
         return self._waiting is not None or self._resources.to_driver.size > 0
 
     def poll(self, now_ns: int) -> int:
-        """Handles up to COMMANDS_PER_CYCLE commands; returns how many. Behind one that must wait, the others wait too."""
+        """Handle up to COMMANDS_PER_CYCLE commands; return how many. Behind one that must wait, the others wait too."""
         self._now_ns = now_ns
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
@@ -57,7 +56,7 @@ class ClientCommandAdapter:
         return self._resources.to_driver.read(self._on_record, COMMANDS_PER_CYCLE)
 
     def on_timer(self, now_ns: int) -> None:
-        """Unblocks the buffer once its head has stood still for the client liveness timeout with something to read.
+        """Unblock the buffer once its head has stood still for the client liveness timeout with something to read.
 
         A client died then between claiming a record and finishing it.
         """

@@ -34,7 +34,6 @@ class ClientCounters:
         self._static: dict[tuple[int, int], CounterCell] = {}
 
     def add(self, command: AddCounter, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """ADD_COUNTER."""
         check_unused(command.correlation_id, self._owned)
         self._clients.get_or_add(command.client_id)
         cell = self._resources.counters.allocate(
@@ -46,7 +45,6 @@ class ClientCounters:
         self._resources.clients.send(OnCounterReady(correlation_id=command.correlation_id, counter_id=cell.counter_id))
 
     def remove(self, command: RemoveCounter, now_ns: int) -> None:  # noqa: ARG002
-        """REMOVE_COUNTER."""
         owner, cell = self._owned.get(command.registration_id, (None, None))
         if owner != command.client_id or cell is None:
             raise RegistrationError(
@@ -58,7 +56,6 @@ class ClientCounters:
         self._free(command.registration_id, cell)
 
     def add_static(self, command: AddStaticCounter, now_ns: int) -> None:  # noqa: ARG002
-        """ADD_STATIC_COUNTER: the same type and registration always mean the same counter."""
         self._clients.get_or_add(command.client_id)
         key = (command.type_id, command.registration_id)
         cell = self._static.get(key)
@@ -73,7 +70,6 @@ class ClientCounters:
         self._resources.clients.send(OnStaticCounter(correlation_id=command.correlation_id, counter_id=cell.counter_id))
 
     def release_client(self, client_id: int) -> None:
-        """Frees every counter that the client owns."""
         for registration_id, (owner, cell) in list(self._owned.items()):
             if owner == client_id:
                 del self._owned[registration_id]

@@ -27,7 +27,6 @@ class ClientProxy:
         self._events = events
 
     def send(self, response: Response) -> None:
-        """Broadcasts ``response`` without waiting for a client to read it."""
         self._transmitter.transmit(response.TYPE, response.encode())
         now_ns = self._clock.monotonic_ns()
         self._instrument.command(type(response).__name__, repr(response), now_ns)
@@ -35,7 +34,7 @@ class ClientProxy:
             self._events.record(response, now_ns)
 
     def send_error(self, correlation_id: int, code: int, text: str) -> None:
-        """Sends ON_ERROR. A text too long for a record of the broadcast buffer is truncated: every command has its response."""
+        """Send ON_ERROR. A text too long for a record of the broadcast buffer is truncated: every command has its response."""
         empty = OnError(offending_correlation_id=correlation_id, error_code=code, message="")
         room = min(MAX_MESSAGE_LENGTH, self._transmitter.max_message_length - len(empty.encode()))
         message = text.encode("utf-8", "surrogateescape")[:room].decode("utf-8", "surrogateescape")

@@ -78,7 +78,6 @@ class Clients:
             session.heartbeat.set_release(0)
 
     def on_timer(self) -> None:
-        """Reaps every client that closed or whose heartbeat is older than the liveness timeout."""
         now_ms = self._resources.clock.epoch_ms()
         for session in list(self._sessions.values()):
             if session.closed or now_ms > session.heartbeat.get_acquire() + self._liveness_timeout_ms:

@@ -9,7 +9,7 @@ One duty cycle, in this order:
 
 1. At most one command of a client (``client_command_adapter``). Commands are carried out in the order of the to-driver buffer. A
    command that needs a socket which is just being closed waits, and all others behind it.
-2. Messages of the sender and the receiver (``agent_messages``).
+2. Messages of the sender and the receiver (``agent_message_adapter``).
 3. Name resolution between drivers, where it is configured.
 4. Deleting a log that nothing uses any more. Unmapping a large one takes milliseconds, so there is a limit for each cycle.
 5. Once in each timer interval: the heartbeat in the CnC file, clients that are gone, one step in the life of each stream, a
@@ -43,28 +43,28 @@ from typing import TYPE_CHECKING
 from mainstem.aeron.cnc import DRIVER_SHUT_DOWN
 from mainstem.aeron.command import commands as command
 from mainstem.aeron.command.error_code import ErrorCode
-from mainstem.aeron.driver.conductor.agent_messages import AgentMessageAdapter
+from mainstem.aeron.driver.conductor.agent_message_adapter import AgentMessageAdapter
 from mainstem.aeron.driver.conductor.channels import Channels
 from mainstem.aeron.driver.conductor.client_command_adapter import ClientCommandAdapter
 from mainstem.aeron.driver.conductor.client_counters import ClientCounters
 from mainstem.aeron.driver.conductor.clients import Clients
-from mainstem.aeron.driver.conductor.destinations import ReceiveDestinations, SendDestinations
+from mainstem.aeron.driver.conductor.destination_commands import ReceiveDestinationCommands, SendDestinationCommands
 from mainstem.aeron.driver.conductor.image_links import ImageLinks
-from mainstem.aeron.driver.conductor.images import Images
-from mainstem.aeron.driver.conductor.ipc_publications import IpcPublications
-from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
+from mainstem.aeron.driver.conductor.image_rejection import ImageRejection
+from mainstem.aeron.driver.conductor.ipc_publication import IpcPublications
+from mainstem.aeron.driver.conductor.network_publication import NetworkPublications
+from mainstem.aeron.driver.conductor.publication_commands import PublicationCommands
 from mainstem.aeron.driver.conductor.publication_errors import PublicationErrors
-from mainstem.aeron.driver.conductor.publications import Publications
-from mainstem.aeron.driver.conductor.rejection import Rejections
+from mainstem.aeron.driver.conductor.publication_image import Images
 from mainstem.aeron.driver.conductor.response_channels import ResponseChannels
 from mainstem.aeron.driver.conductor.session_ids import SessionIds
+from mainstem.aeron.driver.conductor.subscription_commands import SubscriptionCommands
 from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
-from mainstem.aeron.driver.conductor.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     from mainstem.aeron.command.commands import TerminateDriver
     from mainstem.aeron.driver.conductor.resources import Resources
-    from mainstem.aeron.driver.messages import DriverConductorProxy
+    from mainstem.aeron.driver.conductor_proxy import DriverConductorProxy
 
 logger = logging.getLogger(__name__)
 
@@ -93,17 +93,17 @@ class DriverConductor:
         self.network = NetworkPublications(resources, links, registry, session_ids, channels)
         self.images = Images(resources, links, registry, channels)
         self.response_channels = ResponseChannels(resources, registry, self.ipc, self.network, self.images)
-        self.publications = Publications(
+        self.publications = PublicationCommands(
             resources, self.clients, links, self.ipc, self.network, session_ids, self.response_channels, channels
         )
-        self.subscriptions = Subscriptions(
+        self.subscriptions = SubscriptionCommands(
             resources, self.clients, links, registry, channels, self.ipc, self.network, self.images
         )
         self.client_counters = ClientCounters(resources, self.clients)
         self.is_termination_requested = False
-        destinations = SendDestinations(resources, self.publications, channels)
-        receive_destinations = ReceiveDestinations(resources, registry, channels, links, self.ipc, self.network)
-        rejections = Rejections(resources, self.ipc, self.images, links)
+        destinations = SendDestinationCommands(resources, self.publications, channels)
+        receive_destinations = ReceiveDestinationCommands(resources, registry, channels, links, self.ipc, self.network)
+        rejections = ImageRejection(resources, self.ipc, self.images, links)
         self._commands = ClientCommandAdapter(
             resources,
             {
@@ -144,14 +144,12 @@ class DriverConductor:
 
     @property
     def next_timer_ns(self) -> int:
-        """When there is something to do at the latest."""
         if self._resources.logs.has_deleted:
             return self._now_ns
         due_ns = min(self._timer_due_ns, self._resources.names.deadline_ns)
         return min(due_ns, self._now_ns + COMMAND_PAUSE_NS) if self._commands.has_more else due_ns
 
     def decide(self, now_ns: int) -> int:
-        """One duty cycle; how much work there was."""
         self._now_ns = now_ns
         work = self._commands.poll(now_ns) + self._messages.poll(now_ns) + self._resources.names.do_work(now_ns)
         work += self._resources.logs.free_some(self._free_limit)
@@ -161,7 +159,7 @@ class DriverConductor:
         return work
 
     def close(self) -> None:
-        """Stores the heartbeat that means "shut down", and unmaps every log; the files go with the directory."""
+        """Store the heartbeat that means "shut down", and unmaps every log; the files go with the directory."""
         self._resources.to_driver.consumer_heartbeat_ms = DRIVER_SHUT_DOWN
         self._resources.names.close()
         self._resources.logs.free_some(sys.maxsize)

@@ -20,7 +20,7 @@ class ImageLinks:
         self._resources = resources
 
     def link(self, subscription: SubscriptionLink, source: StreamSource, now_ns: int) -> SubscriberPosition:
-        """Gives ``subscription`` a position in ``source``; ``announce`` notifies its client, once the source is ready."""
+        """Give ``subscription`` a position in ``source``; ``announce`` notifies its client, once the source is ready."""
         assert source not in subscription.positions
         interest = source.interest_of(subscription)
         assert interest is not None
@@ -45,7 +45,6 @@ class ImageLinks:
         return position
 
     def announce(self, source: StreamSource, position: SubscriberPosition) -> None:
-        """ON_AVAILABLE_IMAGE for one subscriber."""
         self._resources.clients.send(
             OnAvailableImage(
                 image_correlation_id=source.registration_id,
@@ -59,18 +58,15 @@ class ImageLinks:
         )
 
     def unlink(self, subscription: SubscriptionLink, source: StreamSource) -> None:
-        """Takes the subscription's position out of ``source`` and frees it, without a notification."""
         position = subscription.positions.pop(source)
         source.remove_subscriber(position)
         self._resources.counters.free(position.cell)
 
     def unlink_all(self, source: StreamSource) -> None:
-        """Takes every subscriber out of ``source``."""
         for position in list(source.subscribers):
             self.unlink(position.subscription, source)
 
     def on_lingering(self, source: StreamSource) -> None:
-        """ON_UNAVAILABLE_IMAGE for every subscriber that still has the image."""
         for position in source.subscribers:
             if position.state is TetherState.ACTIVE:
                 self.announce_gone(source, position)
@@ -92,7 +88,6 @@ class ImageLinks:
         self._state_changed(source, position, TetherState.RESTING)
 
     def announce_gone(self, source: StreamSource, position: SubscriberPosition) -> None:
-        """ON_UNAVAILABLE_IMAGE for one subscriber."""
         self._resources.clients.send(
             OnUnavailableImage(
                 image_correlation_id=source.registration_id,

@@ -1,20 +1,22 @@
-"""An IPC publication: active while clients refer to it, drained, lingering, done (docs/protocols/aeron.md, 14.6).
+"""IPC publications: active while clients refer to them, drained, lingering, done (docs/protocols/aeron.md, 14.6).
 
-Its limits, positions and cleaning are the compiled ``IpcPath``'s, which the conductor's own thread drives; here is what is rare.
+The limits, positions and cleaning of a log are the compiled ``IpcPath``'s, which the conductor's own thread drives; here is what is
+rare.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.driver.conductor.life_cycle import StuckPosition
-from mainstem.aeron.driver.conductor.publication import Publication
-from mainstem.aeron.driver.conductor.untethered import check_untethered, untethered_limit
+from mainstem._core.driver.ipc_path import IpcPath
+from mainstem.aeron.counters import CounterType
+from mainstem.aeron.driver.conductor.life_cycle import StreamState
+from mainstem.aeron.driver.conductor.publication import Publication, PublicationRegistry
 
 if TYPE_CHECKING:
-    from mainstem._core.driver.ipc_path import IpcPath
     from mainstem._core.memory.counters import CounterCell
-    from mainstem.aeron.driver.conductor.life_cycle import StreamListener, StreamMemory
+    from mainstem.aeron.driver.conductor.image_links import ImageLinks
+    from mainstem.aeron.driver.conductor.life_cycle import StreamMemory
     from mainstem.aeron.driver.conductor.publication import PublicationRequest
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.subscription_link import Interest, SubscriberPosition, SubscriptionLink
@@ -35,53 +37,40 @@ class IpcPublication(Publication):
         resources: Resources,
         now_ns: int,
     ) -> None:
+        self.path: IpcPath = path
         super().__init__(memory, request, path.subscribers, limit, resources, now_ns)
-        self.path = path
         self.cool_down_until_ns: int | None = None
         self.cooled_down = False
-        self._stuck = StuckPosition(resources.settings.publication_unblock_timeout_ns, path.consumer_position, now_ns)
 
     @property
     def channel_status_id(self) -> int:
-        """IPC has no endpoint, so no channel status."""
         return -1
 
     @property
     def accepts_subscribers(self) -> bool:
-        """Whether a new subscription may link to it."""
         return super().accepts_subscribers and self.cool_down_until_ns is None
 
     @property
     def join_position(self) -> int:
-        """Where a new subscriber begins: where the slowest one is, or the last consumed position when there is none."""
         return self.path.consumer_position
 
     @property
     def furthest_position(self) -> int:
-        """Where the fastest subscriber is, or what was consumed last when there is none."""
         return max(self.path.subscribers.maximum(), self.path.consumer_position)
 
-    def producer_position(self) -> int:
-        """Where the producers are, from the log's tail."""
-        return self.path.producer_position()
-
     def interest_of(self, subscription: SubscriptionLink) -> Interest | None:
-        """Returns the IPC channel through which the subscription reads this session, if any."""
         return subscription.interest_in_ipc(self.session_id)
 
     def add_subscriber(self, position: SubscriberPosition) -> None:
-        """The publication's limit waits for ``position`` from now on, and it is connected."""
         super().add_subscriber(position)
         self.path.connected = True
 
     def rest_subscriber(self, position: SubscriberPosition) -> None:
-        """No longer waits for it. Without subscribers the last consumed position stays the limit."""
         super().rest_subscriber(position)
         if not len(self.path.subscribers):
             self.path.connected = False
 
     def revoke(self, now_ns: int) -> None:
-        """Readers lose it at once; what they have not read is lost to them."""
         super().revoke(now_ns)
         self.path.connected = False
 
@@ -92,11 +81,8 @@ class IpcPublication(Publication):
         self.path.draining = True
         self.path.clamp_limit(self.path.producer_position())
 
-    def _on_active(self, now_ns: int, listener: StreamListener) -> None:
-        limit = untethered_limit(self.furthest_position, self.params.publication_window_length)
-        check_untethered(self, limit, self.params.tether_timeouts, listener, now_ns=now_ns)
-        if not self.is_exclusive:
-            self._unblock_consumers(now_ns)
+    def _on_active(self, now_ns: int, links: ImageLinks) -> None:
+        super()._on_active(now_ns, links)
         if self.cool_down_until_ns is not None and now_ns >= self.cool_down_until_ns:
             self.cool_down_until_ns = None
             self.cooled_down = True
@@ -104,11 +90,60 @@ class IpcPublication(Publication):
     def _is_drained(self, now_ns: int) -> bool:
         if self._have_read(self.path.producer_position(), now_ns):
             return True
-        self._unblock_consumers(now_ns)
+        self._unblock_producers(now_ns)
         return False
 
     def _has_lingered(self, now_ns: int) -> bool:
         return now_ns - self.since_ns >= self.params.linger_ns
 
-    def _unblock_consumers(self, now_ns: int) -> None:
-        self._unblock(self._stuck, self.furthest_position, self.path.producer_position(), now_ns)
+
+class IpcPublications(PublicationRegistry[IpcPublication]):
+    """The IPC publications of this driver."""
+
+    def find_or_create(self, request: PublicationRequest, now_ns: int) -> tuple[IpcPublication, bool]:
+        shared = None if request.is_exclusive else self._find_shared(request, self.streams)
+        return (self._create(request, now_ns), True) if shared is None else (shared, False)
+
+    def matching(self, stream: IpcPublication) -> list[SubscriptionLink]:
+        """Return the subscriptions to the stream; responses and the subscriptions that wait for them are kept apart."""
+        subscriptions = super().matching(stream)
+        if not stream.params.is_response:
+            return [each for each in subscriptions if not each.params.is_response]
+        request = self.find(stream.params.response_correlation_id)
+        if request is None:
+            return []
+        return [each for each in subscriptions if each.registration_id == request.params.response_correlation_id]
+
+    def _create(self, request: PublicationRequest, now_ns: int) -> IpcPublication:
+        resources, params = self._resources, request.params
+        session_id = self._take_session_id(request, self.streams, "aeron:ipc")
+        memory = self._create_memory(request, session_id)
+        start = memory.log.producer_position
+        with self._given_back_on_error(memory):
+            position = memory.counters.allocate_publisher_position(is_exclusive=request.is_exclusive, value=start)
+            limit = memory.counters.allocate(CounterType.PUBLISHER_LIMIT, value=start)
+            allocator = self._allocate(memory, request, start)
+        path = IpcPath(
+            memory.log.buffer,
+            counters=resources.counter_values,
+            initial_term_id=memory.log.initial_term_id,
+            term_length=params.term_length,
+            window_length=params.publication_window_length,
+            publisher_limit=limit.counter_id,
+            publisher_position=position.counter_id,
+        )
+        path.allocator = allocator
+        publication = IpcPublication(memory, request, path, limit, resources, now_ns)
+        self.streams.append(publication)
+        resources.ipc_cycle.add(path)
+        self._link_matching(publication, now_ns)
+        return publication
+
+    def _on_step(self, stream: IpcPublication, before: StreamState, now_ns: int) -> None:  # noqa: ARG002 - as declared
+        if stream.cooled_down:
+            stream.cooled_down = False
+            self.link_subscribers(stream, now_ns)
+        if stream.state is StreamState.DONE:
+            self.streams.remove(stream)
+            self._resources.ipc_cycle.remove(stream.path)
+            self._give_back(stream, "publication", "REMOVE_PUBLICATION_CLEANUP")

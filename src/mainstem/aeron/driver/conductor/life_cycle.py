@@ -34,22 +34,22 @@ readers. A position is stored in its counter before the counter is added to the 
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from mainstem._core.log import term
 from mainstem._internal.frozen import frozen
-from mainstem.aeron.driver.conductor.untethered import TetherListener, have_read
+from mainstem.aeron.driver.conductor.untethered import have_read
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import CorruptLogError
 
 if TYPE_CHECKING:
     from mainstem._core.driver.positions import PositionSet
-    from mainstem.aeron.driver.conductor.params import TetherTimeouts
+    from mainstem.aeron.driver.conductor.image_links import ImageLinks
+    from mainstem.aeron.driver.conductor.params import PublicationParams, SubscriptionParams
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.stream_counters import StreamCounters
     from mainstem.aeron.driver.conductor.subscription_link import (
         Interest,
-        StreamSource,
         SubscriberPosition,
         SubscriptionLink,
     )
@@ -66,7 +66,6 @@ class StreamState(Enum):
 
     @property
     def successors(self) -> frozenset[StreamState]:
-        """Where it may go from here."""
         return _SUCCESSORS[self]
 
 
@@ -78,24 +77,7 @@ _SUCCESSORS = {
 }
 
 
-class StreamParams(Protocol):
-    """What publications' and subscriptions' parameters share."""
-
-    @property
-    def tether_timeouts(self) -> TetherTimeouts:
-        """The timeouts of untethered subscribers."""
-        ...
-
-
-P = TypeVar("P", bound=StreamParams)
-
-
-class StreamListener(TetherListener, Protocol):
-    """What the conductor does when a publication or an image moves on."""
-
-    def on_lingering(self, source: StreamSource) -> None:
-        """Its subscribers have read to the end, or are cut off: their clients are notified that it is gone."""
-        ...
+P = TypeVar("P", bound="PublicationParams | SubscriptionParams")
 
 
 class StuckPosition:
@@ -109,7 +91,6 @@ class StuckPosition:
         self._since_ns = now_ns
 
     def is_stuck(self, position: int, producer_position: int, now_ns: int) -> bool:
-        """Whether ``position`` is where it was a whole timeout ago and there is something to consume."""
         if position != self._position or position >= producer_position:
             self._position = position
             self._since_ns = now_ns
@@ -159,19 +140,15 @@ class Stream(Generic[P]):
         return self.state is StreamState.ACTIVE or (self.state is StreamState.DRAINING and self._is_being_read())
 
     def _is_being_read(self) -> bool:
-        """Whether a draining stream has something left for a subscriber that it waits for."""
         raise NotImplementedError
 
     def _is_read_behind(self, end: int) -> bool:
-        """Whether a subscriber that it waits for has not read to ``end``."""
         return any(position.is_counted and position.cell.get_acquire() < end for position in self.subscribers)
 
     def interest_of(self, subscription: SubscriptionLink) -> Interest | None:
-        """Returns the channel through which the subscription reads this stream, if any; the stream id is not compared."""
         raise NotImplementedError
 
     def add_subscriber(self, position: SubscriberPosition) -> None:
-        """The stream's limits wait for ``position`` from now on."""
         try:
             self._positions.add(position.cell.counter_id)
         except ValueError as error:
@@ -180,26 +157,23 @@ class Stream(Generic[P]):
             self.subscribers.append(position)
 
     def rest_subscriber(self, position: SubscriberPosition) -> None:
-        """No longer waits for it, though it stays in ``subscribers``."""
         self._positions.remove(position.cell.counter_id)
 
     def remove_subscriber(self, position: SubscriberPosition) -> None:
-        """No longer waits for it, and forgets it."""
         self.rest_subscriber(position)
         self.subscribers.remove(position)
 
-    def on_time_event(self, now_ns: int, listener: StreamListener) -> None:
-        """One step of its life, on every timer tick."""
+    def on_time_event(self, now_ns: int, links: ImageLinks) -> None:
         if self.state is StreamState.ACTIVE:
-            self._on_active(now_ns, listener)
+            self._on_active(now_ns, links)
         elif self.state is StreamState.DRAINING:
             if self._is_drained(now_ns):
                 self._move(StreamState.LINGER, now_ns)
-                listener.on_lingering(self)
+                links.on_lingering(self)
         elif self.state is StreamState.LINGER and self._has_lingered(now_ns):
             self._move(StreamState.DONE, now_ns)
 
-    def _on_active(self, now_ns: int, listener: StreamListener) -> None:
+    def _on_active(self, now_ns: int, links: ImageLinks) -> None:
         raise NotImplementedError
 
     def _is_drained(self, now_ns: int) -> bool:
@@ -210,20 +184,17 @@ class Stream(Generic[P]):
 
     @property
     def source_identity(self) -> str:
-        """What its clients see as the image's source."""
         raise NotImplementedError
 
     @property
     def join_position(self) -> int:
-        """Where a new subscriber begins to read."""
         raise NotImplementedError
 
     def _have_read(self, end: int, now_ns: int) -> bool:
-        """Whether the subscribers that a draining stream waits for have read to ``end``."""
         return have_read(self.subscribers, end, self.params.tether_timeouts, draining_ns=now_ns - self.since_ns)
 
     def _unblock(self, stuck: StuckPosition, position: int, producer_position: int, now_ns: int) -> bool:
-        """Turns a claim that its producer never finished into padding, once ``position`` has been stuck at it."""
+        """Turn a claim that its producer never finished into padding, once ``position`` has been stuck at it."""
         log = self.log
         if not stuck.is_stuck(position, producer_position, now_ns):
             return False
@@ -238,7 +209,6 @@ class Stream(Generic[P]):
         return True
 
     def _corrupt(self, error: ValueError, position: int) -> CorruptLogError:
-        """The error that names the log which another process has corrupted."""
         return CorruptLogError(f"{self.log_file}: {error}", log_file=self.log_file, position=position)
 
     def _move(self, state: StreamState, now_ns: int) -> None:

@@ -43,7 +43,6 @@ class TetherTimeouts:
         )
 
     def log_fields(self) -> dict[str, Any]:
-        """The fields of a log's metadata that come from here."""
         return {
             "untethered_window_limit_timeout_ns": self.window_limit_ns,
             "untethered_linger_timeout_ns": self.linger_ns,
@@ -119,7 +118,6 @@ class PublicationParams:
         )
 
     def log_fields(self) -> dict[str, Any]:
-        """The fields of the log's metadata that come from here."""
         return {
             "term_length": self.term_length,
             "mtu": self.mtu,
@@ -151,7 +149,6 @@ class SubscriptionParams:
     tether_timeouts: TetherTimeouts
 
     def log_fields(self) -> dict[str, Any]:
-        """The fields of an image's log that come from here."""
         return {
             "reliable": self.reliable,
             "rejoin": self.rejoin,
@@ -163,7 +160,6 @@ class SubscriptionParams:
 
     @classmethod
     def of(cls, uri: ChannelUri, settings: DriverSettings) -> SubscriptionParams:
-        """The parameters of a subscription with that channel. Raises ChannelUriError for a wrong value."""
         return cls(
             session_id=uri.session_id,
             reliable=pick(uri.reliable, settings.reliable_stream),
@@ -178,12 +174,11 @@ class SubscriptionParams:
 
 
 def pick(requested: T | None, default: T) -> T:
-    """Returns what the channel specifies, or else the default."""
+    """Return what the channel specifies, or else the default."""
     return default if requested is None else requested
 
 
 def _window(uri: ChannelUri, settings: DriverSettings, *, term_length: int, mtu: int) -> int:
-    """How far the publisher may be ahead: half a term, unless less is asked for."""
     if uri.is_ipc:
         setting = settings.ipc_publication_term_window_length
     else:
@@ -197,7 +192,6 @@ def _window(uri: ChannelUri, settings: DriverSettings, *, term_length: int, mtu:
 
 
 def _start(uri: ChannelUri, term_length: int) -> tuple[int | None, int | None, int]:
-    """Initial term id, first term id and offset in it, where the channel names them."""
     initial, first, offset = uri.init_term_id, uri.term_id, uri.term_offset
     if initial is None and first is None and offset is None:
         return None, None, 0

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mainstem._core import layout
 from mainstem._internal.frozen import frozen
-from mainstem.aeron.driver.conductor.life_cycle import Stream, StreamMemory, StreamState
+from mainstem.aeron.driver.conductor.life_cycle import Stream, StreamMemory, StreamState, StuckPosition
 from mainstem.aeron.driver.conductor.params import PublicationParams, first_term_ids
 from mainstem.aeron.driver.conductor.stream_counters import StreamCounters
 from mainstem.aeron.driver.conductor.stream_registry import StreamRegistry
+from mainstem.aeron.driver.conductor.untethered import check_untethered, untethered_limit
 from mainstem.aeron.driver.errors import conflict, invalid_channel
 from mainstem.aeron.logbuffer import LogParameters, LogType
 from mainstem.aeron.system_counter import SystemCounter
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mainstem._core.driver.block_allocator import BlockAllocator
+    from mainstem._core.driver.ipc_path import IpcPath
     from mainstem._core.driver.positions import PositionSet
+    from mainstem._core.driver.send_path import SendPath
     from mainstem._core.memory.counters import CounterCell
     from mainstem.aeron.channel import ChannelUri
     from mainstem.aeron.driver.conductor.image_links import ImageLinks
@@ -49,8 +52,11 @@ class PublicationRequest:
 class Publication(Stream[PublicationParams]):
     """One log that local clients write. ``references`` counts the registrations that keep it active.
 
-    ``limit`` is the counter in which its publishers' limit stands; ``positions`` are the subscribers that its path waits for.
+    ``path`` moves its limits and positions, ``positions`` are the subscribers that the path waits for, and ``limit`` is the counter
+    in which its publishers' limit stands.
     """
+
+    path: IpcPath | SendPath
 
     def __init__(
         self,
@@ -65,20 +71,23 @@ class Publication(Stream[PublicationParams]):
         self.is_exclusive = request.is_exclusive
         self.limit = limit
         self.references = 1
+        self._stuck = StuckPosition(resources.settings.publication_unblock_timeout_ns, self.furthest_position, now_ns)
 
     @property
     def source_identity(self) -> str:
-        """What its clients see as the image's source."""
         return "aeron:ipc"
 
     @property
     def channel_status_id(self) -> int:
-        """The counter in which its channel's state stands, -1 for none."""
+        raise NotImplementedError
+
+    @property
+    def furthest_position(self) -> int:
+        """Where the consumer that is furthest is: the sender, or the fastest subscriber of an IPC log."""
         raise NotImplementedError
 
     def producer_position(self) -> int:
-        """Where the producers are, from the log's tail."""
-        raise NotImplementedError
+        return self.path.producer_position()
 
     def release(self, now_ns: int) -> None:
         """One registration fewer; the last one begins the drain: nothing more can be offered, and the end is known."""
@@ -88,19 +97,26 @@ class Publication(Stream[PublicationParams]):
             self._move(StreamState.DRAINING, now_ns)
 
     def revoke(self, now_ns: int) -> None:
-        """Readers lose it at once; what they have not read is lost to them."""
         # A reader that sees the revocation reads the end next, so the end is stored first.
         self._end_at_producer_position()
         self.log.is_publication_revoked = True
         self._resources.count(SystemCounter.PUBLICATIONS_REVOKED)
         self._move(StreamState.LINGER, now_ns)
 
+    def _on_active(self, now_ns: int, links: ImageLinks) -> None:
+        limit = untethered_limit(self.furthest_position, self.params.publication_window_length)
+        check_untethered(self, limit, self.params.tether_timeouts, links, now_ns=now_ns)
+        if not self.is_exclusive:
+            self._unblock_producers(now_ns)
+
+    def _unblock_producers(self, now_ns: int) -> bool:
+        return self._unblock(self._stuck, self.furthest_position, self.producer_position(), now_ns)
+
     def _end_at_producer_position(self) -> None:
         self._hold_limit()
         self.log.end_of_stream_position = self.producer_position()
 
     def _hold_limit(self) -> None:
-        """Keeps publishers from writing more."""
         raise NotImplementedError
 
 
@@ -117,11 +133,10 @@ class PublicationRegistry(StreamRegistry[B]):
         self._session_ids = session_ids
 
     def find_or_create(self, request: PublicationRequest, now_ns: int) -> tuple[B, bool]:
-        """Returns the publication for a registration, and whether it is new: its subscribers are linked, not announced."""
+        """Return the publication for a registration, and whether it is new: its subscribers are linked, not announced."""
         raise NotImplementedError
 
     def _find_shared(self, request: PublicationRequest, candidates: Iterable[B]) -> B | None:
-        """Returns the publication that an ADD_PUBLICATION shares. Raises RegistrationError where its channel differs."""
         for publication in candidates:
             if (
                 publication.stream_id == request.stream_id
@@ -134,7 +149,6 @@ class PublicationRegistry(StreamRegistry[B]):
         return None
 
     def _take_session_id(self, request: PublicationRequest, candidates: Iterable[B], place: str) -> int:
-        """Returns the session id asked for, or a new one. Raises RegistrationError for one that ``candidates`` use."""
         in_use = {publication.session_id for publication in candidates if publication.stream_id == request.stream_id}
         session_id = request.params.session_id
         if session_id is None:
@@ -160,7 +174,6 @@ class PublicationRegistry(StreamRegistry[B]):
         return self._resources.logs.allocate(log, memory.log_file, start, margin=margin, ahead=ahead)
 
     def _create_memory(self, request: PublicationRequest, session_id: int) -> StreamMemory:
-        """Returns a new log and no counters yet. Raises StorageSpaceError when there is too little room for it."""
         resources, params = self._resources, request.params
         initial, first, offset = first_term_ids(params, resources.rng)
         log, log_file = resources.logs.create_publication(
@@ -189,7 +202,6 @@ class PublicationRegistry(StreamRegistry[B]):
 
 
 def _check_same(request: PublicationRequest, existing: Publication) -> None:
-    """What a shared registration's channel names must be what the publication has. Raises RegistrationError."""
     log, uri, params = existing.log, request.uri, request.params
     pairs: list[tuple[str, object, object]] = [
         ("session-id", params.session_id, existing.session_id),

@@ -18,9 +18,9 @@ from mainstem.aeron.command.responses import ADDRESS_IPV4, ADDRESS_IPV6, OnPubli
 from mainstem.aeron.driver.media.addresses import InetAddress
 
 if TYPE_CHECKING:
-    from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
+    from mainstem.aeron.driver.conductor.network_publication import NetworkPublications
     from mainstem.aeron.driver.conductor.resources import Resources
-    from mainstem.aeron.driver.messages import PublicationError
+    from mainstem.aeron.driver.conductor_proxy import PublicationError
 
 # Of one source to one publication: a receiver's own refusal is one; the receivers of one host, and of a host that is a
 # gateway, are a few.
@@ -44,7 +44,6 @@ class PublicationErrors:
         self._of_all = RateLimit(max_responses / liveness_s, max_responses)
 
     def on_error(self, message: PublicationError, now_ns: int) -> None:
-        """A receiver refused a publication: its clients are notified, and the error log."""
         publication = self._network.get(message.registration_id)
         if publication is None:
             return

@@ -1,28 +1,49 @@
-"""An image: active while packets come and a subscription reads, draining, lingering, done (docs/protocols/aeron.md, 15.6).
+"""Images: created when a SETUP meets a subscription, active, draining, lingering, done (docs/protocols/aeron.md, 15).
 
 What arrives is inserted, acknowledged and NAKed by the compiled ``ReceivePath`` and the receiver; here is what is rare.
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.driver.conductor.life_cycle import Stream, StreamState
+from mainstem._core import layout
+from mainstem._core.driver.receive_path import ReceivePath
+from mainstem.aeron.channel_values import INT32
+from mainstem.aeron.driver.conductor.life_cycle import Stream, StreamMemory, StreamState
 from mainstem.aeron.driver.conductor.params import SubscriptionParams
+from mainstem.aeron.driver.conductor.receiver_factory import is_group, make_receiver_image
+from mainstem.aeron.driver.conductor.stream_counters import ReceiveCounters, StreamCounters
+from mainstem.aeron.driver.conductor.stream_registry import StreamRegistry
 from mainstem.aeron.driver.conductor.untethered import check_untethered, untethered_image_limit
-from mainstem.aeron.driver.media.addresses import text_of
+from mainstem.aeron.driver.errors import error_code_of
+from mainstem.aeron.driver.media.addresses import InetAddress, text_of
+from mainstem.aeron.logbuffer import LogParameters, LogType, position_bits, position_of
 from mainstem.aeron.system_counter import SystemCounter
+from mainstem.errors import ConfigurationError, MainstemError
 
 if TYPE_CHECKING:
-    from mainstem.aeron.driver.conductor.channels import ReceiveChannel
-    from mainstem.aeron.driver.conductor.life_cycle import StreamListener, StreamMemory
+    from mainstem.aeron.driver.conductor.channels import Channels, ReceiveChannel
+    from mainstem.aeron.driver.conductor.image_links import ImageLinks
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.subscription_link import Interest, SubscriptionLink
+    from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
+    from mainstem.aeron.driver.conductor_proxy import CreateImage, ImageEndOfStream, ImageReleased, LossObserved
     from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
     from mainstem.aeron.loss_report import LossEntryWriter
 
+
 # A draining image announces that to the sender in this many status messages before it goes.
 EOS_STATUS_MESSAGES = 5
+
+
+class DrainReason(Enum):
+    """Why an image is no longer active."""
+
+    NO_SUBSCRIBER = "no subscriber is left"
+    TIMEOUT = "no packet came within the image liveness timeout"
+    END_OF_STREAM = "the stream ended and all of it arrived"
 
 
 class PublicationImage(Stream[SubscriptionParams]):
@@ -50,6 +71,7 @@ class PublicationImage(Stream[SubscriptionParams]):
         self.receive_channel = receive_channel
         self.is_released = False
         self.needs_response = needs_response
+        self.drain_reason: DrainReason | None = None
         self._source_identity = text_of(receiver_image.source)
         self._loss_entry: LossEntryWriter | None = None
         self._liveness_timeout_ns = resources.settings.image_liveness_timeout_ns
@@ -57,22 +79,18 @@ class PublicationImage(Stream[SubscriptionParams]):
 
     @property
     def source_identity(self) -> str:
-        """The address that its first SETUP came from."""
         return self._source_identity
 
     @property
     def join_position(self) -> int:
-        """Where a new subscriber begins: where the slowest one is, or what is rebuilt."""
         rebuilt = self.path.rebuild_position
         return min((p.cell.get_acquire() for p in self.subscribers if p.is_counted), default=rebuilt)
 
     @property
     def is_rejoinable(self) -> bool:
-        """Whether the same session may come again once this image is gone."""
         return all(position.subscription.params.rejoin for position in self.subscribers)
 
     def interest_of(self, subscription: SubscriptionLink) -> Interest | None:
-        """Returns the subscription's channel if the image arrives through it."""
         return subscription.interest_in_received(self.receive_channel, self.session_id)
 
     def on_revoked(self, now_ns: int) -> bool:
@@ -84,7 +102,7 @@ class PublicationImage(Stream[SubscriptionParams]):
         return True
 
     def on_loss(self, bytes_lost: int) -> None:
-        """Enters bytes that were found missing, and not reported before, in the loss report (docs/protocols/aeron.md, 9.2).
+        """Enter bytes that were found missing, and not reported before, in the loss report (docs/protocols/aeron.md, 9.2).
 
         The image's entry is made at its first loss; nothing is recorded once the report is full.
         """
@@ -101,20 +119,27 @@ class PublicationImage(Stream[SubscriptionParams]):
                 source=self.source_identity,
             )
 
-    def _on_active(self, now_ns: int, listener: StreamListener) -> None:
+    def _on_active(self, now_ns: int, links: ImageLinks) -> None:
         path = self.path
         furthest = path.subscribers.maximum()
         limit = untethered_image_limit(furthest, path.window_length, path.last_status_position, path.mtu)
-        check_untethered(self, limit, self.params.tether_timeouts, listener, now_ns=now_ns)
-        if self._is_over(now_ns):
+        check_untethered(self, limit, self.params.tether_timeouts, links, now_ns=now_ns)
+        self.drain_reason = self._find_drain_reason(now_ns)
+        if self.drain_reason is not None:
             self._resources.receiver.drain_image(self.receiver_image)
             self._move(StreamState.DRAINING, now_ns)
+            subject = f"image {self.registration_id}, {self.drain_reason.value}"
+            self._resources.changed(subject, "ACTIVE", "DRAINING")
 
-    def _is_over(self, now_ns: int) -> bool:
+    def _find_drain_reason(self, now_ns: int) -> DrainReason | None:
         path = self.path
-        if not self.subscribers or now_ns - path.last_packet_ns > self._liveness_timeout_ns:
-            return True
-        return path.end_of_stream_position >= 0 and path.rebuild_position >= path.high_water_mark
+        if not self.subscribers:
+            return DrainReason.NO_SUBSCRIBER
+        if now_ns - path.last_packet_ns > self._liveness_timeout_ns:
+            return DrainReason.TIMEOUT
+        if path.end_of_stream_position >= 0 and path.rebuild_position >= path.high_water_mark:
+            return DrainReason.END_OF_STREAM
+        return None
 
     def _is_being_read(self) -> bool:
         return self._is_read_behind(self.path.rebuild_position)
@@ -124,3 +149,183 @@ class PublicationImage(Stream[SubscriptionParams]):
 
     def _has_lingered(self, now_ns: int) -> bool:
         return not self.subscribers or now_ns - self.since_ns >= self._liveness_timeout_ns
+
+
+# How long no image is made again of a session whose subscription has rejoin=false: for good.
+FOR_EVER_NS = 1 << 62
+
+
+class Images(StreamRegistry[PublicationImage]):
+    """The images of this driver."""
+
+    def __init__(
+        self, resources: Resources, links: ImageLinks, subscriptions: SubscriptionRegistry, channels: Channels
+    ) -> None:
+        super().__init__(resources, links, subscriptions)
+        self._channels = channels
+
+    def on_create(self, message: CreateImage, now_ns: int) -> None:
+        resources = self._resources
+        channel = self._channels.of_endpoint(message.endpoint)
+        subscriptions = [] if channel is None else self._matching_setup(channel, message)
+        if channel is None or not subscriptions:
+            # The subscription went while the SETUP was on its way here.
+            resources.receiver.refuse_image(message.endpoint, message.stream_id, message.session_id)
+            return
+        try:
+            image = self._create(channel, subscriptions[0], message, now_ns)
+        except (MainstemError, OSError, BufferError) as error:
+            resources.receiver.refuse_image(message.endpoint, message.stream_id, message.session_id)
+            kind, source = f"image: {type(error).__name__}", InetAddress.unpack(message.source)
+            text = f"no image was made for a SETUP from {source}: {error}"
+            resources.errors.record_peer(kind, source.ip, text, code=error_code_of(error))
+            return
+        except BaseException:
+            resources.receiver.refuse_image(message.endpoint, message.stream_id, message.session_id)
+            raise
+        self.link_subscribers(image, now_ns)
+        resources.receiver.add_image(channel.endpoint, image.receiver_image)
+
+    def _create(
+        self, channel: ReceiveChannel, oldest: SubscriptionLink, message: CreateImage, now_ns: int
+    ) -> PublicationImage:
+        """The image as the oldest matching subscription's channel asks for, not yet linked to any."""
+        resources, params = self._resources, oldest.params
+        window_length = min(params.receiver_window_length, message.term_length // 2)
+        if channel.receive_buffer_length:  # the system may give a socket less than the channel asked for
+            window_length = min(window_length, channel.receive_buffer_length)
+        self._check(channel, message, params.receiver_window_length)
+        position = position_of(
+            message.active_term_id, message.term_offset, message.initial_term_id, position_bits(message.term_length)
+        )
+        memory = self._create_memory(channel, oldest, message, window_length)
+        with self._given_back_on_error(memory):
+            counters = ReceiveCounters.allocate(memory.counters, start=position)
+            path = ReceivePath(
+                memory.log.buffer,
+                counters=resources.counter_values,
+                session_id=message.session_id,
+                stream_id=message.stream_id,
+                initial_term_id=message.initial_term_id,
+                term_length=message.term_length,
+                mtu=message.mtu,
+                join_position=position,
+                window_length=window_length,
+                receiver_id=channel.endpoint.receiver_id,
+                high_water_mark=counters.high_water_mark.counter_id,
+                receiver_position=counters.position.counter_id,
+                group_tag=channel.endpoint.group_tag,
+                now_ns=now_ns,
+            )
+            path.allocator = resources.logs.allocate(
+                memory.log,
+                memory.log_file,
+                position,
+                margin=0,
+                ahead=window_length,
+            )
+            receiver_image = make_receiver_image(
+                resources, path, channel, params, message, stream=memory.counters, counters=counters, now_ns=now_ns
+            )
+        image = PublicationImage(
+            memory,
+            params,
+            receiver_image,
+            channel,
+            resources,
+            now_ns,
+            needs_response=bool(message.flags & layout.SETUP_FLAG_SEND_RESPONSE),
+        )
+        channel.users += 1
+        self.streams.append(image)
+        return image
+
+    def _create_memory(
+        self, channel: ReceiveChannel, oldest: SubscriptionLink, message: CreateImage, window_length: int
+    ) -> StreamMemory:
+        resources, settings, params = self._resources, self._resources.settings, oldest.params
+        uri = channel.udp.uri
+        registration_id = resources.next_id()
+        log, log_file = resources.logs.create_image(
+            LogParameters(
+                correlation_id=registration_id,
+                session_id=message.session_id,
+                stream_id=message.stream_id,
+                initial_term_id=message.initial_term_id,
+                term_length=message.term_length,
+                mtu=message.mtu,
+                log_type=LogType.IMAGE,
+                page_size=settings.file_page_size,
+                receiver_window_length=window_length,
+                group=is_group(channel, params, message, settings),
+                **params.log_fields(),
+                **self._socket_fields(
+                    sndbuf=min(uri.so_sndbuf or 0, INT32[1]), rcvbuf=min(uri.so_rcvbuf or 0, INT32[1])
+                ),
+            )
+        )
+        counters = StreamCounters(
+            resources.counters,
+            registration_id,
+            client_id=oldest.client_id,
+            session_id=message.session_id,
+            stream_id=message.stream_id,
+            channel=oldest.channel,
+        )
+        return StreamMemory(log=log, log_file=log_file, counters=counters)
+
+    def _check(self, channel: ReceiveChannel, message: CreateImage, window_length: int) -> None:
+        """The sender's frames must fit the window and the socket's buffer. Raises ConfigurationError.
+
+        The window is the one that is configured: that of a short term may be below the MTU. See docs/protocols/aeron.md, 15.1.
+        """
+        buffer = channel.receive_buffer_length
+        if message.mtu > window_length or (buffer and message.mtu > buffer):
+            raise ConfigurationError(
+                f"session {message.session_id} of stream {message.stream_id} at {channel.canonical_form}: mtu "
+                f"{message.mtu}, receiver window {window_length} and socket receive buffer {buffer} must rise in this order"
+            )
+
+    def on_loss(self, message: LossObserved, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
+        image = self.get(message.registration_id)
+        if image is not None:
+            image.on_loss(message.bytes_lost)
+
+    def _matching_setup(self, channel: ReceiveChannel, message: CreateImage) -> list[SubscriptionLink]:
+        return self._subscriptions.matching_setup(channel, message.stream_id, message.session_id)
+
+    def _on_step(self, stream: PublicationImage, before: StreamState, now_ns: int) -> None:  # noqa: ARG002 - as declared
+        if stream.state is not before and stream.state is StreamState.LINGER:
+            self._withdraw(stream)
+        self._delete_when_done(stream)
+
+    def on_end_of_stream(self, message: ImageEndOfStream, now_ns: int) -> None:
+        """Every connection of an image carried the end of the stream; a revoked one is not drained."""
+        image = self.get(message.registration_id)
+        if message.revoked and image is not None and image.on_revoked(now_ns):
+            self._resources.changed(f"image {image.registration_id}", "ACTIVE", "REVOKED")
+            self._resources.note(
+                "PUBLICATION_IMAGE_REVOKE",
+                f"revokedPos={message.position} sessionId={image.session_id} streamId={image.stream_id} "
+                f"channel={image.channel}",
+            )
+            self._links.on_lingering(image)
+            self._withdraw(image)
+
+    def on_released(self, message: ImageReleased, now_ns: int) -> None:  # noqa: ARG002
+        image = self.get(message.registration_id)
+        if image is not None:
+            image.is_released = True
+            self._delete_when_done(image)
+
+    def _withdraw(self, image: PublicationImage) -> None:
+        cool_down_ns = 0 if image.is_rejoinable else FOR_EVER_NS
+        self._resources.receiver.remove_image(image.receiver_image, cool_down_ns=cool_down_ns)
+
+    def _delete_when_done(self, image: PublicationImage) -> None:
+        if image.state is not StreamState.DONE or not image.is_released:
+            return
+        self.streams.remove(image)
+        self._give_back(image, "image", "REMOVE_IMAGE_CLEANUP", detail=f"id={image.registration_id} ")
+        image.receive_channel.users -= 1
+        self._channels.close_if_unused(image.receive_channel)

@@ -71,11 +71,9 @@ class RawLogFactory:
         self._low_storage_warning = low_storage_warning
 
     def create_publication(self, parameters: LogParameters) -> tuple[LogBuffers, str]:
-        """A publication's new log and its path. Raises StorageSpaceError when the file system has too little room."""
         return self._create(publication_path(self._directory, parameters.correlation_id), parameters)
 
     def create_image(self, parameters: LogParameters) -> tuple[LogBuffers, str]:
-        """The same for an image."""
         return self._create(image_path(self._directory, parameters.correlation_id), parameters)
 
     def _create(self, path: str, parameters: LogParameters) -> tuple[LogBuffers, str]:
@@ -122,17 +120,15 @@ class RawLogFactory:
         return sorted(self._waiting - before)
 
     def delete(self, log: LogBuffers, path: str) -> None:
-        """Has ``free_some`` unmap the log and remove its file; what other processes have mapped stays mapped there."""
+        """Have ``free_some`` unmap the log and remove its file; what other processes have mapped stays mapped there."""
         self._allocators.pop(path, None)
         self._deleted.append((log, path))
 
     @property
     def has_deleted(self) -> bool:
-        """Whether ``free_some`` has something to do."""
         return bool(self._deleted)
 
     def free_some(self, limit: int) -> int:
-        """Frees up to ``limit`` deleted logs; returns how many. A large one takes milliseconds."""
         count = 0
         while self._deleted and count < limit:
             self._free(*self._deleted.popleft())
@@ -149,7 +145,6 @@ class RawLogFactory:
             self._warn("log not deleted", f"log buffer {path} could not be deleted: {error}")
 
     def unmap(self, log: LogBuffers) -> None:
-        """Unmaps the log; nothing may use it any more."""
         self._system_counters.increment(SystemCounter.BYTES_CURRENTLY_MAPPED, -log.buffer.capacity)
         self._files.unmap(log.buffer)
 

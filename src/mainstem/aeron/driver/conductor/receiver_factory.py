@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.params import SubscriptionParams
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.stream_counters import ReceiveCounters, StreamCounters
-    from mainstem.aeron.driver.messages import CreateImage
+    from mainstem.aeron.driver.conductor_proxy import CreateImage
     from mainstem.aeron.driver.receiver.congestion_control import CongestionControl
     from mainstem.aeron.driver.settings import DriverSettings
 
@@ -72,7 +72,6 @@ def make_receiver_image(
 
 
 def _one_way(settings: DriverSettings, stream: StreamCounters) -> OneWayLatency | None:
-    """Counters and estimates of the one-way latency, where the settings enable them."""
     if settings.one_way_latency_interval_ns is None:
         return None
     return OneWayLatency(
@@ -84,7 +83,6 @@ def _one_way(settings: DriverSettings, stream: StreamCounters) -> OneWayLatency 
 def _delay(
     resources: Resources, channel: ReceiveChannel, params: SubscriptionParams, *, is_group: bool
 ) -> DelayGenerator:
-    """When gaps are asked for. Raises ChannelUriError for a delay that is none: the subscription was accepted with it."""
     settings = resources.settings
     if not params.reliable:
         return StaticDelay(0, 0)
@@ -103,7 +101,6 @@ def _delay(
 def _congestion_control(
     settings: DriverSettings, path: ReceivePath, channel: ReceiveChannel, stream: StreamCounters, *, now_ns: int
 ) -> CongestionControl:
-    """The strategy of the window. Raises ChannelUriError for an unknown one: the subscription was accepted with it."""
     choice = channel.udp.uri.congestion_control
     if choice is None and settings.congestioncontrol_supplier == Choice.CUBIC:
         choice = Choice.CUBIC

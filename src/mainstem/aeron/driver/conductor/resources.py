@@ -52,18 +52,14 @@ class Resources:
     receiver: ReceiverProxy
 
     def count(self, which: SystemCounter, n: int = 1) -> None:
-        """Adds to a system counter."""
         self.system_counters.increment(which, n)
 
     def changed(self, subject: str, old: str, new: str) -> None:
-        """Reports to the instrument that something came, went or changed."""
         self.instrument.state_change(subject, old, new, self.clock.monotonic_ns())
 
     def note(self, event: str, detail: str) -> None:
-        """Writes to the event log, where there is one."""
         if self.events is not None:
             self.events.note(event, detail, self.clock.monotonic_ns())
 
     def next_id(self) -> int:
-        """Returns a registration id from the counter that correlation ids come from."""
         return self.to_driver.next_correlation_id()

@@ -14,14 +14,13 @@ from mainstem.aeron.driver.errors import conflict
 
 if TYPE_CHECKING:
     from mainstem.aeron.channel import ChannelUri
-    from mainstem.aeron.driver.conductor.images import Images
-    from mainstem.aeron.driver.conductor.ipc_publication import IpcPublication
-    from mainstem.aeron.driver.conductor.ipc_publications import IpcPublications
-    from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
+    from mainstem.aeron.driver.conductor.ipc_publication import IpcPublication, IpcPublications
+    from mainstem.aeron.driver.conductor.network_publication import NetworkPublications
     from mainstem.aeron.driver.conductor.params import PublicationParams
+    from mainstem.aeron.driver.conductor.publication_image import Images
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
-    from mainstem.aeron.driver.messages import ResponseConnected, ResponseSetupReceived
+    from mainstem.aeron.driver.conductor_proxy import ResponseConnected, ResponseSetupReceived
 
 # "prototype": the endpoint and the settings are made before there is anything to respond to.
 PROTOTYPE = -2
@@ -45,7 +44,7 @@ class ResponseChannels:
         self._images = images
 
     def check(self, uri: ChannelUri, params: PublicationParams) -> PublicationParams:
-        """Refuses a response to nothing, and a request whose response no subscription waits for.
+        """Refuse a response to nothing, and a request whose response no subscription waits for.
 
         Raises RegistrationError. Returns the parameters that hold: over IPC what does not respond is an ordinary publication.
         """
@@ -73,7 +72,6 @@ class ResponseChannels:
             raise conflict(f"channel {uri}: image {correlation_id} did not ask for a response")
 
     def on_added(self, publication: IpcPublication | NetworkPublication) -> None:
-        """A publication is there: where it responds to an image, its session is announced to that image's sender."""
         if isinstance(publication, NetworkPublication) and publication.params.is_response:
             image = self._images.find(publication.params.response_correlation_id)
             if image is not None:
@@ -98,7 +96,6 @@ class ResponseChannels:
         )
 
     def on_connected(self, message: ResponseConnected, now_ns: int) -> None:  # noqa: ARG002
-        """A response publication has its receiver: its session need not be announced any more."""
         publication = self._network.get(message.registration_id)
         image = None if publication is None else self._images.find(publication.params.response_correlation_id)
         if image is not None:

@@ -34,7 +34,7 @@ STRATEGIES = {
 
 
 def flow_control_defaults(settings: DriverSettings) -> FlowControlDefaults:
-    """Returns what holds where a channel has no ``fc``. Raises ConfigurationError for an unknown strategy."""
+    """Return what holds where a channel has no ``fc``. Raises ConfigurationError for an unknown strategy."""
     return FlowControlDefaults(
         strategy=_strategy(MULTICAST, settings.multicast_flowcontrol_supplier),
         unicast=_strategy(UNICAST, settings.unicast_flowcontrol_supplier),
@@ -52,7 +52,7 @@ def _strategy(setting: str, name: str) -> FlowControlStrategy:
 
 
 def runs_at_once(settings: DriverSettings) -> int:
-    """Runs of datagrams that a publication gives to its socket at once."""
+    """Run of datagrams that a publication gives to its socket at once."""
     vectors = min(settings.network_publication_max_messages_per_send, settings.sender_io_vector_capacity)
     return min(vectors * DATAGRAMS_PER_VECTOR, MAX_RUNS)
 

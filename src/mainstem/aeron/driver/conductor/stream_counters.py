@@ -57,7 +57,6 @@ class StreamCounters:
         )
 
     def allocate_publisher_position(self, *, is_exclusive: bool, value: int) -> CounterCell:
-        """``pub-pos (concurrent)`` or ``pub-pos (exclusive)``."""
         return self._allocate(
             publisher_position(
                 self.registration_id,
@@ -76,7 +75,6 @@ class StreamCounters:
         return cell
 
     def close(self) -> None:
-        """Frees every counter; may be called twice."""
         while self._cells:
             self._counters.free(self._cells.pop())
 
@@ -94,7 +92,6 @@ class SendCounters:
 
     @classmethod
     def allocate(cls, stream: StreamCounters, *, start: int, is_exclusive: bool) -> SendCounters:
-        """All of them, the positions at ``start``."""
         return cls(
             publisher_position=stream.allocate_publisher_position(is_exclusive=is_exclusive, value=start),
             publisher_limit=stream.allocate(CounterType.PUBLISHER_LIMIT, value=start),
@@ -115,7 +112,6 @@ class ReceiveCounters:
 
     @classmethod
     def allocate(cls, stream: StreamCounters, *, start: int) -> ReceiveCounters:
-        """All of them, the positions at ``start``."""
         return cls(
             high_water_mark=stream.allocate(CounterType.RECEIVER_HIGH_WATER_MARK, value=start),
             position=stream.allocate(CounterType.RECEIVER_POSITION, value=start),

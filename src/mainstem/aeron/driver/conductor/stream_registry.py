@@ -29,25 +29,21 @@ class StreamRegistry(Generic[S]):
         self.streams: list[S] = []
 
     def get(self, registration_id: int) -> S | None:
-        """Returns the stream of that registration id, whatever its state."""
         return next((stream for stream in self.streams if stream.registration_id == registration_id), None)
 
     def find(self, registration_id: int) -> S | None:
-        """Returns the stream of that registration id, while it is active."""
         stream = self.get(registration_id)
         return stream if stream is not None and stream.state is StreamState.ACTIVE else None
 
     def matching(self, stream: S) -> list[SubscriptionLink]:
-        """Returns the subscriptions to the stream that are not linked to it yet."""
         return self._subscriptions.matching(stream)
 
     def link_subscribers(self, stream: S, now_ns: int) -> None:
-        """Links every subscription that matches and is not linked yet, then announces the images."""
         for position in self._link_matching(stream, now_ns):
             self._links.announce(stream, position)
 
     def _link_matching(self, stream: S, now_ns: int) -> list[SubscriberPosition]:
-        """Links without announcing: all must be linked when the first client learns of the stream and may move it on.
+        """Link without announcing: all must be linked when the first client learns of the stream and may move it on.
 
         Without a counter for its position a subscription stays unlinked: that is no failure of the command that led here.
         """
@@ -62,25 +58,22 @@ class StreamRegistry(Generic[S]):
         return linked
 
     def link_all(self, now_ns: int) -> None:
-        """Links what is not linked yet, after a subscription or a publication was added."""
         for stream in self.streams:
             if stream.accepts_subscribers:
                 self.link_subscribers(stream, now_ns)
 
     def on_timer(self, now_ns: int) -> None:
-        """One step in the life of each."""
         for stream in list(self.streams):
             before = stream.state
             stream.on_time_event(now_ns, self._links)
             self._on_step(stream, before, now_ns)
 
     def _on_step(self, stream: S, before: StreamState, now_ns: int) -> None:
-        """What follows from a step that led from ``before`` to the stream's state."""
         raise NotImplementedError
 
     @contextmanager
     def _given_back_on_error(self, memory: StreamMemory) -> Iterator[None]:
-        """Gives log and counters back when what follows fails: counters may run out half way."""
+        """Give log and counters back when what follows fails: counters may run out half way."""
         try:
             yield
         except BaseException:
@@ -89,7 +82,6 @@ class StreamRegistry(Generic[S]):
             raise
 
     def _give_back(self, stream: S, kind: str, event: str, *, detail: str = "") -> None:
-        """Frees what a stream owned that is DONE and that no agent uses any more."""
         assert stream.state is StreamState.DONE
         self._resources.changed(f"{kind} {stream.registration_id}", stream.state.name, "REMOVED")
         self._resources.note(

@@ -23,7 +23,6 @@ class TetherState(Enum):
 
     @property
     def successors(self) -> frozenset[TetherState]:
-        """Where it may go from here."""
         return _TETHER_SUCCESSORS[self]
 
 
@@ -50,7 +49,6 @@ class LocalInterest(Interest):
     spied: UdpChannel | None
 
     def reads_ipc(self, session_id: int) -> bool:
-        """Whether it reads the IPC publications of a session."""
         return self.spied is None and self._accepts_session(session_id)
 
     def reads_sent(self, channel: UdpChannel, session_id: int) -> bool:
@@ -87,24 +85,20 @@ class SubscriptionLink:
 
     @property
     def channel(self) -> str:
-        """The text that its client sent."""
         return self.interest.channel
 
     @property
     def params(self) -> SubscriptionParams:
-        """The parameters of its own channel."""
         return self.interest.params
 
     def interest_in_ipc(self, session_id: int) -> Interest | None:
-        """Returns the channel through which it reads the IPC publications of a session, if any."""
         return next((each for each in self.local if each.reads_ipc(session_id)), None)
 
     def interest_in_sent(self, channel: UdpChannel, session_id: int) -> Interest | None:
-        """Returns the channel through which it spies on what is sent through ``channel``, if any."""
         return next((each for each in self.local if each.reads_sent(channel, session_id)), None)
 
     def interest_in_received(self, channel: ReceiveChannel, session_id: int) -> Interest | None:
-        """Returns its own channel if the streams of a session that arrive through ``channel`` are its own.
+        """Return its own channel if the streams of a session that arrive through ``channel`` are its own.
 
         A subscription that waits for a response takes none before the session is known.
         """
@@ -127,7 +121,6 @@ class SubscriberPosition:
 
     @property
     def is_counted(self) -> bool:
-        """Whether flow control waits for it."""
         return self.state in (TetherState.ACTIVE, TetherState.LINGER)
 
 
@@ -141,27 +134,15 @@ class StreamSource(Protocol):
     subscribers: list[SubscriberPosition]
 
     @property
-    def source_identity(self) -> str:
-        """What its clients see as the image's source."""
-        ...
+    def source_identity(self) -> str: ...
 
     @property
-    def join_position(self) -> int:
-        """Where a new subscriber begins to read."""
-        ...
+    def join_position(self) -> int: ...
 
-    def interest_of(self, subscription: SubscriptionLink) -> Interest | None:
-        """Returns the channel through which the subscription reads this source, if any; the stream id is not compared."""
-        ...
+    def interest_of(self, subscription: SubscriptionLink) -> Interest | None: ...
 
-    def add_subscriber(self, position: SubscriberPosition) -> None:
-        """From now on the source's limits wait for ``position``."""
-        ...
+    def add_subscriber(self, position: SubscriberPosition) -> None: ...
 
-    def remove_subscriber(self, position: SubscriberPosition) -> None:
-        """No longer waits for it."""
-        ...
+    def remove_subscriber(self, position: SubscriberPosition) -> None: ...
 
-    def rest_subscriber(self, position: SubscriberPosition) -> None:
-        """No longer waits for it, but keeps it in ``subscribers``."""
-        ...
+    def rest_subscriber(self, position: SubscriberPosition) -> None: ...

@@ -25,7 +25,6 @@ class SubscriptionRegistry:
         return iter(self._by_id.values())
 
     def get(self, registration_id: int, *, client_id: int) -> SubscriptionLink:
-        """Returns a client's subscription. Raises RegistrationError (UNKNOWN_SUBSCRIPTION)."""
         subscription = self._by_id.get(registration_id)
         if subscription is None or subscription.client_id != client_id:
             raise RegistrationError(
@@ -35,23 +34,18 @@ class SubscriptionRegistry:
         return subscription
 
     def find(self, registration_id: int) -> SubscriptionLink | None:
-        """Returns the subscription of that id, if there is one."""
         return self._by_id.get(registration_id)
 
     def add(self, subscription: SubscriptionLink) -> None:
-        """Registers it."""
         self._by_id[subscription.registration_id] = subscription
 
     def remove(self, subscription: SubscriptionLink) -> None:
-        """Forgets it."""
         del self._by_id[subscription.registration_id]
 
     def of_client(self, client_id: int) -> list[SubscriptionLink]:
-        """Returns the subscriptions that a client owns."""
         return [subscription for subscription in self if subscription.client_id == client_id]
 
     def matching(self, source: StreamSource) -> list[SubscriptionLink]:
-        """Returns the subscriptions to the source's channel, stream and session that are not linked to it yet."""
         return [
             subscription
             for subscription in self
@@ -61,7 +55,6 @@ class SubscriptionRegistry:
         ]
 
     def matching_setup(self, channel: ReceiveChannel, stream_id: int, session_id: int) -> list[SubscriptionLink]:
-        """Returns the subscriptions to a stream that arrives through ``channel`` and has no image yet."""
         return [
             subscription
             for subscription in self
@@ -70,7 +63,6 @@ class SubscriptionRegistry:
         ]
 
     def check_unused(self, registration_id: int) -> None:
-        """Raises RegistrationError if there is a subscription of that id."""
         check_unused(registration_id, self._by_id)
 
     def check_no_clash(self, candidate: SubscriptionLink) -> None:

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mainstem.aeron.driver.conductor.subscription_link import TetherState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from mainstem.aeron.driver.conductor.image_links import ImageLinks
     from mainstem.aeron.driver.conductor.params import TetherTimeouts
     from mainstem.aeron.driver.conductor.subscription_link import StreamSource, SubscriberPosition
-
-
-class TetherListener(Protocol):
-    """What notifies the clients, and makes the source stop and start waiting for a subscriber."""
-
-    def enter_linger(self, source: StreamSource, position: SubscriberPosition) -> None:
-        """The client must close its image now."""
-        ...
-
-    def enter_resting(self, source: StreamSource, position: SubscriberPosition) -> None:
-        """Flow control no longer waits for it."""
-        ...
-
-    def enter_active(self, source: StreamSource, position: SubscriberPosition) -> None:
-        """It may read again, from the source's join position."""
-        ...
 
 
 def untethered_limit(reference_position: int, window_length: int) -> int:
@@ -64,9 +49,9 @@ def have_read(
 
 
 def check_untethered(
-    source: StreamSource, limit: int, timeouts: TetherTimeouts, listener: TetherListener, *, now_ns: int
+    source: StreamSource, limit: int, timeouts: TetherTimeouts, links: ImageLinks, *, now_ns: int
 ) -> None:
-    """Moves every untethered subscriber of ``source`` one state on where its time has come."""
+    """Move every untethered subscriber of ``source`` one state on where its time has come."""
     for position in list(source.subscribers):
         if position.interest.params.tether:
             continue
@@ -76,17 +61,17 @@ def check_untethered(
                 position.since_ns = now_ns
             elif now_ns - position.since_ns >= timeouts.window_limit_ns:
                 _move(position, TetherState.LINGER, now_ns)
-                listener.enter_linger(source, position)
+                links.enter_linger(source, position)
         elif state is TetherState.LINGER:
             if now_ns - position.since_ns >= timeouts.linger_ns:
                 rejoin = position.interest.params.rejoin
                 _move(position, TetherState.RESTING if rejoin else TetherState.CLOSED, now_ns)
-                listener.enter_resting(source, position)
+                links.enter_resting(source, position)
         elif state is TetherState.RESTING and now_ns - position.since_ns >= timeouts.resting_ns:
             # Before it counts again: else it would join where it had become inactive.
             position.cell.set_release(source.join_position)
             _move(position, TetherState.ACTIVE, now_ns)
-            listener.enter_active(source, position)
+            links.enter_active(source, position)
 
 
 def _move(position: SubscriberPosition, state: TetherState, now_ns: int) -> None:

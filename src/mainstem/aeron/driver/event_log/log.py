@@ -38,30 +38,25 @@ class EventLog:
         self._length = 0
 
     def includes(self, *events: str) -> bool:
-        """Whether any of these is logged."""
         return not self._events.isdisjoint(events)
 
     def note(self, event: str, detail: str, now_ns: int) -> None:
-        """Logs an event with its detail."""
         if event in self._events:
             shown = detail[:MAX_DETAIL]
             self._write(event, len(shown), len(detail), shown, now_ns)
 
     def record(self, record: Message, now_ns: int) -> None:
-        """Logs a command or a response."""
         event = record_event(type(record).__name__)
         if event in self._events:
             length = ENTRY_HEADER + len(record.encode())
             self._write(event, length, length, record_text(record)[:MAX_DETAIL], now_ns)
 
     def frame(self, event: str, address: str, datagram: bytes, now_ns: int, *, address_length: int) -> None:
-        """Logs the first frame of a datagram."""
         if event in self._events:
             captured = ENTRY_HEADER + address_length + len(datagram)
             self._write(event, captured, len(datagram), f"address={address} {frame_text(datagram)}", now_ns)
 
     def close(self) -> None:
-        """Closes the file."""
         self._events = frozenset()
         self._file.close()
 

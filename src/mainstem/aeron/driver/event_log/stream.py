@@ -23,12 +23,11 @@ class StreamEvents:
         self._receivers: set[int] = set()
 
     def watch_resends(self) -> None:
-        """Has the path report each retransmission, where the log has that event."""
         if self._log.includes("RESEND"):
             self._path.on_resend = self._resent
 
     def receivers(self, ids: Iterable[int]) -> None:
-        """Logs the differences to the receivers that are waited for now."""
+        """Log the differences to the receivers that are waited for now."""
         now = set(ids)
         for receiver_id in sorted(now - self._receivers):
             self._receivers.add(receiver_id)

@@ -29,11 +29,9 @@ class SocketLogger:
         self.peer = peer
 
     def on_receive(self, source: bytes, datagram: bytes) -> None:
-        """Logs a datagram that arrived."""
         self._log_frame("FRAME_IN", "NAK_RECEIVED", source, datagram)
 
     def on_send(self, destination: bytes, datagram: bytes) -> None:
-        """Logs a datagram that was sent."""
         self._log_frame("FRAME_OUT", "NAK_SENT", destination or self.peer, datagram)
 
     def _log_frame(self, event: str, nak_event: str, address: bytes, datagram: bytes) -> None:
@@ -53,7 +51,6 @@ class LoggedTransports:
         self._clock = clock
 
     def open(self, request: TransportRequest) -> OpenTransport:
-        """As ``inner`` does."""
         opened = self._inner.open(request)
         peer = b"" if request.connect is None else request.connect.packed
         listener = SocketLogger(self._log, self._clock, request.channel, peer)
@@ -65,15 +62,12 @@ class LoggedTransports:
         return replace(opened, transport=TappedTransport(opened.transport, listener), reconnect=reconnect)
 
     def resolve(self, host: str) -> str:
-        """As ``inner`` does."""
         return self._inner.resolve(host)
 
     def interfaces(self) -> Sequence[NetworkInterface]:
-        """As ``inner`` does."""
         return self._inner.interfaces()
 
     def buffer_limits(self) -> BufferLimits:
-        """As ``inner`` does."""
         return self._inner.buffer_limits()
 
 

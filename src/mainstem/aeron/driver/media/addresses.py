@@ -39,7 +39,6 @@ class InetAddress(NamedTuple):
 
     @classmethod
     def unpack(cls, packed: bytes) -> InetAddress:
-        """From ``sockaddr_in`` or ``sockaddr_in6``. Raises ValueError for anything else."""
         family = int.from_bytes(packed[:2], "little")
         if family == AF_INET and len(packed) >= _V4.size:
             _, port, ip = _V4.unpack_from(packed)
@@ -51,7 +50,6 @@ class InetAddress(NamedTuple):
 
     @property
     def packed(self) -> bytes:
-        """As ``sockaddr_in`` or ``sockaddr_in6``."""
         port = self.port.to_bytes(2, "big")
         address = _parsed(self.ip)
         if address.version == 4:
@@ -68,7 +66,6 @@ class InetAddress(NamedTuple):
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it stands for every address of the machine."""
         return _parsed(self.ip).is_unspecified
 
     def with_port(self, port: int) -> InetAddress:
@@ -84,7 +81,7 @@ def wildcard(*, v6: bool, port: int = 0) -> InetAddress:
 
 
 def control_group(data: InetAddress) -> InetAddress:
-    """Returns the multicast group of control frames (docs/protocols/aeron.md, 19.2).
+    """Return the multicast group of control frames (docs/protocols/aeron.md, 19.2).
 
     It is the data's address plus one in its last byte, which wraps: that of 224.10.9.255 is 224.10.9.0.
     """
@@ -125,9 +122,7 @@ class Resolver(Protocol):
         """The numeric IP address of a name, v4 where there is one. Raises LookupError when there is none."""
         ...
 
-    def interfaces(self) -> Sequence[NetworkInterface]:
-        """The machine's addresses."""
-        ...
+    def interfaces(self) -> Sequence[NetworkInterface]: ...
 
 
 LOOPBACK = NetworkInterface(name="lo", index=1, ip="127.0.0.1", is_loopback=True)

@@ -60,7 +60,7 @@ class DestinationTracker:
         return list(self._entries)
 
     def on_status(self, packed: bytes, receiver_id: int, now_ns: int) -> None:
-        """Handles a status message of an address or a receiver that the list does not have.
+        """Handle a status message of an address or a receiver that the list does not have.
 
         Raises OverflowError if it would be one learned destination too many.
         """
@@ -76,11 +76,10 @@ class DestinationTracker:
             self._add(Destination(packed=packed, name="", registration_id=-1), receiver_id, now_ns)
 
     def add(self, packed: bytes, *, name: str, registration_id: int, now_ns: int) -> None:
-        """Adds the destination of a command."""
         self._add(Destination(packed=packed, name=name, registration_id=registration_id), UNKNOWN_RECEIVER, now_ns)
 
     def add_unresolved(self, *, name: str, registration_id: int) -> None:
-        """Adds the destination of a command whose name has no address yet; ``move`` gives it one."""
+        """Add the destination of a command whose name has no address yet; ``move`` gives it one."""
         self._unresolved[registration_id] = (Destination(packed=b"", name=name, registration_id=registration_id), 0)
 
     def _add(self, entry: Destination, receiver_id: int, now_ns: int) -> None:
@@ -88,19 +87,7 @@ class DestinationTracker:
         self._entries.append(entry)
         self._publish()
 
-    def remove(self, packed: bytes) -> bool:
-        """Removes the destination with that address. Returns False when there is none."""
-        return self._remove_where(lambda entry: entry.packed == packed)
-
-    def remove_by_name(self, name: str) -> bool:
-        """Removes the destination of a command with that ``host:port``."""
-        return self._remove_where(lambda entry: entry.name == name)
-
-    def remove_by_id(self, registration_id: int) -> bool:
-        """Removes the destination that was added by that command."""
-        return self._remove_where(lambda entry: entry.registration_id == registration_id)
-
-    def _remove_where(self, matches: Callable[[Destination], bool]) -> bool:
+    def remove(self, matches: Callable[[Destination], bool]) -> bool:
         for registration_id, (waiting, _) in self._unresolved.items():
             if matches(waiting):
                 del self._unresolved[registration_id]
@@ -114,7 +101,6 @@ class DestinationTracker:
         return False
 
     def move(self, registration_id: int, packed: bytes, now_ns: int) -> None:
-        """Gives a destination, whose name was resolved again, another address."""
         waiting = self._unresolved.pop(registration_id, None)
         if waiting is not None:
             self.add(packed, name=waiting[0].name, registration_id=registration_id, now_ns=now_ns)
@@ -122,12 +108,12 @@ class DestinationTracker:
         for entry in self._entries:
             if entry.registration_id == registration_id and entry.packed != packed:
                 name = entry.name
-                self.remove_by_id(registration_id)
+                self.remove(lambda each: each.registration_id == registration_id)
                 self.add(packed, name=name, registration_id=registration_id, now_ns=now_ns)
                 return
 
     def on_time(self, now_ns: int) -> list[Destination]:
-        """Drops learnt destinations that are silent. Returns those of commands whose names are to be resolved again."""
+        """Drop learnt destinations that are silent. Return those of commands whose names are to be resolved again."""
         rows = self._core.destinations.rows()
         silent = [index for index, row in enumerate(rows) if now_ns - row[2] > self._timeout_ns]
         if self._is_manual:
@@ -143,7 +129,6 @@ class DestinationTracker:
         return []
 
     def _still_unresolved(self, now_ns: int) -> list[Destination]:
-        """Those without an address that were not due for a timeout."""
         due = [key for key, (_, resolved_ns) in self._unresolved.items() if now_ns - resolved_ns > self._timeout_ns]
         for key in due:
             self._unresolved[key] = (self._unresolved[key][0], now_ns)

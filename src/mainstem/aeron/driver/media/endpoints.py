@@ -76,23 +76,10 @@ class SendChannelEndpoint:
 
     @property
     def local_address(self) -> InetAddress:
-        """What the socket is bound to."""
         return self._open.local_address
 
-    @property
-    def local_addresses(self) -> list[InetAddress]:
-        return [self._open.local_address]
-
-    @property
-    def receive_buffer_length(self) -> int:
-        return self._open.receive_buffer_length
-
-    @property
-    def send_buffer_length(self) -> int:
-        return self._open.send_buffer_length
-
     def move_to(self, address: InetAddress) -> None:
-        """Sends to the peer's new address from now on. Raises OSError when the system refuses to connect to it."""
+        """Send to the peer's new address from now on. Raises OSError when the system refuses to connect to it."""
         if self.is_connected:
             self._open.reconnect(address)
         else:
@@ -100,7 +87,6 @@ class SendChannelEndpoint:
         self.remote_address = address
 
     def close(self) -> None:
-        """Closes the socket; the sender does it, after its last use."""
         self._open.close()
 
 
@@ -155,11 +141,9 @@ class ReceiveDestination:
         return self._open.receive_buffer_length
 
     def is_of(self, channel: UdpChannel) -> bool:
-        """Whether it was opened for that channel."""
         return self.channel.canonical_form == channel.canonical_form
 
     def move_control_to(self, address: InetAddress) -> None:
-        """Sends control frames to the sender's new address from now on."""
         if self.control_address is not None:
             self.control_address.put(address.packed)
 
@@ -206,31 +190,17 @@ class ReceiveChannelEndpoint:
 
     @property
     def local_addresses(self) -> list[InetAddress]:
-        """What the sockets are bound to."""
         return [each.local_address for each in self.destinations.values()]
 
-    @property
-    def local_address(self) -> InetAddress | None:
-        """What the first socket is bound to, None while there is none."""
-        return next(iter(self.local_addresses), None)
-
-    @property
-    def receive_buffer_length(self) -> int:
-        """The smallest of the sockets'; 0 while there is none."""
-        return min((each.receive_buffer_length for each in self.destinations.values()), default=0)
-
     def add_destination(self, destination: ReceiveDestination) -> None:
-        """Adds a socket; in the receiver's thread once the endpoint is registered."""
         destination.index = self.core.add_transport(destination.transport)
         self.destinations[destination.index] = destination
 
     def remove_destination(self, destination: ReceiveDestination) -> None:
-        """Removes a socket and closes it."""
         if self.destinations.pop(destination.index, None) is not None:
             self.core.remove_transport(destination.index)
             destination.close()
 
     def close(self) -> None:
-        """Closes every socket; the receiver does it, after their last use."""
         for destination in list(self.destinations.values()):
             self.remove_destination(destination)

@@ -30,7 +30,7 @@ DATAGRAM_LENGTH = 1 << 16
 
 
 def system_interfaces() -> list[NetworkInterface]:
-    """Returns the addresses of all interfaces that are up, in the kernel's order. Raises OSError."""
+    """Return the addresses of all interfaces that are up, in the kernel's order. Raises OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE) as sock:
         sock.bind((0, 0))
         links = dict(map(_link, _dump(sock, RTM_GETLINK, RTM_NEWLINK)))
@@ -39,7 +39,6 @@ def system_interfaces() -> list[NetworkInterface]:
 
 
 def _dump(sock: socket.socket, request: int, reply: int) -> Iterator[bytes]:
-    """The bodies of the messages of type ``reply`` that answer a request for all of them."""
     sock.send(HEADER.pack(HEADER.size + 4, request, DUMP_FLAGS, request, 0) + bytes(4))
     while True:
         datagram = sock.recv(DATAGRAM_LENGTH)
@@ -58,7 +57,6 @@ def _dump(sock: socket.socket, request: int, reply: int) -> Iterator[bytes]:
 
 
 def _link(body: bytes) -> tuple[int, tuple[str, int]]:
-    """An interface's index, with its name and flags."""
     _, _, index, flags, _ = LINK.unpack_from(body)
     return index, (_text(_attributes(body[LINK.size :])[IFLA_IFNAME]), flags)
 

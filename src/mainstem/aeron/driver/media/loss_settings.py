@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def loss_factory(interceptors: str, settings: DriverSettings) -> Callable[[int], LossGenerator] | None:
-    """Makes a loss generator for each transport, from its number; None when ``interceptors`` is empty.
+    """Make a loss generator for each transport, from its number; None when ``interceptors`` is empty.
 
     ``interceptors`` names ``loss``, ``fixed-loss`` and ``multi-gap-loss``, separated by commas. Every transport loses other
     datagrams, and the same ones in every run. Raises ConfigurationError.

@@ -39,7 +39,7 @@ class BufferLimits(NamedTuple):
 
 
 def check_buffers(settings: DriverSettings, limits: BufferLimits) -> None:
-    """Raises ConfigurationError when the MTU or the initial window is larger than the buffer that a socket will have."""
+    """Raise ConfigurationError when the MTU or the initial window is larger than the buffer that a socket will have."""
     send = min(settings.socket_so_sndbuf, limits.max_send) or limits.default_send
     receive = min(settings.socket_so_rcvbuf, limits.max_receive) or limits.default_receive
     if settings.mtu_length > send:
@@ -108,20 +108,14 @@ class Transports(Protocol):
     """The I/O boundary: opens transports, resolves names, lists the interfaces."""
 
     def open(self, request: TransportRequest) -> OpenTransport:
-        """Opens one. Raises ConfigurationError with the address and the reason when the system refuses; AddressInUse."""
+        """Open one. Raises ConfigurationError with the address and the reason when the system refuses; AddressInUse."""
         ...
 
-    def resolve(self, host: str) -> str:
-        """The numeric IP address of a name, v4 where there is one. Raises LookupError when there is none."""
-        ...
+    def resolve(self, host: str) -> str: ...
 
-    def interfaces(self) -> Sequence[NetworkInterface]:
-        """The machine's addresses."""
-        ...
+    def interfaces(self) -> Sequence[NetworkInterface]: ...
 
-    def buffer_limits(self) -> BufferLimits:
-        """What the system gives a socket's buffers."""
-        ...
+    def buffer_limits(self) -> BufferLimits: ...
 
 
 class SystemTransports:
@@ -150,12 +144,10 @@ class SystemTransports:
 
     @property
     def dropped_data(self) -> int:
-        """Datagrams of data that were dropped on purpose, by all transports so far."""
         return sum(each.dropped_data for each in _chained(self._generators))
 
     @property
     def dropped_control(self) -> int:
-        """Datagrams of control frames that were dropped on purpose, by all transports so far."""
         return sum(each.dropped_control for each in _chained(self._generators))
 
     def open(self, request: TransportRequest) -> OpenTransport:
@@ -277,7 +269,7 @@ def _bind(sock: socket.socket, request: TransportRequest) -> None:
 
 
 def _bind_group(sock: socket.socket, request: TransportRequest) -> None:
-    """Joins a multicast group, or only sends to one (no ``group``), on one interface (docs/protocols/aeron.md, 19.2)."""
+    """Join a multicast group, or only sends to one (no ``group``), on one interface (docs/protocols/aeron.md, 19.2)."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     group = request.group
@@ -302,7 +294,7 @@ def _bind_group(sock: socket.socket, request: TransportRequest) -> None:
 
 
 def _check_route(group: InetAddress, request: TransportRequest) -> None:
-    """Raises OSError where the system would not send to a multicast address from the request's interface."""
+    """Raise OSError where the system would not send to a multicast address from the request's interface."""
     with socket.socket(socket.AF_INET6 if group.is_v6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
         if group.is_v6:
             probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, request.interface_index)

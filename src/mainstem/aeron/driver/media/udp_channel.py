@@ -62,7 +62,7 @@ class UdpChannel:
         lookup: Callable[[str, str], str] = _unchanged,
         is_destination: bool = False,
     ) -> UdpChannel:
-        """Resolves the names of a channel. Raises ChannelUriError for what cannot be resolved or does not fit together.
+        """Resolve the names of a channel. Raises ChannelUriError for what cannot be resolved or does not fit together.
 
         ``lookup`` returns the text to resolve in place of a parameter's value (docs/protocols/aeron.md, 22.2). Every parameter
         that sockets depend on is read here, so that a wrong one is refused. A destination with port 0 is not made unique,
@@ -145,7 +145,6 @@ class UdpChannel:
         )
 
     def check_publication(self) -> None:
-        """Raises ChannelUriError where nothing can be sent through the channel."""
         uri = self.uri
         if not (self.is_manual or self.is_dynamic) and self.has_explicit_endpoint and self.remote_data.port == 0:
             raise uri.fault("a publication cannot send to port 0", "endpoint")
@@ -155,18 +154,15 @@ class UdpChannel:
             raise uri.fault("a control address needs an endpoint or a control-mode", "control")
 
     def check_subscription(self) -> None:
-        """Raises ChannelUriError where nothing can be received through the channel."""
         if self.has_explicit_control and self.local_control.port == 0:
             raise self.uri.fault("a subscription cannot report to port 0", "control")
 
     @property
     def is_manual(self) -> bool:
-        """Whether destinations are added by commands."""
         return self.control_mode is ControlMode.MANUAL
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether destinations are learnt from status messages."""
         return self.control_mode is ControlMode.DYNAMIC
 
     @property
@@ -175,7 +171,6 @@ class UdpChannel:
 
     @property
     def has_many_destinations(self) -> bool:
-        """Whether a sender has a list of destinations: added by commands, or learnt from status messages."""
         if self.is_multicast or self.is_response:
             return False
         return self.is_manual or (self.has_explicit_control and not self.has_explicit_endpoint) or self.is_dynamic
@@ -225,7 +220,6 @@ def _resolve_host(uri: ChannelUri, host: str, key: str, resolver: Resolver) -> s
 
 
 def _local(uri: ChannelUri, v6: bool, resolver: Resolver) -> InetAddress:
-    """The address that a unicast socket binds: that of the channel's interface, else any."""
     interface = uri.network_interface
     if interface is None:
         return wildcard(v6=v6)

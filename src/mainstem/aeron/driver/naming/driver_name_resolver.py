@@ -91,7 +91,7 @@ class NameCache:
         return iter(self._entries.values())
 
     def put(self, name: str, address: InetAddress, last_activity_ns: int) -> None:
-        """Stores a name, unless something newer is known; beyond MAX_ENTRIES new names are dropped."""
+        """Store a name, unless something newer is known; beyond MAX_ENTRIES new names are dropped."""
         key = (name, address.is_v6)
         known = self._entries.get(key)
         if known is None:
@@ -101,12 +101,10 @@ class NameCache:
             known.address, known.last_activity_ns = address, last_activity_ns
 
     def find(self, name: str) -> InetAddress | None:
-        """The address of a name, v4 first."""
         entry = self._entries.get((name, False)) or self._entries.get((name, True))
         return None if entry is None else entry.address
 
     def expire(self, before_ns: int) -> None:
-        """Drops what was last heard of before that time."""
         for key in [key for key, entry in self._entries.items() if entry.last_activity_ns < before_ns]:
             del self._entries[key]
 
@@ -127,7 +125,7 @@ class Neighbors:
         return address in self._heard_ns
 
     def heard(self, address: InetAddress, now_ns: int, *, is_self: bool) -> bool:
-        """Notes an entry for that address; whether it is a new neighbor. Only a driver's own entry keeps one alive."""
+        """Note an entry for that address; whether it is a new neighbor. Only a driver's own entry keeps one alive."""
         is_new = address not in self._heard_ns
         if is_new and len(self._heard_ns) >= MAX_ENTRIES:
             return False
@@ -136,7 +134,6 @@ class Neighbors:
         return is_new
 
     def expire(self, before_ns: int) -> list[InetAddress]:
-        """Drops the drivers that were silent since before that time; returns them."""
         silent = [address for address, heard_ns in self._heard_ns.items() if heard_ns < before_ns]
         for address in silent:
             del self._heard_ns[address]
@@ -145,8 +142,6 @@ class Neighbors:
 
 @dataclass(slots=True)
 class _Bootstrap:
-    """A bootstrap neighbor: its name as the settings have it, and its address once that is known."""
-
     name: str
     shown: CounterCell
     address: InetAddress | None = None
@@ -194,18 +189,15 @@ class DriverNameResolver:
 
     @property
     def local_address(self) -> InetAddress:
-        """What its socket is bound to."""
         return self._local
 
     def find(self, name: str) -> str | None:
-        """The address of a driver's name; None for a name that no driver has sent."""
         if name == self.name:
             return self._local.ip
         address = self._cache.find(name)
         return None if address is None else address.ip
 
     def do_work(self, now_ns: int) -> int:
-        """Receives entries, drops silent drivers, sends what is due; how many datagrams there were."""
         self.deadline_ns = now_ns + DUTY_CYCLE_NS
         work = self._receive(now_ns)
         self._expire(now_ns)
@@ -215,11 +207,10 @@ class DriverNameResolver:
         return work
 
     def close(self) -> None:
-        """Closes the socket."""
         self._open.close()
 
     def _announce(self, now_ns: int) -> int:
-        """Sends what is due, so many datagrams at most; how many there were. The own name first: it keeps this driver known."""
+        """Send what is due, so many datagrams at most; how many there were. The own name first: it keeps this driver known."""
         room = MAX_SENDS_PER_CYCLE
         sent = self._send(islice(self._sending_self, room))
         if sent < room and now_ns >= self._self_due_ns:
@@ -239,7 +230,6 @@ class DriverNameResolver:
         return sent
 
     def _receive(self, now_ns: int) -> int:
-        """Takes entries in, so many at most; how many datagrams there were."""
         count = entries = 0
         while entries < MAX_ENTRIES_PER_CYCLE and (datagrams := self._open.transport.read()):
             for datagram, source in datagrams:
@@ -249,7 +239,7 @@ class DriverNameResolver:
         return count
 
     def _on_datagram(self, datagram: bytes, source: bytes, now_ns: int) -> int:
-        """Stores the names of a datagram; how many entries it has, 1 for none, so that each one costs something."""
+        """Store the names of a datagram; how many entries it has, 1 for none, so that each one costs something."""
         try:
             if len(datagram) > MAX_RECEIVED:
                 raise RemoteProtocolError(f"a RES frame of {len(datagram)} bytes is longer than {MAX_RECEIVED}")
@@ -263,7 +253,7 @@ class DriverNameResolver:
         return len(resolution.entries) or 1
 
     def _on_entry(self, entry: ResolutionEntry, source: InetAddress, now_ns: int) -> bool:
-        """Stores one name; false for an address where no driver can be."""
+        """Store one name; false for an address where no driver can be."""
         if entry.name == self.name and entry.port == self._local.port:
             return True
         address = InetAddress(str(entry.address), entry.port)
@@ -294,7 +284,6 @@ class DriverNameResolver:
             self._events.note(event, str(address), now_ns)
 
     def _resolve_bootstrap(self, now_ns: int) -> None:
-        """Resolves the bootstrap neighbors, again and again while they do not respond."""
         for each in self._bootstrap:
             if now_ns < each.due_ns or (each.address is not None and each.address in self._neighbors):
                 continue
@@ -309,7 +298,6 @@ class DriverNameResolver:
                 self._counters.relabel(each.shown, bootstrap_neighbor(each.name, str(address or "")))
 
     def _send(self, datagrams: Iterable[Datagram]) -> int:
-        """Sends datagrams; how many there were."""
         sent = 0
         for frame, address in datagrams:
             if not self._open.transport.send(frame, Address(address.packed)):
@@ -353,7 +341,6 @@ def _datagrams(entries: list[ResolutionEntry], to: list[InetAddress]) -> Iterato
 
 
 def _groups(entries: list[ResolutionEntry]) -> list[list[ResolutionEntry]]:
-    """The entries over as many datagrams as they need."""
     groups: list[list[ResolutionEntry]] = []
     room = 0
     for entry in entries:

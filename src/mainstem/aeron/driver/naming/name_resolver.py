@@ -120,17 +120,14 @@ class NameResolver:
 
     @property
     def deadline_ns(self) -> int:
-        """When ``do_work`` is due at the latest."""
         return NEVER_NS if self._drivers is None else self._drivers.deadline_ns
 
     def do_work(self, now_ns: int) -> int:
-        """Exchanges names with the other drivers, where there are any; how much there was to do."""
         if self._drivers is None or now_ns < self._drivers.deadline_ns:
             return 0
         return self._drivers.do_work(now_ns)
 
     def close(self) -> None:
-        """Closes the socket for the other drivers."""
         if self._drivers is not None:
             self._drivers.close()
 
@@ -171,7 +168,6 @@ class NameResolver:
         return InetAddress(self.resolve(host, again=again), port)
 
     def interfaces(self) -> Sequence[NetworkInterface]:
-        """The machine's addresses."""
         return self._system.interfaces()
 
     def _note(self, event: str, start: str, took_ns: int, detail: str) -> None:

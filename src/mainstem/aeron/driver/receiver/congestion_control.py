@@ -6,7 +6,7 @@ receiver's thread, when there was a loss or its deadline has come.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NEVER_NS, NS_PER_SECOND
 
@@ -23,61 +23,37 @@ MEASURE_INTERVAL = 4
 MAX_ROUND_TRIP_NS = NS_PER_SECOND
 
 
-class CongestionControl(Protocol):
-    """``window_length`` is what the next status message offers, in bytes; ``deadline_ns`` is when ``on_time`` is due."""
+class CongestionControl:
+    """A window that stays as it is; CUBIC's follows loss.
 
-    @property
-    def window_length(self) -> int: ...
+    ``window_length`` is what the next status message offers, in bytes; ``deadline_ns`` is when ``on_time`` is due.
+    """
 
-    @property
-    def deadline_ns(self) -> int: ...
-
-    def on_loss(self, now_ns: int) -> bool:
-        """Bytes are missing: whether a status message must be sent at once."""
-        ...
-
-    def on_time(self, now_ns: int, *, progressed: bool) -> bool:
-        """Whether a status message must be sent at once; ``progressed``: data came since the last call."""
-        ...
-
-    def measures_at(self, now_ns: int) -> bool:
-        """Whether a round trip is to be measured now."""
-        ...
-
-    def on_measurement(self, measure: Rttm, now_ns: int) -> None:
-        """The reply to a measurement arrived."""
-        ...
-
-    def close(self) -> None:
-        """Releases its counters."""
-        ...
-
-
-class StaticWindowCongestionControl:
-    """The default: min(receiver window, half a term)."""
-
+    window_length: int
     deadline_ns = NEVER_NS
 
-    def __init__(self, window_length: int) -> None:
-        self.window_length = window_length
-
     def on_loss(self, now_ns: int) -> bool:  # noqa: ARG002
+        """Return whether a status message must be sent at once, because bytes are missing."""
         return False
 
     def on_time(self, now_ns: int, *, progressed: bool) -> bool:  # noqa: ARG002
+        """Return whether a status message must be sent at once; ``progressed``: data came since the last call."""
         return False
 
     def measures_at(self, now_ns: int) -> bool:  # noqa: ARG002
         return False
 
-    def on_measurement(self, measure: Rttm, now_ns: int) -> None:
-        """It measures nothing."""
-
-    def close(self) -> None:
-        """It has no counters."""
+    def on_measurement(self, measure: Rttm, now_ns: int) -> None: ...
 
 
-class CubicCongestionControl:
+class StaticWindowCongestionControl(CongestionControl):
+    """The default: min(receiver window, half a term)."""
+
+    def __init__(self, window_length: int) -> None:
+        self.window_length = window_length
+
+
+class CubicCongestionControl(CongestionControl):
     """The window grows with the cube of the time since the last loss (RFC 8312).
 
     Counts in datagrams of ``mtu`` bytes, up to ``max_window_length``; times in nanoseconds.
@@ -111,10 +87,6 @@ class CubicCongestionControl:
         self.round_trip_ns = initial_round_trip_ns
         self.deadline_ns = now_ns + initial_round_trip_ns
         self._show()
-
-    @property
-    def window_length(self) -> int:
-        return self._cwnd * self._mtu
 
     def on_loss(self, now_ns: int) -> bool:
         self._w_max = self._cwnd
@@ -159,9 +131,7 @@ class CubicCongestionControl:
             if self._round_trip_gauge is not None:
                 self._round_trip_gauge.set_release(round_trip_ns)
 
-    def close(self) -> None:
-        """Its counters belong to the image's."""
-
     def _show(self) -> None:
+        self.window_length = self._cwnd * self._mtu
         if self._window_gauge is not None:
             self._window_gauge.set_release(self.window_length)

@@ -62,8 +62,6 @@ ACCEPTS_SETUP = (SessionState.PENDING_SETUP, SessionState.REFUSED)
 
 @dataclass(slots=True)
 class _Interest:
-    """The subscriptions of one stream: to every session, or to some."""
-
     every: bool = False
     sessions: set[int] = field(default_factory=set)
 
@@ -81,21 +79,17 @@ class DataPacketDispatcher:
 
     @property
     def has_interest(self) -> bool:
-        """Whether any stream is subscribed to."""
         return bool(self._streams)
 
     def state(self, stream_id: int, session_id: int) -> SessionState | None:
-        """What is under way for a session, None for nothing."""
         entry = self._sessions.get((stream_id, session_id))
         return None if entry is None else entry[0]
 
     def has_subscription(self, stream_id: int, session_id: int) -> bool:
-        """Whether the session is subscribed to."""
         interest = self._streams.get(stream_id)
         return interest is not None and interest.includes(session_id)
 
     def add_subscription(self, stream_id: int, session_id: int | None) -> None:
-        """Interest in one session, or with None in all of a stream."""
         interest = self._streams.get(stream_id)
         if interest is None:
             interest = self._streams[stream_id] = _Interest()
@@ -107,7 +101,6 @@ class DataPacketDispatcher:
         self._forget_where(stream_id, SessionState.NO_INTEREST)
 
     def remove_subscription(self, stream_id: int, session_id: int | None) -> None:
-        """Removes the interest in one session, or with None in all of a stream."""
         interest = self._streams.get(stream_id)
         if interest is None:
             return
@@ -122,7 +115,6 @@ class DataPacketDispatcher:
                 self.forget(*session)
 
     def on_unknown(self, stream_id: int, session_id: int, now_ns: int) -> bool:
-        """Handles data of a session without an image. Returns whether to request a SETUP."""
         if not self.has_subscription(stream_id, session_id):
             self._enter(stream_id, session_id, SessionState.NO_INTEREST, NEVER_NS)
             return False
@@ -133,7 +125,6 @@ class DataPacketDispatcher:
         return True
 
     def on_setup(self, stream_id: int, session_id: int, now_ns: int) -> bool:
-        """Handles a SETUP of a session without an image. Returns whether to have one made."""
         if not self.has_subscription(stream_id, session_id):
             self._enter(stream_id, session_id, SessionState.NO_INTEREST, NEVER_NS)
             return False
@@ -148,16 +139,13 @@ class DataPacketDispatcher:
         self._enter(stream_id, session_id, SessionState.REFUSED, now_ns + PENDING_SETUP_TIMEOUT_NS)
 
     def cool_down(self, stream_id: int, session_id: int, until_ns: int) -> None:
-        """The image was removed: its session is ignored until then."""
         self._enter(stream_id, session_id, SessionState.COOL_DOWN, until_ns)
 
     def forget(self, stream_id: int, session_id: int) -> None:
-        """Nothing is under way for that session."""
         if self._sessions.pop((stream_id, session_id), None) is not None:
             self._core.silences.remove(session_id, stream_id)
 
     def on_time(self, now_ns: int) -> None:
-        """Drops the states that have expired."""
         for session in [each for each, (_, until_ns) in self._sessions.items() if now_ns >= until_ns]:
             self.forget(*session)
 

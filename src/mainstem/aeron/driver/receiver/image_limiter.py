@@ -85,7 +85,6 @@ class ImageLimiter:
         return Refusal.BUSY if len(self._creating) >= MAX_CREATING else None
 
     def creating(self, session: Session, address: str) -> None:
-        """The conductor was asked for an image."""
         self.gone(session)
         source = self._source_of[session] = self._prefixes.prefix_of(address)
         self._creating.add(session)
@@ -95,17 +94,14 @@ class ImageLimiter:
         self._silent_of_source[source] += 1
 
     def created(self, session: Session) -> None:
-        """The conductor has made it."""
         self._creating.discard(session)
 
     def heard(self, session: Session) -> None:
-        """Its image has received data or a heartbeat. Twice is fine."""
         if session in self._silent:
             self._silent.remove(session)
             _uncount(self._silent_of_source, self._source_of[session])
 
     def gone(self, session: Session) -> None:
-        """The conductor has refused it, or the image has ended. Twice is fine."""
         self.heard(session)
         source = self._source_of.pop(session, None)
         if source is None:

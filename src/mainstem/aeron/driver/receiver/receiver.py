@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem._core import layout
 from mainstem._core.driver.datagram import Address
 from mainstem._core.driver.receive_cycle import ReceiverCycle
-from mainstem.aeron.driver.media.addresses import InetAddress
-from mainstem.aeron.driver.messages import (
+from mainstem.aeron.driver.conductor_proxy import (
     CreateImage,
     DestinationClosed,
     EndpointClosed,
@@ -18,6 +17,7 @@ from mainstem.aeron.driver.messages import (
     NetworkFault,
     ResolveAgain,
 )
+from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.network_agent import CHECK_INTERVAL_NS, NetworkAgent
 from mainstem.aeron.driver.receiver.data_packet_dispatcher import DataPacketDispatcher
 from mainstem.aeron.driver.receiver.image_limiter import ImageLimiter, Refusal, Session
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem._core.memory.counters import CounterCell
     from mainstem.aeron.admission import EndpointFilter
+    from mainstem.aeron.driver.conductor_proxy import ConductorQueue
     from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination
-    from mainstem.aeron.driver.messages import ConductorQueue
     from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
 
 SILENCE_NS = 5_000_000_000
@@ -69,7 +69,6 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         # Images that had received nothing when they were last looked at, by their paths' keys: with the session and that time.
         self._silent: dict[int, tuple[ReceiverImage, Session, int]] = {}
         self._silent_check_ns = now_ns
-        self._errors: dict[tuple[int, int], int] = {}
 
     def _on_events(self, events: list[tuple[Any, ...]], now_ns: int) -> None:
         for kind, endpoint_key, path_key, _, value, index, source, frame in events:
@@ -132,7 +131,6 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
     def _elicit(
         self, endpoint: ReceiveChannelEndpoint, index: int, source: bytes, stream_id: int, session_id: int
     ) -> None:
-        """Requests a SETUP: at the data's source, or at the control address."""
         transport = endpoint.core.transport(index)
         if transport is not None:
             request = StatusMessage(
@@ -193,7 +191,6 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             )
 
     def _note_heard(self, now_ns: int) -> None:
-        """Tells the limiter which images have received something since they were made."""
         self._silent_check_ns = now_ns + SILENT_CHECK_INTERVAL_NS
         for key, (image, session, made_ns) in list(self._silent.items()):
             if image.path.last_packet_ns != made_ns:
@@ -207,7 +204,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
     def _connect(
         self, endpoint: ReceiveChannelEndpoint, image: ReceiverImage, index: int, source: bytes, now_ns: int
     ) -> None:
-        """Adds a connection to the image's sender; over multicast and an explicit control address one for each socket."""
+        """Add a connection to the image's sender; over multicast and an explicit control address one for each socket."""
         transport = endpoint.core.transport(index)
         destination = endpoint.destinations.get(index)
         if transport is None or destination is None:
@@ -222,7 +219,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         )
 
     def _check(self, now_ns: int, *, resolves: bool) -> None:
-        """Checks once a second for expired sessions, SETUPs to request (docs/protocols/aeron.md, 15.1), and sockets that fail."""
+        """Check once a second for expired sessions, SETUPs to request (docs/protocols/aeron.md, 15.1), and sockets that fail."""
         self._note_heard(now_ns)
         for refusal in self._refused - {Refusal.BUSY}:
             self._send(NetworkFault(text=f"a SETUP was refused: {refusal.value}"))
@@ -245,15 +242,9 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
                                 destination=index,
                             )
                         )
-                transport = destination.transport
-                if transport.error_count != self._errors.get((key, index), 0):
-                    self._errors[key, index] = transport.error_count
-                    name = destination.channel.canonical_form
-                    text = f"{name}: the system refused to send or receive (errno {transport.last_error})"
-                    self._send(NetworkFault(text=text))
+                self._report_socket_errors((key, index), destination.transport, destination.channel)
 
     def on_register_endpoint(self, endpoint: ReceiveChannelEndpoint) -> None:
-        """Takes an endpoint into the duty cycle."""
         self._endpoints[endpoint.key] = endpoint
         self._dispatchers[endpoint.key] = DataPacketDispatcher(endpoint.core)
         self.cycle.add_endpoint(endpoint.core)
@@ -261,18 +252,16 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             self._watch(destination.transport)
 
     def on_close_endpoint(self, endpoint: ReceiveChannelEndpoint) -> None:
-        """Closes an endpoint's sockets, then reports ``EndpointClosed``. Its images must have been removed."""
         if self._endpoints.pop(endpoint.key, None) is not None:
             del self._dispatchers[endpoint.key]
             self.cycle.remove_endpoint(endpoint.core)
-            self._errors = {key: count for key, count in self._errors.items() if key[0] != endpoint.key}
+            self._forget_socket_errors(endpoint)
         endpoint.close()
         self._send(EndpointClosed(endpoint=endpoint))
 
     def on_add_subscription(
         self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None = None
     ) -> None:
-        """Adds interest in a stream: in one session of it, or with None in all."""
         dispatcher = self._dispatchers[endpoint.key]
         first = not dispatcher.has_interest
         dispatcher.add_subscription(stream_id, session_id)
@@ -284,19 +273,16 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
     def on_remove_subscription(
         self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None = None
     ) -> None:
-        """Removes the interest that was added with the same arguments."""
         dispatcher = self._dispatchers.get(endpoint.key)
         if dispatcher is not None:
             dispatcher.remove_subscription(stream_id, session_id)
 
     def on_request_setup(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> None:
-        """Asks the endpoint's senders for a SETUP of that session (response channels)."""
         for index, destination in endpoint.destinations.items():
             if destination.control_address is not None:
                 self._elicit(endpoint, index, b"", stream_id, session_id)
 
     def on_add_image(self, endpoint: ReceiveChannelEndpoint, image: ReceiverImage) -> None:
-        """Adds the image of a ``CreateImage`` to the duty cycle."""
         path = image.path
         session = (endpoint.key, path.stream_id, path.session_id)
         self._limiter.created(session)
@@ -307,14 +293,13 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         self.cycle.add_path(path, endpoint.core)
 
     def on_refuse_image(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> None:
-        """The image of a ``CreateImage`` is not made; the session's next SETUP starts again."""
         self._limiter.gone((endpoint.key, stream_id, session_id))
         dispatcher = self._dispatchers.get(endpoint.key)
         if dispatcher is not None:
             dispatcher.forget(stream_id, session_id)
 
     def on_remove_image(self, image: ReceiverImage, *, cool_down_ns: int = 0) -> None:
-        """Takes nothing in for an image any more, then reports ``ImageReleased``: its log may be unmapped then.
+        """Take nothing in for an image any more, then reports ``ImageReleased``: its log may be unmapped then.
 
         No image of its session is made again for ``cool_down_ns``.
         """
@@ -328,30 +313,25 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             dispatcher = self._dispatchers.get(endpoint.key)
             if dispatcher is not None and cool_down_ns > 0:
                 dispatcher.cool_down(image.path.stream_id, image.path.session_id, self._now_ns + cool_down_ns)
-            image.congestion_control.close()
         self._send(ImageReleased(registration_id=image.registration_id))
 
     def on_drain_image(self, image: ReceiverImage) -> None:
-        """Announces in the image's status messages from now on that this receiver leaves."""
         image.path.draining = True
 
     def on_reject_image(self, image: ReceiverImage, reason: str) -> None:
-        """Takes nothing in for an image any more and sends ERR frames with the reason instead of status messages."""
         image.reject(reason)
 
     def on_set_response_session(self, image: ReceiverImage, session_id: int | None) -> None:
-        """Announces the session that responds to an image beside its status messages; None ends that."""
         image.set_response_session(session_id)
 
     def on_add_destination(self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination) -> None:
-        """Adds a socket to a subscription with several."""
         endpoint.add_destination(destination)
         self._watch(destination.transport)
         if destination.elicits_setup and self._dispatchers[endpoint.key].has_interest:
             self._elicit(endpoint, destination.index, b"", 0, 0)
 
     def on_remove_destination(self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination) -> None:
-        """Closes a socket of a subscription with several, then reports ``DestinationClosed``; images forget its connections."""
+        """Close a socket of a subscription with several, then reports ``DestinationClosed``; images forget its connections."""
         for image, where in self._images.values():
             if where is endpoint:
                 image.path.remove_transport(destination.index, self._now_ns)
@@ -359,6 +339,5 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         self._send(DestinationClosed(destination=destination))
 
     def on_resolution_change(self, endpoint: ReceiveChannelEndpoint, address: InetAddress, *, destination: int) -> None:
-        """Moves the control address of one of the endpoint's sockets (after ``ResolveAgain``)."""
         if destination in endpoint.destinations:
             endpoint.destinations[destination].move_control_to(address)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem._core.driver.receive_path import ReceivePath
-    from mainstem.aeron.driver.messages import CreateImage
+    from mainstem.aeron.driver.conductor_proxy import CreateImage
     from mainstem.aeron.driver.one_way import OneWayLatency
     from mainstem.aeron.driver.receiver.congestion_control import CongestionControl
 
@@ -91,13 +91,11 @@ class ReceiverImage:
         self._set_deadline()
 
     def on_loss(self, now_ns: int) -> None:
-        """The path found bytes missing that were not missing before; it requests them itself."""
         if self.congestion_control.on_loss(now_ns):
             self._take_window(force=True)
         self._set_deadline()
 
     def on_time(self, now_ns: int) -> None:
-        """Runs the timer of congestion control."""
         if now_ns >= self.congestion_control.deadline_ns:
             mark = self.path.high_water_mark
             force = self.congestion_control.on_time(now_ns, progressed=mark > self._seen_mark)
@@ -115,7 +113,7 @@ class ReceiverImage:
         self._set_deadline()
 
     def on_measurement(self, measure: Rttm, now_ns: int) -> bool:
-        """Handles an RTTM frame of the sender's. Returns False for a time that no clock shows."""
+        """Handle an RTTM frame of the sender's. Return False for a time that no clock shows."""
         if measure.receiver_id == 0 and not measure.is_request:
             if self.one_way is not None and self._epoch_ns is not None:
                 return self.one_way.observe(measure.echo_timestamp, self._epoch_ns())
@@ -128,7 +126,7 @@ class ReceiverImage:
         return True
 
     def on_status_due(self, now_ns: int) -> bool:
-        """Sends what goes in place of a status message, or beside it. Returns whether an ERR frame has left."""
+        """Send what goes in place of a status message, or beside it. Return whether an ERR frame has left."""
         path = self.path
         if self._rejection is not None:
             error = ErrorFrame(
@@ -150,13 +148,12 @@ class ReceiverImage:
         return False
 
     def reject(self, reason: str) -> None:
-        """Stops the image: ERR frames with the reason are sent in place of status messages."""
         self._rejection = ErrorFrame.cut(reason)
         self.path.rejected = True
         self.path.status_now()
 
     def set_response_session(self, session_id: int | None) -> None:
-        """Sends the session of the response stream with each status message from now on; None ends that."""
+        """Send the session of the response stream with each status message from now on; None ends that."""
         self._response_session_id = session_id
         self.path.status_events = session_id is not None
         if session_id is not None:

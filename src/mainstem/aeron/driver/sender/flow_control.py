@@ -7,7 +7,7 @@ limit only rises. ``limit_frozen`` holds it while the group is incomplete, ``lim
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NEVER_NS
 from mainstem._internal.frozen import frozen
@@ -22,48 +22,12 @@ RECEIVER_TIMEOUT_NS = 5_000_000_000
 CHECKS = 8
 
 
-class FlowControl(Protocol):
-    """Decides which receivers count towards the sender's limit. Used in the sender's thread.
+class FlowControl:
+    """Decides which receivers count towards the sender's limit; this one counts all. Used in the sender's thread.
 
     ``window_multiple`` is the channel's multiple for the retransmit window, None for the default. ``deadline_ns`` is when
     ``on_time`` is due. ``edge`` is a receiver's position plus the window from it.
     """
-
-    tracks_minimum: bool
-    window_multiple: int | None
-    deadline_ns: int
-
-    def prepare(self, path: SendPath) -> None:
-        """Sets the path up for this strategy, once, before it is driven."""
-        ...
-
-    def on_receiver(self, path: SendPath, status: StatusMessage, edge: int, now_ns: int) -> bool:
-        """A receiver that does not count yet reported: whether it counts from now on."""
-        ...
-
-    def on_change(self, path: SendPath, now_ns: int) -> None:
-        """The path's receivers have changed."""
-        ...
-
-    def on_elicited(self, path: SendPath, status: StatusMessage, now_ns: int) -> None:
-        """A receiver requested a SETUP."""
-        ...
-
-    def on_setup_sent(self, path: SendPath, now_ns: int) -> None:
-        """A SETUP has left."""
-        ...
-
-    def on_time(self, path: SendPath, now_ns: int) -> None:
-        """The time ``deadline_ns`` has come."""
-        ...
-
-    def group_size(self, path: SendPath) -> int:
-        """How many receivers count."""
-        ...
-
-
-class UnicastFlowControl:
-    """The limit follows the receiver's window and only rises; a receiver that falls behind is not waited for."""
 
     tracks_minimum = False
     deadline_ns = NEVER_NS
@@ -72,32 +36,33 @@ class UnicastFlowControl:
         self.window_multiple = window_multiple
 
     def prepare(self, path: SendPath) -> None:
-        path.tracks_minimum = False
+        path.tracks_minimum = self.tracks_minimum
 
     def on_receiver(self, path: SendPath, status: StatusMessage, edge: int, now_ns: int) -> bool:  # noqa: ARG002
+        """Return whether a receiver that reported, and did not count before, counts from now on."""
         return True
 
-    def on_change(self, path: SendPath, now_ns: int) -> None:
-        """Nothing depends on which receivers there are."""
+    def on_change(self, path: SendPath, now_ns: int) -> None: ...
 
-    def on_elicited(self, path: SendPath, status: StatusMessage, now_ns: int) -> None:
-        """Nothing to guard: the limit never falls."""
+    def on_elicited(self, path: SendPath, status: StatusMessage, now_ns: int) -> None: ...
 
-    def on_setup_sent(self, path: SendPath, now_ns: int) -> None:
-        """Nothing to guard."""
+    def on_setup_sent(self, path: SendPath, now_ns: int) -> None: ...
 
-    def on_time(self, path: SendPath, now_ns: int) -> None:
-        """There is no deadline."""
+    def on_time(self, path: SendPath, now_ns: int) -> None: ...
 
     def group_size(self, path: SendPath) -> int:
         return path.receiver_count
+
+
+class UnicastFlowControl(FlowControl):
+    """The limit follows the receiver's window and only rises; a receiver that falls behind is not waited for."""
 
 
 class MaxMulticastFlowControl(UnicastFlowControl):
     """The fastest receiver of a group sets the pace (``fc=max``): by the same rule as with one receiver."""
 
 
-class MinMulticastFlowControl:
+class MinMulticastFlowControl(FlowControl):
     """The slowest receiver sets the pace: of all of them (``fc=min``), or of those with one tag (``fc=tagged``).
 
     ``group_tag`` None counts every receiver, else those whose status messages carry it. The publication is connected while
@@ -117,17 +82,17 @@ class MinMulticastFlowControl:
         self.group_tag = group_tag
         self.group_min_size = group_min_size
         self.receiver_timeout_ns = receiver_timeout_ns
-        self.window_multiple = window_multiple
+        super().__init__(window_multiple)
         self.deadline_ns = NEVER_NS
         self._is_elicited = False
         self._guard_until_ns = NEVER_NS
 
     def prepare(self, path: SendPath) -> None:
-        path.tracks_minimum = True
+        super().prepare(path)
         self._set_group(path)
 
     def on_receiver(self, path: SendPath, status: StatusMessage, edge: int, now_ns: int) -> bool:
-        """Admits a receiver of the group unless it is so far behind that it would stall the others."""
+        """Admit a receiver of the group unless it is so far behind that it would stall the others."""
         if not self._belongs(status):
             return False
         edges = [row[1] for row in path.receivers() if row[3]]
@@ -192,9 +157,7 @@ class FlowControlDefaults:
     receiver_timeout_ns: int = RECEIVER_TIMEOUT_NS
 
 
-def choose_flow_control(
-    params: FlowControlParams | None, *, group: bool, defaults: FlowControlDefaults
-) -> UnicastFlowControl | MinMulticastFlowControl:
+def choose_flow_control(params: FlowControlParams | None, *, group: bool, defaults: FlowControlDefaults) -> FlowControl:
     """The strategy of a channel. Its ``fc`` counts where there may be several receivers (``group``), else the setting does."""
     if not group and defaults.unicast is FlowControlStrategy.MAX:
         return UnicastFlowControl()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._core import layout
 from mainstem._core.driver.send_cycle import SenderCycle
-from mainstem.aeron.driver.messages import (
+from mainstem.aeron.driver.conductor_proxy import (
     EndpointClosed,
     NetworkFault,
     PeerFault,
@@ -24,9 +24,9 @@ from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
+    from mainstem.aeron.driver.conductor_proxy import ConductorQueue
     from mainstem.aeron.driver.media.addresses import InetAddress
     from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
-    from mainstem.aeron.driver.messages import ConductorQueue
     from mainstem.aeron.driver.sender.sender_publication import SenderPublication
 
 # A peer that is silent this long may have moved (docs/protocols/aeron.md, 19.8).
@@ -55,7 +55,6 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
         )
         self._counters = counters
         self._publications: dict[int, SenderPublication] = {}
-        self._errors: dict[int, int] = {}
         self._registered_ns: dict[int, int] = {}
 
     def _on_events(self, events: list[tuple[Any, ...]], now_ns: int) -> None:
@@ -134,7 +133,7 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
             self._report(PeerFault(kind="too many destinations", source=source, text=text))
 
     def _check(self, now_ns: int, *, resolves: bool) -> None:
-        """Checks once a second for silent destinations, peers that may have moved, and sockets that fail."""
+        """Check once a second for silent destinations, peers that may have moved, and sockets that fail."""
         for endpoint in self._endpoints.values():
             for entry in endpoint.destinations.on_time(now_ns):
                 self._send(
@@ -160,77 +159,62 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
                         destination=-1,
                     )
                 )
-            transport = endpoint.core.transport
-            if transport.error_count != self._errors.get(endpoint.key, 0):
-                self._errors[endpoint.key] = transport.error_count
-                text = f"{channel.canonical_form}: the system refused to send or receive (errno {transport.last_error})"
-                self._send(NetworkFault(text=text))
+            self._report_socket_errors((endpoint.key, 0), endpoint.core.transport, channel)
 
     def on_register_endpoint(self, endpoint: SendChannelEndpoint) -> None:
-        """Takes an endpoint into the duty cycle."""
         self._endpoints[endpoint.key] = endpoint
         self._registered_ns[endpoint.key] = self._now_ns
         self.cycle.add_endpoint(endpoint.core)
         self._watch(endpoint.core.transport)
 
     def on_close_endpoint(self, endpoint: SendChannelEndpoint) -> None:
-        """Closes an endpoint's socket, then reports ``EndpointClosed``. Its publications must have been removed."""
         self._endpoints.pop(endpoint.key, None)
-        self._errors.pop(endpoint.key, None)
+        self._forget_socket_errors(endpoint)
         self.cycle.remove_endpoint(endpoint.core)
         endpoint.close()
         self._send(EndpointClosed(endpoint=endpoint))
 
     def on_add_publication(self, publication: SenderPublication) -> None:
-        """Takes a publication into the duty cycle; its endpoint is registered."""
         self._publications[publication.path.key] = publication
         self.cycle.add_path(publication.path, publication.endpoint.core)
 
     def on_remove_publication(self, publication: SenderPublication) -> None:
-        """Sends nothing of a publication any more and reports ``PublicationReleased``: its log may be unmapped then."""
         if self._publications.pop(publication.path.key, None) is not None:
             self.cycle.remove_path(publication.path)
         self._send(PublicationReleased(registration_id=publication.registration_id))
 
     def on_drain_publication(self, publication: SenderPublication) -> None:
-        """Holds the publishers' limit at what has been written: the rest of it is sent, and nothing new."""
+        """Hold the publishers' limit at what has been written: the rest of it is sent, and nothing new."""
         publication.path.draining = True
         publication.path.clamp_limit(publication.path.producer_position())
 
     def on_end_publication(self, publication: SenderPublication) -> None:
-        """Announces in every heartbeat from now on that the stream ends at the sender's position."""
         publication.path.end_of_stream = True
 
     def on_revoke_publication(self, publication: SenderPublication) -> None:
-        """Announces that the stream ends here, and that receivers are to drop what they have not read."""
         publication.path.revoked = True
         publication.path.end_of_stream = True
 
     def on_add_destination(
         self, endpoint: SendChannelEndpoint, address: InetAddress, *, name: str, registration_id: int
     ) -> None:
-        """Adds a destination of ``control-mode=manual``; ``name`` is its ``host:port`` as the client wrote it."""
         endpoint.destinations.add(address.packed, name=name, registration_id=registration_id, now_ns=self._now_ns)
 
     def on_add_unresolved_destination(self, endpoint: SendChannelEndpoint, *, name: str, registration_id: int) -> None:
-        """Adds a destination whose name has no address yet; it is resolved again at intervals."""
         endpoint.destinations.add_unresolved(name=name, registration_id=registration_id)
 
     def on_remove_destination(
         self, endpoint: SendChannelEndpoint, *, name: str, address: InetAddress | None = None
     ) -> None:
-        """Removes the destination of that name or, where none has it, of that address."""
-        if not endpoint.destinations.remove_by_name(name) and address is not None:
-            endpoint.destinations.remove(address.packed)
+        if not endpoint.destinations.remove(lambda each: each.name == name) and address is not None:
+            endpoint.destinations.remove(lambda each: each.packed == address.packed)
 
     def on_remove_destination_by_id(self, endpoint: SendChannelEndpoint, registration_id: int) -> None:
-        """Removes the destination that the command with that correlation id added."""
-        endpoint.destinations.remove_by_id(registration_id)
+        endpoint.destinations.remove(lambda each: each.registration_id == registration_id)
 
     def on_resolution_change(
         self, endpoint: SendChannelEndpoint, address: InetAddress, *, destination: int = -1
     ) -> None:
-        """Moves the endpoint, or one of its destinations, to the new address of its name (after ``ResolveAgain``)."""
         if endpoint.core.many:
             endpoint.destinations.move(destination, address.packed, self._now_ns)
             return

@@ -114,7 +114,6 @@ class SenderPublication:
             path.setup_due_ns = NEVER_NS
 
     def on_setup_due(self, now_ns: int) -> None:
-        """Sends the SETUP that the path reported as due."""
         self.path.send_setup(self.setup_flags, self.endpoint.ttl)
         self.flow_control.on_setup_sent(self.path, now_ns)
         if self.path.has_receivers:
@@ -151,14 +150,12 @@ class SenderPublication:
         return first
 
     def on_receiver_gone(self, receiver_id: int, now_ns: int, *, left: bool) -> None:
-        """A receiver was silent for too long, or announced that it leaves (``left``)."""
         self.path.remove_receiver(receiver_id)
         if left and self._is_unicast:
             self.path.received_unicast_eos = True
         self._changed(now_ns)
 
     def on_measurement(self, measure: Rttm, source: bytes, now_ns: int) -> None:
-        """Replies to a receiver's measurement of the round trip, unless it requests too often."""
         if not measure.is_request or now_ns - self._replied_ns.get(measure.receiver_id, -NEVER_NS) < MEASURE_SPACING_NS:
             return
         if len(self._replied_ns) >= MAX_MEASURERS:
@@ -172,13 +169,11 @@ class SenderPublication:
         return None if self.endpoint.is_connected else Address(source)
 
     def on_error(self, error: frames.ErrorFrame, now_ns: int) -> bool:
-        """A receiver refuses this stream (docs/protocols/aeron.md, 21). Returns whether it was one of this stream's."""
         known = self.path.remove_receiver(error.receiver_id)
         self._changed(now_ns)
         return known
 
     def on_time(self, now_ns: int) -> None:
-        """Runs the timers of flow control and of the time announcements."""
         if now_ns >= self.flow_control.deadline_ns:
             self.flow_control.on_time(self.path, now_ns)
             self._publish_group()
@@ -186,7 +181,6 @@ class SenderPublication:
         self._set_deadline()
 
     def _measure(self, now_ns: int) -> None:
-        """Announces the time to every receiver, so that each may estimate the one-way latency; no reply is requested."""
         due = self._measurements
         if due is None or now_ns < due.due_ns or not self.path.has_receivers:
             return

@@ -10,6 +10,7 @@ from tests.support.invoked_driver import CLIENT, InvokedDriver, count, only
 
 from mainstem._core import layout
 from mainstem.aeron.command import commands, responses
+from mainstem.aeron.driver.conductor.publication_image import DrainReason
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.loss_report import read_losses
 from mainstem.aeron.system_counter import SystemCounter
@@ -190,6 +191,25 @@ def test_leaves_after_five_status_messages_once_the_stream_has_ended(sender: Sen
     assert only(found, responses.OnUnavailableImage).image_correlation_id == image.image_correlation_id
     leaving = [status for status in sender.frames(layout.TYPE_SM) if status[5] & layout.SM_FLAG_EOS]
     assert len(leaving) >= 5
+
+
+@pytest.mark.parametrize("reason", DrainReason)
+def test_a_draining_image_keeps_the_reason(sender: Sender, reason: DrainReason) -> None:
+    driver = sender.driver
+    ready = subscribe(driver)
+    sender.setup()
+    (image,) = driver.core.conductor.images.streams
+    assert image.drain_reason is None
+    if reason is DrainReason.END_OF_STREAM:
+        sender.heartbeat(0, flags=0xE0)
+    elif reason is DrainReason.NO_SUBSCRIBER:
+        driver.ask(
+            commands.RemoveSubscription(
+                client_id=CLIENT, correlation_id=driver.next_id(), registration_id=ready.correlation_id
+            )
+        )
+    driver.run(11.5 if reason is DrainReason.TIMEOUT else 1.5)
+    assert image.drain_reason is reason
 
 
 def test_a_revoked_stream_is_gone_at_once(sender: Sender) -> None:

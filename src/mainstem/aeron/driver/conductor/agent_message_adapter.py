@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.command.error_code import ErrorCode
-from mainstem.aeron.driver import messages
+from mainstem.aeron.driver import conductor_proxy as messages
 from mainstem.aeron.driver.errors import error_code_of
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstem.aeron.driver.conductor.channels import Channels
-    from mainstem.aeron.driver.conductor.images import Images
-    from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
+    from mainstem.aeron.driver.conductor.network_publication import NetworkPublications
     from mainstem.aeron.driver.conductor.publication_errors import PublicationErrors
+    from mainstem.aeron.driver.conductor.publication_image import Images
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.response_channels import ResponseChannels
-    from mainstem.aeron.driver.messages import DriverConductorProxy
+    from mainstem.aeron.driver.conductor_proxy import DriverConductorProxy
 
 # Messages handled in one duty cycle. Creating an image takes longest, half a millisecond, in which agents that share the thread do
 # nothing, and the Python code of the others waits.
@@ -63,7 +63,7 @@ class AgentMessageAdapter:
         }
 
     def poll(self, now_ns: int) -> int:
-        """Handles up to MESSAGES_PER_CYCLE messages, IMAGES_PER_CYCLE images among them; returns how many."""
+        """Handle up to MESSAGES_PER_CYCLE messages, IMAGES_PER_CYCLE images among them; return how many."""
         count = images = 0
         while count < MESSAGES_PER_CYCLE and images < IMAGES_PER_CYCLE and self._queue:
             message = self._queue.popleft()
@@ -84,7 +84,7 @@ class AgentMessageAdapter:
         return count
 
     def _on_resolve_again(self, message: messages.ResolveAgain, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """Resolves the name of a silent peer (docs/protocols/aeron.md, 19.8). One that is unknown now keeps its address."""
+        """Resolve the name of a silent peer (docs/protocols/aeron.md, 19.8). One that is unknown now keeps its address."""
         resources = self._resources
         endpoint = message.endpoint
         key = "endpoint" if isinstance(endpoint, SendChannelEndpoint) else "control"

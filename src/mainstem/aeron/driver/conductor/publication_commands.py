@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.channels import Channels
     from mainstem.aeron.driver.conductor.clients import Clients
     from mainstem.aeron.driver.conductor.image_links import ImageLinks
-    from mainstem.aeron.driver.conductor.ipc_publication import IpcPublication
-    from mainstem.aeron.driver.conductor.ipc_publications import IpcPublications
-    from mainstem.aeron.driver.conductor.network_publication import NetworkPublication
-    from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
+    from mainstem.aeron.driver.conductor.ipc_publication import IpcPublication, IpcPublications
+    from mainstem.aeron.driver.conductor.network_publication import NetworkPublication, NetworkPublications
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.response_channels import ResponseChannels
     from mainstem.aeron.driver.conductor.session_ids import SessionIds
@@ -45,7 +43,7 @@ class PublicationLink:
     publication: Publication
 
 
-class Publications:
+class PublicationCommands:
     """Every registration of a publication, by its id."""
 
     def __init__(
@@ -70,7 +68,7 @@ class Publications:
         self._registrations: dict[int, PublicationLink] = {}
 
     def of_client(self, client_id: int, registration_id: int) -> Publication:
-        """Returns a client's publication, by the id of its own registration or of the one that created the publication.
+        """Return a client's publication, by the id of its own registration or of the one that created the publication.
 
         Raises RegistrationError (UNKNOWN_PUBLICATION).
         """
@@ -83,7 +81,6 @@ class Publications:
         raise _unknown_publication(client_id, registration_id)
 
     def add(self, command: AddPublication | AddExclusivePublication, now_ns: int) -> None:
-        """ADD_PUBLICATION and ADD_EXCLUSIVE_PUBLICATION."""
         check_unused(command.correlation_id, self._registrations)
         self._clients.get_or_add(command.client_id)
         uri = ChannelUri.parse(command.channel)
@@ -145,7 +142,6 @@ class Publications:
         return [*self._ipc.streams, *self._network.streams]
 
     def remove(self, command: RemovePublication, now_ns: int) -> None:
-        """REMOVE_PUBLICATION, with or without revocation."""
         link = self._registrations.get(command.registration_id)
         if link is None or link.client_id != command.client_id:
             raise _unknown_publication(command.client_id, command.registration_id)
@@ -165,7 +161,6 @@ class Publications:
         )
 
     def release_client(self, client_id: int, now_ns: int) -> None:
-        """Releases everything that a client registered."""
         for registration_id, link in list(self._registrations.items()):
             if link.client_id == client_id:
                 del self._registrations[registration_id]

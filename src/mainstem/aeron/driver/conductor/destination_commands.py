@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     )
     from mainstem.aeron.driver.conductor.channels import Channels, ReceiveChannel, SendChannel
     from mainstem.aeron.driver.conductor.image_links import ImageLinks
-    from mainstem.aeron.driver.conductor.ipc_publications import IpcPublications
-    from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
-    from mainstem.aeron.driver.conductor.publications import Publications
+    from mainstem.aeron.driver.conductor.ipc_publication import IpcPublications
+    from mainstem.aeron.driver.conductor.network_publication import NetworkPublications
+    from mainstem.aeron.driver.conductor.publication_commands import PublicationCommands
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.subscription_link import StreamSource, SubscriberPosition, SubscriptionLink
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
     from mainstem.aeron.driver.media.udp_channel import UdpChannel
 
 
-class SendDestinations:
+class SendDestinationCommands:
     """ADD_DESTINATION, REMOVE_DESTINATION and REMOVE_DESTINATION_BY_ID, for publications with ``control-mode=manual``."""
 
-    def __init__(self, resources: Resources, publications: Publications, channels: Channels) -> None:
+    def __init__(self, resources: Resources, publications: PublicationCommands, channels: Channels) -> None:
         self._resources = resources
         self._publications = publications
         self._channels = channels
@@ -110,7 +110,7 @@ class SendDestinations:
         self._resources.clients.send(OnOperationSuccess(correlation_id=correlation_id))
 
 
-class ReceiveDestinations:
+class ReceiveDestinationCommands:
     """ADD_RCV_DESTINATION and REMOVE_RCV_DESTINATION, for subscriptions with ``control-mode=manual``."""
 
     def __init__(
@@ -170,9 +170,7 @@ class ReceiveDestinations:
                 ttl=settings.socket_multicast_ttl,
             )
         try:
-            self._channels.add_address(
-                channel, destination.local_address, registration_id=registration_id, receive=True
-            )
+            self._channels.add_address(channel, destination.local_address, registration_id=registration_id)
         except BufferError:
             destination.close()
             raise
@@ -180,7 +178,6 @@ class ReceiveDestinations:
         self._resources.receiver.add_destination(channel.endpoint, destination)
 
     def _remove_socket(self, channel: ReceiveChannel, udp: UdpChannel) -> None:
-        """Closes the socket, if it is there: a destination may be removed twice."""
         destination = channel.find_destination(udp)
         if destination is None:
             return
@@ -189,7 +186,7 @@ class ReceiveDestinations:
         self._channels.close_destination(channel, destination)
 
     def _remove_local(self, subscription: SubscriptionLink, channel: str) -> None:
-        """Unlinks what the subscription read through ``channel``, unless another of its channels reads it too."""
+        """Unlink what the subscription read through ``channel``, unless another of its channels reads it too."""
         removed = next((each for each in subscription.local if each.channel == channel), None)
         if removed is None:
             raise RegistrationError(

@@ -15,17 +15,17 @@ SILENT_MS = 2_000  # a client's conductor writes a heartbeat each 500 ms
 
 
 def count(value: int) -> str:
-    """Returns a number of bytes, with its thousands apart."""
+    """Return a number of bytes, with its thousands apart."""
     return f"{value:,} bytes"
 
 
 def client(who: Client) -> str:
-    """Returns a client's id and, where it has one, its name."""
+    """Return a client's id and, where it has one, its name."""
     return f"client {who.client_id} ({who.name})" if who.name else f"client {who.client_id}"
 
 
 def reader(who: Subscriber) -> str:
-    """Returns a subscription and its client."""
+    """Return a subscription and its client."""
     return f"subscription {who.registration_id} of {client(who.client)}"
 
 

@@ -14,9 +14,8 @@ from mainstem.errors import RegistrationError
 if TYPE_CHECKING:
     from mainstem.aeron.command.commands import RejectImage
     from mainstem.aeron.driver.conductor.image_links import ImageLinks
-    from mainstem.aeron.driver.conductor.images import Images
-    from mainstem.aeron.driver.conductor.ipc_publication import IpcPublication
-    from mainstem.aeron.driver.conductor.ipc_publications import IpcPublications
+    from mainstem.aeron.driver.conductor.ipc_publication import IpcPublication, IpcPublications
+    from mainstem.aeron.driver.conductor.publication_image import Images
     from mainstem.aeron.driver.conductor.resources import Resources
 
 # What stands for "no network": an IPC reader has no receiver id, tag or address.
@@ -24,7 +23,7 @@ NO_ID = -1
 LOOPBACK = IPv4Address("127.0.0.1").packed.ljust(16, b"\0")
 
 
-class Rejections:
+class ImageRejection:
     """Rejects images by their correlation ids; for IPC that is the publication's registration id."""
 
     def __init__(self, resources: Resources, ipc: IpcPublications, images: Images, links: ImageLinks) -> None:
@@ -34,7 +33,6 @@ class Rejections:
         self._links = links
 
     def reject(self, command: RejectImage, now_ns: int) -> None:
-        """REJECT_IMAGE. Raises RegistrationError when there is no such image."""
         length = len(command.reason.encode("utf-8", "surrogateescape"))
         if length > MAX_REASON_LENGTH:
             raise RegistrationError(

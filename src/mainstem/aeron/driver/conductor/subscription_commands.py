@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.channels import Channels
     from mainstem.aeron.driver.conductor.clients import Clients
     from mainstem.aeron.driver.conductor.image_links import ImageLinks
-    from mainstem.aeron.driver.conductor.images import Images
-    from mainstem.aeron.driver.conductor.ipc_publications import IpcPublications
-    from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
+    from mainstem.aeron.driver.conductor.ipc_publication import IpcPublications
+    from mainstem.aeron.driver.conductor.network_publication import NetworkPublications
+    from mainstem.aeron.driver.conductor.publication_image import Images
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
     from mainstem.aeron.driver.media.udp_channel import UdpChannel
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NO_CHANNEL_STATUS = -1
 
 
-class Subscriptions:
+class SubscriptionCommands:
     """Registers subscriptions and links each to the streams that exist already."""
 
     def __init__(
@@ -48,7 +48,6 @@ class Subscriptions:
         self._images = images
 
     def add(self, command: AddSubscription, now_ns: int) -> None:
-        """ADD_SUBSCRIPTION; the channel's prefix determines the kind."""
         self.registry.check_unused(command.correlation_id)
         self._clients.get_or_add(command.client_id)
         uri = ChannelUri.parse(command.channel)
@@ -81,7 +80,7 @@ class Subscriptions:
         try:
             self.registry.check_no_clash(subscription)
         except BaseException:
-            self._channels.close_receive_if_unused(channel)
+            self._channels.close_if_unused(channel)
             raise
         channel.add_interest(subscription.stream_id, subscription.session_id)
         self._ready(subscription, channel.status.counter_id)
@@ -94,12 +93,10 @@ class Subscriptions:
         )
 
     def remove(self, command: RemoveSubscription, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """REMOVE_SUBSCRIPTION."""
         self._release(self.registry.get(command.registration_id, client_id=command.client_id))
         self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
 
     def release_client(self, client_id: int) -> None:
-        """Releases every subscription of a client."""
         for subscription in self.registry.of_client(client_id):
             self._release(subscription)
 
@@ -115,4 +112,4 @@ class Subscriptions:
         channel = subscription.receive_channel
         if channel is not None:
             channel.remove_interest(subscription.stream_id, subscription.session_id)
-            self._channels.close_receive_if_unused(channel)
+            self._channels.close_if_unused(channel)
