@@ -187,7 +187,7 @@ def test_an_answer_to_nothing_is_refused(machines: Machines, port: int) -> None:
     for channel in (control, f"{control}|response-correlation-id=12345"):
         with pytest.raises(RegistrationError, match="response-correlation-id"):
             machines.near.add_publication(channel, 1001)
-    with pytest.raises(RegistrationError, match="names no network subscription"):
+    with pytest.raises(RegistrationError, match="does not identify a network subscription"):
         machines.near.add_publication(f"aeron:udp?endpoint={HOST}:{port}|response-correlation-id=12345", 1001)
 
 

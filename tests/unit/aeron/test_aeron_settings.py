@@ -95,13 +95,13 @@ def test_an_operators_environment_works_unchanged():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"publication_unblock_timeout_ns": "10s"}, "is not above AERON_CLIENT_LIVENESS_TIMEOUT"),
+        ({"publication_unblock_timeout_ns": "10s"}, "must exceed AERON_CLIENT_LIVENESS_TIMEOUT"),
         ({"rcv_initial_window_length": "256k"}, "exceeds AERON_SOCKET_SO_RCVBUF"),
         ({"mtu_length": "8k", "socket_so_sndbuf": "4k"}, "AERON_MTU_LENGTH 8192 exceeds AERON_SOCKET_SO_SNDBUF 4096"),
-        ({"publication_term_window_length": "16m"}, "not between the mtu of 1408 and half a term"),
+        ({"publication_term_window_length": "16m"}, "must be between the MTU .1408. and half a term"),
         ({"ipc_publication_term_window_length": "1k"}, "AERON_IPC_PUBLICATION_TERM_WINDOW_LENGTH 1024"),
         ({"publication_reserved_session_id_low": 2000}, "is above AERON_PUBLICATION_RESERVED_SESSION_ID_HIGH"),
-        ({"driver_resolver_interface": "localhost:8050"}, "needs an AERON_DRIVER_RESOLVER_NAME"),
+        ({"driver_resolver_interface": "localhost:8050"}, "requires AERON_DRIVER_RESOLVER_NAME"),
         ({"driver_resolver_bootstrap_neighbor": ",".join("abcdefghijklmnopqrstu")}, "names 21 neighbours"),
         ({"sender_idle_strategy": "nap"}, "sender_idle_strategy: 'nap'"),
         ({"sender_idle_strategy_init_args": "1,2"}, "backoff takes max spins"),

@@ -41,7 +41,7 @@ def claim_directory(
     check_deletable(files, directory)
     if files.exists(directory):
         if warn_if_exists:
-            logger.warning("directory %s exists already", directory)
+            logger.warning("directory %s already exists", directory)
         if not delete_on_start:
             _refuse_active(files, directory, now_ms=now_ms, timeout_ms=driver_timeout_ms)
             _keep_errors(files, directory, now_ms=now_ms)
@@ -55,7 +55,7 @@ def delete_own_directory(files: Files, directory: str) -> None:
     try:
         check_deletable(files, directory)
     except ConfigurationError as error:
-        logger.warning("not deleted at the end: %s", error)
+        logger.warning("the driver's directory was not deleted: %s", error)
     else:
         files.delete_directory(directory)
 
@@ -64,7 +64,7 @@ def _map(files: Files, directory: str) -> CncFile | None:
     try:
         return CncFile.map(files, directory)
     except ConfigurationError as error:
-        logger.warning("what is in %s is not read: %s", directory, error)
+        logger.warning("cannot read the CnC file in %s: %s", directory, error)
         return None
 
 
@@ -98,7 +98,7 @@ def _keep_errors(files: Files, directory: str, *, now_ms: int) -> None:
         stamp = _moment(now_ms).strftime("%Y-%m-%d-%H-%M-%S-%f")[:-3]
         path = f"{directory}-{stamp}-error.log"
         files.write_bytes(path, "\n".join(lines).encode())
-        logger.warning("errors of the driver before were kept in %s", path)
+        logger.warning("the previous driver's errors were saved in %s", path)
 
 
 def _time(epoch_ms: int) -> str:

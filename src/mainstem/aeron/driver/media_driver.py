@@ -140,7 +140,7 @@ class MediaDriver:
             ...     driver.do_work()
         """
         if self._invoke is None:
-            raise LocalProtocolError("do_work belongs to an open driver with threading mode INVOKER in this process")
+            raise LocalProtocolError("do_work requires an open driver with threading mode INVOKER in this process")
         return self._invoke()
 
     @property

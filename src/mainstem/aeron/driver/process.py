@@ -62,11 +62,11 @@ class DriverProcess:
         assert stdout is not None
         ready, _, _ = select.select([stdout], [], [], START_TIMEOUT_S)
         if not ready:
-            raise errors.DriverTimeout("the driver process did not start", timeout=START_TIMEOUT_S)
+            raise errors.DriverTimeout("the driver process was not ready in time", timeout=START_TIMEOUT_S)
         line = stdout.readline()
         if not line:
             code = self._process.wait(STOP_TIMEOUT_S)
-            raise errors.DriverTimeout(f"the driver process ended with code {code} before it was ready")
+            raise errors.DriverTimeout(f"the driver process exited with code {code} before it was ready")
         reply = json.loads(line)
         if "error" in reply:
             raise _FAILURES.get(reply["error"], errors.ConfigurationError)(reply["message"])

@@ -481,7 +481,7 @@ class DriverSettings(Settings):
         """
         if self.publication_unblock_timeout_ns <= self.client_liveness_timeout_ns:
             raise ConfigurationError(
-                f"AERON_PUBLICATION_UNBLOCK_TIMEOUT of {self.publication_unblock_timeout_ns} ns is not above"
+                f"AERON_PUBLICATION_UNBLOCK_TIMEOUT of {self.publication_unblock_timeout_ns} ns must exceed"
                 f" AERON_CLIENT_LIVENESS_TIMEOUT of {self.client_liveness_timeout_ns} ns"
             )
         if self.publication_reserved_session_id_low > self.publication_reserved_session_id_high:
@@ -500,22 +500,22 @@ class DriverSettings(Settings):
         ):
             if window and not mtu <= window <= term // 2:
                 raise ConfigurationError(
-                    f"{name}_TERM_WINDOW_LENGTH {window} is not between the mtu of {mtu} and half a term, {term // 2}"
+                    f"{name}_TERM_WINDOW_LENGTH {window} must be between the MTU ({mtu}) and half a term ({term // 2})"
                 )
         self._validate_sockets()
         for agent in IDLE_AGENTS:
             prefix = f"{agent}_idle_strategy"
             idle_strategy(getattr(self, prefix), getattr(self, f"{prefix}_init_args"))
         if self.thread_naming != "classic":
-            raise ConfigurationError(f"AERON_THREAD_NAMING {self.thread_naming!r}: threads are named one way, classic")
+            raise ConfigurationError(f"AERON_THREAD_NAMING must be 'classic' (got {self.thread_naming!r})")
         if self.driver_resolver_interface and not self.driver_resolver_name:
-            raise ConfigurationError("AERON_DRIVER_RESOLVER_INTERFACE needs an AERON_DRIVER_RESOLVER_NAME")
+            raise ConfigurationError("AERON_DRIVER_RESOLVER_INTERFACE requires AERON_DRIVER_RESOLVER_NAME")
         if self.name_resolver_supplier not in NAME_RESOLVERS:
             raise ConfigurationError(
-                f"AERON_NAME_RESOLVER_SUPPLIER {self.name_resolver_supplier!r} is not one of {', '.join(NAME_RESOLVERS)}"
+                f"AERON_NAME_RESOLVER_SUPPLIER must be one of {', '.join(NAME_RESOLVERS)} (got {self.name_resolver_supplier!r})"
             )
         if self.name_resolver_supplier == "driver" and not self.driver_resolver_name:
-            raise ConfigurationError("AERON_NAME_RESOLVER_SUPPLIER driver needs an AERON_DRIVER_RESOLVER_NAME")
+            raise ConfigurationError("AERON_NAME_RESOLVER_SUPPLIER=driver requires AERON_DRIVER_RESOLVER_NAME")
 
     def _validate_sockets(self) -> None:
         receive, send = self.socket_so_rcvbuf, self.socket_so_sndbuf

@@ -57,7 +57,7 @@ def _processor(settings: DriverSettings, agent: str) -> int:
     allowed = os.sched_getaffinity(0)
     if cpu >= 0 and cpu not in allowed:
         raise ConfigurationError(
-            f"AERON_{agent.upper()}_CPU_AFFINITY {cpu} is not one of this process's processors: "
+            f"AERON_{agent.upper()}_CPU_AFFINITY {cpu} is not available to this process; choose one of "
             f"{', '.join(str(each) for each in sorted(allowed))}"
         )
     return cpu

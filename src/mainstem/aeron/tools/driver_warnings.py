@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 STORAGE_ERRORS = ("storage space", "storage_space", "no space left", "insufficient usable storage")
 
 _RISING = (
-    (SystemCounter.FLOW_CONTROL_OVER_RUNS, "datagrams came beyond a receiver's window and were dropped"),
+    (SystemCounter.FLOW_CONTROL_OVER_RUNS, "datagrams arrived beyond a receiver's window and were dropped"),
     (SystemCounter.INVALID_PACKETS, "datagrams were malformed and dropped"),
-    (SystemCounter.SHORT_SENDS, "times the operating system took less than was sent (a full socket buffer)"),
+    (SystemCounter.SHORT_SENDS, "times the operating system accepted less than was sent (a full socket buffer)"),
     (SystemCounter.RETRANSMIT_OVERFLOW, "NAKs found no room in a retransmit pool"),
     (SystemCounter.LOSS_GAP_FILLS, "gaps of unreliable streams were filled instead of repaired"),
     (SystemCounter.CONDUCTOR_CYCLE_TIME_EXCEEDED, "cycles of the conductor took longer than their threshold"),
@@ -57,7 +57,7 @@ def _storage(last: Snapshot, errors: Sequence[ErrorObservation]) -> list[str]:
             age = max(0, last.epoch_ms - error.last_observation_ms) / 1000
             times = f"{error.observation_count} times" if error.observation_count > 1 else "once"
             text = " ".join(error.text.split())
-            warnings.append(f"disk: a log was refused for want of space {times}, last {age:,.0f} s ago: {text:.120}")
+            warnings.append(f"disk: a log was refused for lack of space {times}, last {age:,.0f} s ago: {text:.120}")
     needed = sum(log.unallocated for log in last.logs.values())
     if last.free_space is not None and needed > last.free_space:
         warnings.append(

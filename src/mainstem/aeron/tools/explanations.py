@@ -33,7 +33,7 @@ def driver_gone(status: PublicationStatus | ImageStatus) -> str:
     """The driver's heartbeat is old."""
     age = status.snapshot.heartbeat_age_ms
     if age is None:
-        return "the driver has shut down: nothing moves any more"
+        return "the driver has shut down: nothing moves"
     return f"the driver (pid {status.snapshot.pid})'s last heartbeat was {age / 1000:.1f} s ago: nothing moves"
 
 
@@ -100,7 +100,7 @@ def spy(status: PublicationStatus) -> str:
 def open_claim(status: PublicationStatus) -> str:
     """An unfinished claim."""
     return (
-        f"the message at position {status.consumer:,} was claimed and never finished: {count(status.backlog)} behind it "
+        f"the message at position {status.consumer:,} was claimed but never committed: {count(status.backlog)} behind it "
         f"wait until its producer ({client(status.publication.client)} or another that shares the log) commits it, or the "
         "driver unblocks it"
     )
@@ -132,9 +132,7 @@ def slow_reader(status: PublicationStatus) -> str:
 
 def slow_recorder(status: PublicationStatus) -> str:
     """A recorder that the stream waits for."""
-    return (
-        f"{slow_reader(status)}; it records: check its disk first (the counters do not distinguish disk from processor)"
-    )
+    return f"{slow_reader(status)}; it is a recorder: check its disk first (counters cannot tell a slow disk from a busy CPU)"
 
 
 def congestion(status: PublicationStatus) -> str:
@@ -247,9 +245,7 @@ def image_slow(status: ImageStatus) -> str:
 
 def image_recorder(status: ImageStatus) -> str:
     """A slow recorder, seen from the receiver."""
-    return (
-        f"{image_slow(status)}; it records: check its disk first (the counters do not distinguish disk from processor)"
-    )
+    return f"{image_slow(status)}; it is a recorder: check its disk first (counters cannot tell a slow disk from a busy CPU)"
 
 
 def image_congestion(status: ImageStatus) -> str:
@@ -300,4 +296,4 @@ def _left_out(status: PublicationStatus) -> str:
     if not status.left_out:
         return ""
     ids = ", ".join(str(s.registration_id) for s in status.left_out)
-    return f"; subscription {ids} was left behind and does not count (untethered)"
+    return f"; subscription {ids} fell behind and no longer counts (untethered)"

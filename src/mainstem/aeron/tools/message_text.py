@@ -125,13 +125,15 @@ def read_with_length(file: IO[bytes]) -> Iterator[Outgoing]:
     at = 0
     while head := file.read(LENGTH.size):
         if len(head) < LENGTH.size:
-            raise ConfigurationError(f"the input ends inside a length, at byte {at + len(head)}")
+            raise ConfigurationError(f"the input is truncated inside a length, at byte {at + len(head)}")
         (length,) = LENGTH.unpack(head)
         if length > MAX_MESSAGE:
-            raise ConfigurationError(f"at byte {at}: {length:,} bytes are longer than any message ({MAX_MESSAGE:,})")
+            raise ConfigurationError(
+                f"at byte {at}: a message of {length:,} bytes exceeds the limit of {MAX_MESSAGE:,}"
+            )
         payload = file.read(length)
         if len(payload) < length:
-            raise ConfigurationError(f"the input ends inside a message of {length:,} bytes, at byte {at}")
+            raise ConfigurationError(f"the input is truncated inside a message of {length:,} bytes, at byte {at}")
         at += LENGTH.size + length
         yield Outgoing(payload)
 
@@ -148,14 +150,12 @@ def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
 
 def _of_json(document: Any) -> Outgoing:
     if not isinstance(document, dict):
-        raise ValueError("not a JSON object with a message")
+        raise ValueError("must be a JSON object with a message")
     text, encoded, reserved = (document.get(key) for key in ("message", "message_base64", "reserved_value"))
     if (text is None) == (encoded is None):
-        raise ValueError(
-            "neither a message nor a message_base64" if text is None else "both message and message_base64"
-        )
+        raise ValueError("needs message or message_base64" if text is None else "has both message and message_base64")
     if reserved is not None and (type(reserved) is not int or reserved not in INT64):
-        raise ValueError(f"reserved_value {reserved!r} is no 64-bit number")
+        raise ValueError(f"reserved_value {reserved!r} is not a 64-bit integer")
     if text is not None:
         # What is not text is a document: it is sent as JSON.
         payload = text.encode("utf-8") if isinstance(text, str) else json.dumps(text, ensure_ascii=False).encode()

@@ -44,7 +44,7 @@ class ReadingFiles(MappedFiles):
             length, prot = os.fstat(descriptor).st_size, mmap.PROT_READ | mmap.PROT_WRITE
             mapping = GuardedMap(descriptor, length, flags=flags, prot=prot)
         except ValueError:
-            raise OSError(errno.EIO, "it is empty, or was cut short while it was opened", path) from None
+            raise OSError(errno.EIO, "it is empty or was truncated while being opened", path) from None
         finally:
             os.close(descriptor)
         buffer = AtomicBuffer(mapping)
@@ -59,7 +59,7 @@ class ReadingFiles(MappedFiles):
             yield
         finally:
             if isinstance(mapping, GuardedMap) and mapping.was_cut:
-                raise ConfigurationError(f"{path} was cut short while it was read")
+                raise ConfigurationError(f"{path} was truncated while being read")
 
 
 class DirectoryReader:
@@ -100,7 +100,7 @@ class DirectoryReader:
         except OSError as error:
             raise ConfigurationError(f"{path}: {error.strerror}") from None
         if cnc is None:
-            raise DriverTimeout(f"no media driver in {self.directory}: {path} is not there or not ready")
+            raise DriverTimeout(f"no media driver in {self.directory}: {path} does not exist or is not ready")
         self._identity = (status.st_ino, status.st_dev)
         self._cnc = cnc
         return cnc

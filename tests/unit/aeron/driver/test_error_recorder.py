@@ -72,7 +72,7 @@ def test_an_agent_that_fails_in_each_duty_cycle_is_one_traceback_and_a_count(cap
     stub.errors.close()
     first, last = caplog.records
     assert first.exc_info
-    assert "Sender failed in a duty cycle: KeyError: 0" in first.getMessage()
+    assert "Sender failed in its duty cycle: KeyError: 0" in first.getMessage()
     assert not last.exc_info
     assert last.getMessage().endswith("KeyError: 999 (999 more times in 1 s)")
     assert stub.recorded == stub.counted == 1000

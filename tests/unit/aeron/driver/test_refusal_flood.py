@@ -162,7 +162,7 @@ def test_setups_that_no_image_can_be_made_for_are_one_entry(driver: InvokedDrive
         driver.network.step()
         driver.cycle()
     (entry,) = read_errors(error_log(driver))
-    assert "no image was made for a SETUP from 127.0.0.66:4000" in entry.text
+    assert "no image was created for a SETUP from 127.0.0.66:4000" in entry.text
     assert entry.observation_count == 300
 
 

@@ -30,7 +30,7 @@ def test_a_log_that_was_refused_for_want_of_space_is_a_disk() -> None:
         text="insufficient usable storage for new log of length=50335744",
     )
     (note,) = driver_warnings([MadeUpDirectory().sample()], [error])
-    assert note.startswith("disk: a log was refused for want of space 3 times, last 4 s ago")
+    assert note.startswith("disk: a log was refused for lack of space 3 times, last 4 s ago")
 
 
 def test_logs_that_may_outgrow_their_file_system_are_a_warning() -> None:
@@ -60,4 +60,4 @@ def test_what_rose_while_we_looked_is_told() -> None:
         made.add(system_counter(SystemCounter.SHORT_SENDS), value)
         made.counters[0] = replace(made.counters[0], counter_id=int(SystemCounter.SHORT_SENDS))
     (note,) = driver_warnings([first.sample(0), second.sample(50)])
-    assert note.startswith("4 times the operating system took less")
+    assert note.startswith("4 times the operating system accepted less")

@@ -61,7 +61,7 @@ def test_follows_a_driver_that_starts_anew(driver: DriverFiles) -> None:
 
 
 def test_says_where_no_driver_is(tmp_path: Path) -> None:
-    with pytest.raises(DriverTimeout, match=r"no media driver in .*: .*/cnc\.dat is not there or not ready"):
+    with pytest.raises(DriverTimeout, match=r"no media driver in .*: .*/cnc\.dat does not exist or is not ready"):
         DirectoryReader(str(tmp_path))
 
 
@@ -104,9 +104,9 @@ def test_a_directory_whose_files_are_cut_short_raises_instead_of_ending_the_proc
         assert len(reader.snapshot(epoch_ms=0, now_ns=0).counters) == 1
         os.truncate(cnc, 4096)
         for _ in range(2):
-            with pytest.raises(ConfigurationError, match=r"cnc\.dat was cut short while it was read"):
+            with pytest.raises(ConfigurationError, match=r"cnc\.dat was truncated while being read"):
                 reader.snapshot(epoch_ms=0, now_ns=0)
-        with pytest.raises(ConfigurationError, match="was cut short"):
+        with pytest.raises(ConfigurationError, match="was truncated"):
             reader.errors()
     with pytest.raises(DriverTimeout, match="not ready"):
         DirectoryReader(driver.directory)

@@ -71,7 +71,7 @@ class AgentMessageAdapter:
             images += isinstance(message, messages.CreateImage)
             handler = self._handlers.get(type(message))
             if handler is None:
-                self._resources.errors.record(f"message not understood: {message!r}")
+                self._resources.errors.record(f"unknown message: {message!r}")
                 continue
             try:
                 handler(message, now_ns)
@@ -109,5 +109,5 @@ class AgentMessageAdapter:
 
     def _on_agent_failed(self, message: messages.AgentFailed, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         error = message.error
-        text = f"{message.agent} failed in a duty cycle: {type(error).__name__}: {error}"
+        text = f"{message.agent} failed in its duty cycle: {type(error).__name__}: {error}"
         self._resources.errors.record(text, bug=error)

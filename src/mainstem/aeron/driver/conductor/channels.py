@@ -265,7 +265,7 @@ class Channels:
             if not self._closing and not self._closing_destinations:
                 raise _not_opened(error) from error
             raise RegistrationError(
-                f"{error}: another socket is being closed", code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE
+                f"{error}: another socket is still closing", code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE
             ) from error
         except ConfigurationError as error:
             raise _not_opened(error) from error

@@ -187,10 +187,10 @@ class DriverConductor:
         See docs/protocols/aeron.md, 5.
         """
         if self._resources.settings.driver_termination_validator == "allow":
-            logger.info("client %d asked the driver to end", command.client_id)
+            logger.info("client %d asked the driver to terminate", command.client_id)
             self.is_termination_requested = True
         else:
-            self._resources.errors.record(f"client {command.client_id} may not end the driver")
+            self._resources.errors.record(f"client {command.client_id} is not allowed to terminate the driver")
 
     def _release_client(self, client_id: int) -> None:
         self.publications.release_client(client_id, self._now_ns)

@@ -75,20 +75,20 @@ class SendDestinationCommands:
         publication = self._publications.of_client(client_id, registration_id)
         if not isinstance(publication, NetworkPublication):
             raise RegistrationError(
-                f"{publication.channel} is no network publication", code=ErrorCode.UNKNOWN_PUBLICATION
+                f"{publication.channel} is not a network publication", code=ErrorCode.UNKNOWN_PUBLICATION
             )
         if not publication.send_channel.udp.is_manual:
-            raise conflict(f"channel {publication.channel} does not say control-mode=manual")
+            raise conflict(f"channel {publication.channel} must have control-mode=manual")
         return publication.send_channel
 
     def _uri(self, channel: str) -> tuple[ChannelUri, str]:
         """The destination and its endpoint; of the rest of its parameters none is used."""
         uri = ChannelUri.parse(channel)
         if uri.spy:
-            raise InvalidChannel(channel, "a publication sends to udp destinations only")
+            raise InvalidChannel(channel, "a destination of a publication must be aeron:udp")
         name = uri.endpoint
         if uri.is_ipc or name is None:
-            raise uri.fault("a destination of a publication is aeron:udp with an endpoint")
+            raise uri.fault("a destination of a publication must be aeron:udp with an endpoint")
         if name.rpartition(":")[2] == "0":
             raise uri.fault("a publication cannot send to port 0", "endpoint")
         uri.check_destination()
@@ -210,7 +210,7 @@ class ReceiveDestinationCommands:
     def _manual(self, client_id: int, registration_id: int) -> SubscriptionLink:
         subscription = self._registry.get(registration_id, client_id=client_id)
         if not self._receive_channel(subscription).udp.is_manual:
-            raise invalid_channel(f"channel {subscription.channel} does not say control-mode=manual")
+            raise invalid_channel(f"channel {subscription.channel} must have control-mode=manual")
         return subscription
 
     def _receive_channel(self, subscription: SubscriptionLink) -> ReceiveChannel:

@@ -36,7 +36,7 @@ class ImageRejection:
         length = len(command.reason.encode("utf-8", "surrogateescape"))
         if length > MAX_REASON_LENGTH:
             raise RegistrationError(
-                f"image {command.image_correlation_id} was not rejected: a reason has at most {MAX_REASON_LENGTH} bytes"
+                f"image {command.image_correlation_id} was not rejected: the reason exceeds {MAX_REASON_LENGTH} bytes"
                 f" (got {length})",
                 code=ErrorCode.GENERIC_ERROR,
             )
@@ -48,7 +48,8 @@ class ImageRejection:
             self._reject_ipc(publication, command.reason, now_ns)
         else:
             raise RegistrationError(
-                f"unable to reject image {command.image_correlation_id}: there is none", code=ErrorCode.GENERIC_ERROR
+                f"cannot reject image {command.image_correlation_id}: there is no such image",
+                code=ErrorCode.GENERIC_ERROR,
             )
         self._resources.count(SystemCounter.IMAGES_REJECTED)
         self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))

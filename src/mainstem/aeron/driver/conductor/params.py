@@ -187,7 +187,9 @@ def _window(uri: ChannelUri, settings: DriverSettings, *, term_length: int, mtu:
     if window is None:
         return min(max(setting or term_length // 2, mtu), term_length // 2)
     if not mtu <= window <= term_length // 2:
-        raise uri.fault(f"{window} is not from the mtu of {mtu} to half the term length of {term_length}", "pub-wnd")
+        raise uri.fault(
+            f"{window} must be between the MTU ({mtu}) and half the term length ({term_length // 2})", "pub-wnd"
+        )
     return window
 
 
@@ -197,9 +199,9 @@ def _start(uri: ChannelUri, term_length: int) -> tuple[int | None, int | None, i
         return None, None, 0
     if initial is None or first is None or offset is None:
         key = "init-term-id" if initial is not None else "term-id" if first is not None else "term-offset"
-        raise uri.fault("init-term-id, term-id and term-offset come together or not at all", key)
+        raise uri.fault("init-term-id, term-id and term-offset must be given together", key)
     if (first - initial) & 0xFFFF_FFFF > INT32[1]:
-        raise uri.fault(f"{first} lies before init-term-id {initial}", "term-id")
+        raise uri.fault(f"{first} must not precede init-term-id {initial}", "term-id")
     if offset > term_length:
         raise uri.fault(f"{offset} exceeds the term length of {term_length}", "term-offset")
     return initial, first, offset

@@ -177,7 +177,7 @@ class Images(StreamRegistry[PublicationImage]):
         except (MainstemError, OSError, BufferError) as error:
             resources.receiver.refuse_image(message.endpoint, message.stream_id, message.session_id)
             kind, source = f"image: {type(error).__name__}", InetAddress.unpack(message.source)
-            text = f"no image was made for a SETUP from {source}: {error}"
+            text = f"no image was created for a SETUP from {source}: {error}"
             resources.errors.record_peer(kind, source.ip, text, code=error_code_of(error))
             return
         except BaseException:
@@ -283,7 +283,7 @@ class Images(StreamRegistry[PublicationImage]):
         if message.mtu > window_length or (buffer and message.mtu > buffer):
             raise ConfigurationError(
                 f"session {message.session_id} of stream {message.stream_id} at {channel.canonical_form}: mtu "
-                f"{message.mtu}, receiver window {window_length} and socket receive buffer {buffer} must rise in this order"
+                f"{message.mtu}, receiver window {window_length} and socket receive buffer {buffer} must be in ascending order"
             )
 
     def on_loss(self, message: LossObserved, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time

@@ -156,12 +156,12 @@ class RawLogFactory:
         if available - reserved < length:
             raise StorageSpaceError(
                 f"insufficient usable storage for a log of {length} bytes in {self._directory}: {available} bytes are free, "
-                f"{reserved} of them reserved for existing logs",
+                f"{reserved} of them are reserved for existing logs",
                 needed=length,
                 available=max(available - reserved, 0),
             )
         if available <= self._low_storage_warning:
-            self._warn("low space", f"space is running low in {self._directory}: {available} bytes left")
+            self._warn("low space", f"low disk space in {self._directory}: {available} bytes left")
 
     def _reserve(self, path: str, length: int) -> None:
         self._reservations[path] = length

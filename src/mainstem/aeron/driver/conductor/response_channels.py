@@ -57,17 +57,19 @@ class ResponseChannels:
         elif correlation_id != NO_RESPONSE:
             subscription = self._registry.find(correlation_id)
             if subscription is None or subscription.receive_channel is None:
-                raise conflict(f"channel {uri}: response-correlation-id={correlation_id} names no network subscription")
+                raise conflict(
+                    f"channel {uri}: response-correlation-id={correlation_id} does not identify a network subscription"
+                )
         return params
 
     def _check_response(self, uri: ChannelUri, correlation_id: int) -> None:
         if correlation_id == NO_RESPONSE:
-            raise conflict(f"channel {uri}: control-mode=response needs a response-correlation-id")
+            raise conflict(f"channel {uri}: control-mode=response requires response-correlation-id")
         if correlation_id == PROTOTYPE:
             return
         image = self._images.find(correlation_id)
         if image is None:
-            raise conflict(f"channel {uri}: response-correlation-id={correlation_id} names no image")
+            raise conflict(f"channel {uri}: response-correlation-id={correlation_id} does not identify an image")
         if not image.needs_response:
             raise conflict(f"channel {uri}: image {correlation_id} did not ask for a response")
 

@@ -47,7 +47,7 @@ def flow_control_defaults(settings: DriverSettings) -> FlowControlDefaults:
 def _strategy(setting: str, name: str) -> FlowControlStrategy:
     strategy = STRATEGIES.get(name)
     if strategy is None:
-        raise ConfigurationError(f"{setting} {name!r} is not one of {', '.join(STRATEGIES)}")
+        raise ConfigurationError(f"{setting} must be one of {', '.join(STRATEGIES)} (got {name!r})")
     return strategy
 
 

@@ -53,7 +53,7 @@ class StreamRegistry(Generic[S]):
                 linked.append(self._links.link(subscription, stream, now_ns))
             except BufferError as error:
                 # Without the ids of the stream, which a peer can vary.
-                text = f"subscription {subscription.registration_id} was not linked to a stream {stream.stream_id}"
+                text = f"subscription {subscription.registration_id} was not linked to stream {stream.stream_id}"
                 self._resources.errors.record(f"{text}: {error}")
         return linked
 

@@ -71,7 +71,7 @@ class EventLog:
             self._file.write(line)
         except (OSError, ValueError) as error:
             if self._events:
-                logger.warning("the event log ends here: %s", error)
+                logger.warning("stopped writing the event log: %s", error)
             self._events = frozenset()
 
 

@@ -107,8 +107,7 @@ def chosen_events(text: str, *, setting: str) -> set[str]:
             chosen.add(NUMBERS[int(name)])
         else:
             raise ConfigurationError(
-                f"{setting}: {name!r} is not an event that this driver logs "
-                f"({', '.join(sorted(known))}, the number of one, all or admin)"
+                f"{setting}: {name!r} is not a known event ({', '.join(sorted(known))}, an event number, all or admin)"
             )
     return chosen
 

@@ -71,7 +71,7 @@ class DestinationTracker:
         if not self._is_manual:
             if len(self._entries) >= MAX_LEARNED_DESTINATIONS:
                 raise OverflowError(
-                    f"no destination was added for a new receiver: the channel has {MAX_LEARNED_DESTINATIONS}"
+                    f"no destination was added for a new receiver: the channel already has {MAX_LEARNED_DESTINATIONS}"
                 )
             self._add(Destination(packed=packed, name="", registration_id=-1), receiver_id, now_ns)
 

@@ -63,7 +63,7 @@ def _make(name: str, settings: DriverSettings, number: int, then: LossGenerator 
         return GapLoss(
             int(values["term-id"]), radix, int(values["gap-length"]), radix, int(values["total-gaps"]), then=then
         )
-    raise ConfigurationError(f"interceptor {name!r} is not one of loss, fixed-loss and multi-gap-loss")
+    raise ConfigurationError("unknown interceptor; choose loss, fixed-loss or multi-gap-loss")
 
 
 def _arguments(text: str, known: set[str], name: str) -> dict[str, str]:
@@ -72,8 +72,8 @@ def _arguments(text: str, known: set[str], name: str) -> dict[str, str]:
     for part in filter(None, text.split("|")):
         key, equals, value = part.partition("=")
         if key not in known or not equals or not value:
-            raise ConfigurationError(f"{name}: {part!r} is not one of {', '.join(sorted(known))} with a value")
+            raise ConfigurationError(f"{part!r} must be KEY=VALUE with one of the keys {', '.join(sorted(known))}")
         values[key] = value
     if name != "loss" and (missing := known - values.keys()):
-        raise ConfigurationError(f"{name} needs {', '.join(sorted(missing))}")
+        raise ConfigurationError(f"missing {', '.join(sorted(missing))}")
     return values

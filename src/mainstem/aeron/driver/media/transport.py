@@ -44,13 +44,13 @@ def check_buffers(settings: DriverSettings, limits: BufferLimits) -> None:
     receive = min(settings.socket_so_rcvbuf, limits.max_receive) or limits.default_receive
     if settings.mtu_length > send:
         raise ConfigurationError(
-            f"AERON_MTU_LENGTH {settings.mtu_length} exceeds the {send} bytes that the system gives a socket to send "
+            f"AERON_MTU_LENGTH {settings.mtu_length} exceeds the {send} bytes of a socket's send buffer "
             "(SO_SNDBUF, net.core.wmem_max)"
         )
     if settings.rcv_initial_window_length > receive:
         raise ConfigurationError(
-            f"AERON_RCV_INITIAL_WINDOW_LENGTH {settings.rcv_initial_window_length} exceeds the {receive} bytes that the "
-            "system gives a socket to receive (SO_RCVBUF, net.core.rmem_max)"
+            f"AERON_RCV_INITIAL_WINDOW_LENGTH {settings.rcv_initial_window_length} exceeds the {receive} bytes of a "
+            "socket's receive buffer (SO_RCVBUF, net.core.rmem_max)"
         )
 
 
@@ -235,7 +235,7 @@ def _address(address: InetAddress) -> tuple[str, int] | tuple[str, int, int, int
 
 def _connect(sock: socket.socket, address: InetAddress) -> None:
     if (sock.family == socket.AF_INET6) != address.is_v6:
-        raise OSError(errno.EAFNOSUPPORT, f"{address} is not of the socket's IP version")
+        raise OSError(errno.EAFNOSUPPORT, f"{address} and the socket must have the same IP version")
     sock.connect(_address(address))
 
 

@@ -115,13 +115,15 @@ class UdpChannel:
     def _multicast(cls, uri: ChannelUri, data: InetAddress, resolver: Resolver, tag: int | None) -> UdpChannel:
         if not has_odd_last_byte(data):
             raise uri.fault(
-                f"multicast data address {data.ip} must be odd in its last byte: the next one is for control",
+                f"multicast data address {data.ip} must end in an odd byte, because the next address carries control frames",
                 "endpoint",
             )
         interface = uri.network_interface
         network_interface = _find_interface(uri, interface, data.is_v6, resolver)
         if (":" in network_interface.ip) != data.is_v6:
-            raise uri.fault(f"{uri.interface} is not of the IP version of {data.ip}", "interface")
+            raise uri.fault(
+                f"interface {uri.interface} and address {data.ip} must have the same IP version", "interface"
+            )
         local = InetAddress(
             network_interface.ip,
             0 if interface is None else interface.port,
@@ -149,13 +151,13 @@ class UdpChannel:
         if not (self.is_manual or self.is_dynamic) and self.has_explicit_endpoint and self.remote_data.port == 0:
             raise uri.fault("a publication cannot send to port 0", "endpoint")
         if self.is_dynamic and not self.has_explicit_control:
-            raise uri.fault("a multicast group has no dynamic destinations", "control-mode")
+            raise uri.fault("control-mode=dynamic cannot be used with a multicast endpoint", "control-mode")
         if self.has_explicit_control and not self.has_explicit_endpoint and "control-mode" not in uri.values:
             raise uri.fault("a control address needs an endpoint or a control-mode", "control")
 
     def check_subscription(self) -> None:
         if self.has_explicit_control and self.local_control.port == 0:
-            raise self.uri.fault("a subscription cannot report to port 0", "control")
+            raise self.uri.fault("a subscription cannot send status messages to port 0", "control")
 
     @property
     def is_manual(self) -> bool:
@@ -185,10 +187,12 @@ class UdpChannel:
         if other.tag is None or self.tag != other.tag:
             return False
         if other.control_mode not in (None, self.control_mode):
-            raise other.uri.fault(f"the control-mode is not that of {self.uri}, which has the same tag", "control-mode")
+            raise other.uri.fault(
+                f"the control-mode differs from that of {self.uri}, which has the same tag", "control-mode"
+            )
         places = (other.remote_data, other.local_control)
         if places != (self.remote_data, self.local_control) and not other.is_nowhere:
-            raise other.uri.fault(f"the addresses are not those of {self.uri}, which has the same tag", "tags")
+            raise other.uri.fault(f"the addresses differ from those of {self.uri}, which has the same tag", "tags")
         return True
 
     @property

@@ -45,7 +45,7 @@ class CsvTableNameResolver:
     def __init__(self, text: str) -> None:
         self._rows = [_row(part) for part in text.split("|") if part.strip()]
         if not self._rows:
-            raise ConfigurationError("AERON_NAME_RESOLVER_INIT_ARGS: a csv_table resolver needs rows")
+            raise ConfigurationError("AERON_NAME_RESOLVER_INIT_ARGS: a csv_table resolver requires at least one row")
 
     def lookup(self, text: str, key: str, *, again: bool) -> str:
         """The address that replaces ``text``, or ``text`` itself; ``again`` requests the one for re-resolution."""
@@ -179,7 +179,7 @@ def _row(text: str) -> _Row:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) != 4 or not all(parts):
         raise ConfigurationError(
-            f"AERON_NAME_RESOLVER_INIT_ARGS: {text!r} is not a name, a URI parameter, an address and another address"
+            f"AERON_NAME_RESOLVER_INIT_ARGS: {text!r} must be NAME,PARAMETER,ADDRESS,RE-RESOLUTION-ADDRESS"
         )
     return _Row(*parts)
 

@@ -39,7 +39,7 @@ Session = tuple[int, int, int]
 class Refusal(Enum):
     """Why a SETUP makes no image."""
 
-    BUSY = "the conductor makes others; the sender will repeat it"
+    BUSY = "the conductor is busy creating others; the sender will repeat it"
     SILENT_OF_SOURCE = f"{MAX_SILENT_OF_SOURCE} images of its source have received no data and no heartbeat yet"
     SILENT = f"{MAX_SILENT} images have received no data and no heartbeat yet"
     OF_STREAM = "the stream has as many sessions at this endpoint as AERON_DRIVER_STREAM_SESSION_LIMIT allows"

@@ -89,8 +89,10 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
             publication.on_receiver_gone(StatusMessage.read(frame).receiver_id, now_ns, left=True)
         elif kind == layout.EVENT_MALFORMED_FRAME:
             position = publication.path.sender_position
-            text = f"log {publication.registration_id}, position {position}: a frame of {value} bytes is not possible there"
-            self._send(NetworkFault(text=f"{text}, and nothing behind it is sent"))
+            text = (
+                f"log {publication.registration_id}, position {position}: a frame of {value} bytes is impossible there"
+            )
+            self._send(NetworkFault(text=f"{text}, so nothing after it is sent"))
         elif kind == layout.EVENT_FRAME:
             self._on_frame(publication, source, frame, now_ns)
 

@@ -92,7 +92,7 @@ def test_a_log_whose_blocks_cannot_be_taken_ahead_reserves_all_that_it_has_not_w
     logs.create_image(log(2))
     free = files.free_space("/d")
     assert free > LOG
-    with pytest.raises(StorageSpaceError, match=f"{free} bytes are free, {free - 100} of them reserved") as caught:
+    with pytest.raises(StorageSpaceError, match=f"{free} bytes are free, {free - 100} of them are reserved") as caught:
         logs.create_publication(log(3))
     assert (caught.value.needed, caught.value.available) == (LOG, 100)
     files.delete(path)  # by another program: the log's pages are written as before

@@ -155,7 +155,7 @@ def test_a_file_that_cannot_be_written_to_ends_the_log_and_not_the_driver(caplog
         log.note("NAK_SENT", "x", 1)
         log.note("NAK_SENT", "x", 2)
     assert [record.message for record in caplog.records] == [
-        "the event log ends here: [Errno 28] No space left on device"
+        "stopped writing the event log: [Errno 28] No space left on device"
     ]
     assert not log.includes("NAK_SENT")
     log.close()

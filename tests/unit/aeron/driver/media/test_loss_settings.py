@@ -70,13 +70,17 @@ def test_interceptors_follow_one_another() -> None:
 @pytest.mark.parametrize(
     ("interceptors", "arguments", "reason"),
     [
-        ("lose", {}, "'lose' is not one of loss, fixed-loss and multi-gap-loss"),
+        ("lose", {}, "lose: unknown interceptor; choose loss, fixed-loss or multi-gap-loss"),
         ("loss", {"loss": "rate=2"}, "loss: rate: 2.0 is not between 0 and 1"),
         ("loss", {"loss": "rate=much"}, "loss: could not convert"),
-        ("loss", {"loss": "odds=0.5"}, "'odds=0.5' is not one of"),
-        ("loss", {"loss": "rate"}, "'rate' is not one of"),
-        ("fixed-loss", {"fixed_loss": "term-id=5"}, "fixed-loss needs length, term-offset"),
-        ("multi-gap-loss", {"multi_gap_loss": ""}, "multi-gap-loss needs gap-length, gap-radix, term-id, total-gaps"),
+        ("loss", {"loss": "odds=0.5"}, "loss: 'odds=0.5' must be KEY=VALUE with one of the keys rate"),
+        ("loss", {"loss": "rate"}, "loss: 'rate' must be KEY=VALUE"),
+        ("fixed-loss", {"fixed_loss": "term-id=5"}, "fixed-loss: missing length, term-offset"),
+        (
+            "multi-gap-loss",
+            {"multi_gap_loss": ""},
+            "multi-gap-loss: missing gap-length, gap-radix, term-id, total-gaps",
+        ),
     ],
 )
 def test_a_setting_that_says_nothing_of_use_is_refused(

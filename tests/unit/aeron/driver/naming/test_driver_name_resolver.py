@@ -133,7 +133,7 @@ def test_a_driver_that_cannot_be_talked_to_is_found_by_its_name_all_the_same(
 def test_a_resolver_needs_a_name() -> None:
     with pytest.raises(ConfigurationError, match="AERON_DRIVER_RESOLVER_NAME"):
         InvokedDriver(name_resolver_supplier="driver")
-    with pytest.raises(ConfigurationError, match="is not one of"):
+    with pytest.raises(ConfigurationError, match="must be one of"):
         InvokedDriver(name_resolver_supplier="oracle")
 
 
