@@ -26,16 +26,6 @@ HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 NUMBER = re.compile(rf"^({_PART})\.? ")
 CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
-# How sections were cited before there were pages: nothing that a reader could look up.
-FREE_CITATIONS = (
-    re.compile(r"\b(?:aeron-|mux-)?behaviour(?:'s)?(?:,| §|,? sections?)\s*§?\d"),
-    re.compile(r"\((?:the )?guide,? (?:section )?\d"),
-    re.compile(r"guide's (?:section|footnote) \d"),
-    re.compile(r"\(§\d"),
-    re.compile(r"\btransport spec(?:ification)?,"),
-    re.compile(r"\(section \""),
-)
-
 
 def code_files() -> list[Path]:
     folders = (ROOT / folder for folder in CODE_FOLDERS)
@@ -126,15 +116,6 @@ def test_every_page_that_is_named_by_its_path_is_there() -> None:
 def test_every_relative_link_leads_to_a_file_and_a_heading() -> None:
     broken = [each for page in pages() for each in broken_links(page)]
     assert broken == [], "\n".join(broken)
-
-
-def test_no_section_is_cited_without_the_page_that_it_is_on() -> None:
-    free = []
-    for path in code_files():
-        text = path.read_text()
-        for pattern in FREE_CITATIONS:
-            free += [f"{where(path, text, match.start())}: {match[0]}" for match in pattern.finditer(text)]
-    assert free == [], "\n".join(free)
 
 
 def test_sections_are_numbered_in_order() -> None:
