@@ -12,9 +12,7 @@ nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["unit"]
 
-EXTRAS = (
-    "cli,arrow,polars,stores,quic,quic-aioquic,encryption,avro,protobuf,serialisation,metrics,serve,top,delta,iceberg"
-)
+EXTRAS = "cli,tables,lakehouse,stores,codecs,quic,quic-aioquic,encryption"
 # Of the group `dev`, what tests/unit imports.
 TESTING = (
     "confluent-kafka[avro,protobuf,schemaregistry]>=2.6",

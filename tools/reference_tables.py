@@ -9,6 +9,7 @@ import importlib
 import inspect
 from typing import TYPE_CHECKING, Any
 
+import extras
 import vocabulary
 
 if TYPE_CHECKING:
@@ -244,6 +245,7 @@ def families() -> str:
 
 
 PAGES = {
+    "extras": ("every extra: what it enables, and what needs it", extras.page),
     "vocabulary": ("what each concept is called in each protocol family", families),
     "cli": ("every command and option of `mainstem`", command_line),
     "settings": ("every setting of driver and client", settings),

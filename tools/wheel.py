@@ -31,23 +31,15 @@ COMPILERS = ("cc", "gcc", "clang", "c99", "x86_64-linux-gnu-gcc", "aarch64-linux
 TESTS = ("_core", "aeron", "mux", "sim", "test_exports.py", "_internal", "test_message_keys.py", "test_settings.py")
 # What imports the libraries of an extra, or a library itself where nothing of Mainstem's does at import.
 IMPORTS = {
-    "cli": "mainstem.cli, typer, rich",
-    "arrow": "mainstem._internal.arrow_batches, pyarrow, numpy",
-    "polars": "mainstem._internal.arrow_batches, polars, pyarrow",
+    "cli": "mainstem.cli, mainstem.serve.app, mainstem.metrics.opentelemetry, typer, rich, textual",
+    "tables": "mainstem._internal.arrow_batches, mainstem.analysis.program, pyarrow, numpy, polars, duckdb",
+    "lakehouse": "mainstem.store, deltalake, pyiceberg",
     "stores": "mainstem.store, obstore, fsspec, urllib3",
     "spark": "mainstem.spark, pyspark, pyarrow, pandas",
-    "report": "mainstem.analysis.program, duckdb",
-    "quic": "mainstem.aqueduct.quic.qh3_backend",
-    "quic-aioquic": "mainstem.aqueduct.quic.aioquic_backend",
+    "codecs": "mainstem.codecs, fastavro, google.protobuf, msgspec",
+    "quic": "mainstem.aqueduct.quic.qh3_backend, cryptography, msgspec, cbor2",
+    "quic-aioquic": "mainstem.aqueduct.quic.aioquic_backend, cryptography, msgspec, cbor2",
     "encryption": "mainstem.duologue, cryptography",
-    "avro": "mainstem.codecs, fastavro",
-    "protobuf": "mainstem.codecs, google.protobuf",
-    "serialisation": "mainstem.aqueduct, msgspec, cbor2",
-    "metrics": "mainstem.metrics.opentelemetry",
-    "top": "mainstem.cli, textual",
-    "serve": "mainstem.serve.app",
-    "delta": "mainstem.store, deltalake",
-    "iceberg": "mainstem.store, pyiceberg",
 }
 
 CHECK = """

@@ -7,14 +7,17 @@ commands, settings, counters, errors and tables (``reference_tables.py``).
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 
+import extras
 from public_api import ELSEWHERE, MAINSTEM_PAGES, PUBLIC
 from reference_tables import PAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "reference"
+README = ROOT / "README.md"
 INDEX = """# Reference
 
 | page | what it lists |
@@ -87,17 +90,27 @@ def _sentence(meaning: str) -> str:
     return f"{meaning[0].upper()}{meaning[1:]}."
 
 
+def readme() -> str:
+    """The README with the table of extras."""
+    text = README.read_text()
+    return re.sub(
+        r"(<!-- extras -->\n).*?(?=<!-- end -->)", lambda match: match[1] + extras.table(), text, flags=re.DOTALL
+    )
+
+
 def main() -> None:
     """Writes the pages, or compares them."""
     texts = pages()
     if "--check" in sys.argv[1:]:
         present = {path.name: path.read_text() for path in FOLDER.glob("*.md")}
-        sys.exit(0 if present == texts else "docs/reference is stale: run python tools/write_reference.py")
+        fresh = present == texts and README.read_text() == readme()
+        sys.exit(0 if fresh else "docs/reference or README.md is stale: run python tools/write_reference.py")
     FOLDER.mkdir(exist_ok=True)
     for path in FOLDER.glob("*.md"):
         path.unlink()
     for name, text in texts.items():
         (FOLDER / name).write_text(text)
+    README.write_text(readme())
 
 
 if __name__ == "__main__":

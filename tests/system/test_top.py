@@ -176,4 +176,4 @@ def test_top_needs_a_terminal() -> None:
 def test_without_textual_the_extra_is_named() -> None:
     code = "import sys; sys.modules['textual'] = None; from mainstem import cli; cli.main(['top'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=STALL_S)
-    assert (done.returncode, "mainstem[top]" in done.stderr) == (1, True)
+    assert (done.returncode, "mainstem[cli]" in done.stderr) == (1, True)

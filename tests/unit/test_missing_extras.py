@@ -27,13 +27,13 @@ except MissingExtraError as error:
 @pytest.mark.parametrize(
     ("code", "module", "extra"),
     [
-        ("from mainstem.aqueduct import CborSerializer; CborSerializer()", "cbor2", "serialisation"),
-        ("from mainstem.aqueduct import MsgspecSerializer; MsgspecSerializer()", "msgspec", "serialisation"),
+        ("from mainstem.aqueduct import CborSerializer; CborSerializer()", "cbor2", "quic"),
+        ("from mainstem.aqueduct import MsgspecSerializer; MsgspecSerializer()", "msgspec", "codecs"),
         ("from mainstem.aqueduct import make_certificates; make_certificates('certs')", "cryptography", "encryption"),
         ("from mainstem.aqueduct.quic import load_backend; load_backend('qh3')", "qh3", "quic"),
         ("from mainstem.aqueduct.quic import load_backend; load_backend('aioquic')", "aioquic", "quic-aioquic"),
         ("from mainstem.duologue import ServerKey", "cryptography", "encryption"),
-        ("import mainstem.spark.tables", "numpy", "arrow"),
+        ("import mainstem.spark.tables", "numpy", "tables"),
         ("from mainstem.spark import create_session; create_session()", "pyspark", "spark"),
         ("from mainstem import open_recordings; open_recordings('s3://bucket/tides')", "obstore", "stores"),
     ],

@@ -53,7 +53,7 @@ def run(
         from mainstem.analysis.options import AnalyzeOptions
         from mainstem.analysis.program import analyze_here, needs_spark, ports_of
     except ImportError as error:
-        raise MissingExtraError(str(error.name), "cli,report") from None
+        raise MissingExtraError(str(error.name), "tables") from None
 
     options = AnalyzeOptions(
         inputs=tuple(inputs), out=out, ports=ports_of(aeron=aeron_ports, bymux=bymux_ports, jmux=jmux_ports)

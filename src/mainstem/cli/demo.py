@@ -39,7 +39,7 @@ def run(
         from mainstem.demo.run import DemoOptions
         from mainstem.demo.run import run as run_demo
     except ImportError as error:
-        raise MissingExtraError(str(error.name), "demo") from None
+        raise MissingExtraError(str(error.name), "all") from None
     require_linux("the demo")  # before Spark starts
     require_directory(out, "--out")
     options = DemoOptions(out=out, loss=loss, messages=count or None, file=data)

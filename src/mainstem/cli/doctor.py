@@ -38,7 +38,6 @@ LEAST_JAVA = 17
 JAVA_SECONDS = 30
 MULTICAST_GROUP = ("224.0.1.1", 9)  # no datagram is sent: connecting a UDP socket only asks for the route
 SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit")
-NEEDS_NOTHING = "report"  # the extra is empty, and its name stays for those who ask for it
 CLOCKS = "sys/devices/system/clocksource/clocksource0"
 
 
@@ -201,8 +200,6 @@ def extras() -> list[Check]:
     """Which extras are installed."""
     modules: dict[str, list[str]] = {}
     for module, extra in sorted(MissingExtraError.EXTRAS.items()):
-        if extra == NEEDS_NOTHING:
-            continue
         modules.setdefault(extra, []).append(module)
     checks = []
     for extra, needed in sorted(modules.items()):

@@ -34,7 +34,7 @@ MAX_VALUES = 1 << 24
 
 
 class Avro(RowCodec):
-    """A message is a record. Needs ``mainstem[avro]``.
+    """A message is a record. Needs ``mainstem[codecs]``.
 
     Options: ``schema``, the file of the schema that rows have; ``writer``, that of the messages, where it is another one;
     ``framing``: ``none``, ``confluent`` or ``single-object``; ``schemas``, a directory of schemas by number (``17.avsc``), or

@@ -34,7 +34,7 @@ MAX_READINGS = 1024
 
 
 class Protobuf(RowCodec):
-    """A message of one type. Needs ``mainstem[protobuf]``.
+    """A message of one type. Needs ``mainstem[codecs]``.
 
     Options: ``descriptors``, a file of ``protoc --include_imports --descriptor_set_out``, and ``message``, the full name in it; or
     ``module``, a generated class as in ``tides_pb2:Trade``; ``framing``: ``none`` or ``confluent``; ``schemas``, a directory of

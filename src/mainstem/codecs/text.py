@@ -70,7 +70,7 @@ class Csv(RowCodec):
 
 
 class MessagePack(RowCodec):
-    """A message is a MessagePack map. Needs ``mainstem[serialisation]``."""
+    """A message is a MessagePack map. Needs ``mainstem[codecs]``."""
 
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
         """The map's row."""

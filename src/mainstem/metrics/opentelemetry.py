@@ -1,4 +1,4 @@
-"""Metrics as observable instruments of OpenTelemetry: a driver's, or those of any source. Needs ``mainstem[metrics]``."""
+"""Metrics as observable instruments of OpenTelemetry: a driver's, or those of any source. Needs ``mainstem[cli]``."""
 
 from __future__ import annotations
 

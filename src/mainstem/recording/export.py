@@ -1,4 +1,4 @@
-"""Recordings as files that other programs read: Parquet, CSV, JSON lines and Arrow. Needs pyarrow (``mainstem[arrow]``)."""
+"""Recordings as files that other programs read: Parquet, CSV, JSON lines and Arrow. Needs pyarrow (``mainstem[tables]``)."""
 
 from __future__ import annotations
 

@@ -153,8 +153,8 @@ def test_a_full_output_is_one_sentence(arguments: list[str]) -> None:
     [
         ("pyspark", "spark", "import mainstem.spark; mainstem.spark.create_session()"),
         ("pyspark", "spark", "import mainstem.spark; mainstem.spark.register(None)"),
-        ("pyarrow", "arrow", "from mainstem._internal.arrow_batches import record_batch; record_batch({}, 0)"),
-        ("opentelemetry", "metrics", "from mainstem.metrics.opentelemetry import Collector; Collector(None, None)"),
+        ("pyarrow", "tables", "from mainstem._internal.arrow_batches import record_batch; record_batch({}, 0)"),
+        ("opentelemetry", "cli", "from mainstem.metrics.opentelemetry import Collector; Collector(None, None)"),
     ],
 )
 def test_a_missing_extra_names_itself(module: str, extra: str, code: str) -> None:
@@ -169,9 +169,9 @@ def test_a_missing_extra_names_itself(module: str, extra: str, code: str) -> Non
     ("module", "extra", "arguments"),
     [
         ("pyspark", "spark", ["analyze", "{recordings}", "--out", "{out}"]),
-        ("pyarrow", "cli,report", ["analyze", "{capture}", "--out", "{out}"]),
+        ("pyarrow", "tables", ["analyze", "{capture}", "--out", "{out}"]),
         ("pyspark", "spark", ["ingest", "{recordings}", "--out", "{out}"]),
-        ("pyarrow", "arrow", ["demo", "--out", "{out}"]),
+        ("pyarrow", "tables", ["demo", "--out", "{out}"]),
         ("cryptography", "encryption", ["cert", "{out}"]),
         ("cryptography", "encryption", ["sim", "--seed", "1"]),
     ],

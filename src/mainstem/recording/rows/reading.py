@@ -1,4 +1,4 @@
-"""A range of a recording as Arrow record batches. Needs pyarrow (``mainstem[arrow]``)."""
+"""A range of a recording as Arrow record batches. Needs pyarrow (``mainstem[tables]``)."""
 
 from __future__ import annotations
 
