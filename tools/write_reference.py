@@ -20,14 +20,14 @@ FOLDER = ROOT / "docs" / "reference"
 README = ROOT / "README.md"
 INDEX = """# Reference
 
-| page | what it lists |
-| --- | --- |
+| lists |
+| --- |
 {tables}
 ## Modules
 
-What may be imported, written from the docstrings. A module that is not listed is private: it may move or go in any release.
+These modules are public. All others are private and may change in any release.
 
-| module | what it is for |
+| module | for |
 | --- | --- |
 """
 
@@ -35,7 +35,7 @@ What may be imported, written from the docstrings. A module that is not listed i
 def pages() -> dict[str, str]:
     """The text of every page, by file name."""
     rows = "".join(f"| [`{module}`]({page}.md) | {meaning} |\n" for module, (page, meaning) in PUBLIC.items())
-    lists = "".join(f"| [{meaning}]({page}.md) | |\n" for page, (meaning, _) in PAGES.items())
+    lists = "".join(f"| [{meaning}]({page}.md) |\n" for page, (meaning, _) in PAGES.items())
     texts = {"index.md": INDEX.replace("{tables}", lists) + rows}
     texts |= {f"{page}.md": write() for page, (_, write) in PAGES.items()}
     for module, (page, meaning) in PUBLIC.items():
