@@ -36,14 +36,14 @@ needs_wireshark = pytest.mark.skipif(
     None in (shutil.which("editcap"), shutil.which("capinfos")), reason="editcap and capinfos are not installed"
 )
 NAMES = ("packet", "frame_type", "length", "text", "src", "payload")
-GUESSED = FrameSelection(names=NAMES, count_passed=True)
+GUESSED = FrameSelection(names=NAMES, count_skipped=True)
 # Every port is named, so that everything in a capture is decoded, whatever it is.
 NAMED = FrameSelection(
     names=NAMES,
     aeron_ports=tuple(range(1, 1 << 16)),
     bymux_ports=tuple(range(1, 1 << 15)),
     jmux_ports=tuple(range(1 << 15, 1 << 16)),
-    count_passed=True,
+    count_skipped=True,
 )
 
 

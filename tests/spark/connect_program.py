@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from mainstem.spark import reason, recordings, register
+from mainstem.spark import recordings, register, root_cause
 from mainstem.spark.java import ensure_java
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def main(path: str, work: Path) -> dict[str, Any]:
         try:
             results[name] = action()
         except Exception as error:
-            results[name] = reason(error)
+            results[name] = root_cause(error)
 
     def load(place: str = path, **options: str) -> Any:
         return spark.read.format("mainstem.recording").options(**options).load(place)

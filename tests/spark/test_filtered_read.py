@@ -18,7 +18,7 @@ from mainstem.recording.positions import positions_file
 from mainstem.recording.rows.bounds import Range
 from mainstem.spark import recordings
 from mainstem.spark.sources.options import parse_options
-from mainstem.spark.sources.planning import Planner, Reached
+from mainstem.spark.sources.planning import Planner, ReadPositions
 from mainstem.spark.sources.pushdown import bounds_of, pruned_options
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def bytes_read(spark: SparkSession, path: Path, where: Any) -> int:
     planner = Planner(parse_options({"path": str(path), "unknownTimes": "skip", **made}), {"position": False})
     try:
         planner.refresh()
-        tasks = planner.ranges(Reached(planner.starting()), Reached(planner.ending()))
+        tasks = planner.ranges(ReadPositions(planner.starting()), ReadPositions(planner.ending()))
         return sum(part.end - part.start for task in tasks for part in task.ranges())
     finally:
         planner.close()

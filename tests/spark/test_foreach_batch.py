@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.ingesting import forget_last_batch
 
-from mainstem.spark.foreach_batch import in_transaction, once, to_delta
+from mainstem.spark.foreach_batch import idempotent, in_transaction, to_delta
 
 deltalake = pytest.importorskip("deltalake")
 
@@ -33,7 +33,7 @@ def test_a_repeated_micro_batch_is_written_once_by_each_of_them(spark: SparkSess
     writers = (
         to_delta(table, partition_by=["place"]),
         in_transaction(lambda: sqlite3.connect(database), insert),
-        once(lambda batch, _: counts.append(batch.count()), tmp_path / "ledger"),
+        idempotent(lambda batch, _: counts.append(batch.count()), tmp_path / "ledger"),
     )
 
     def write(batch: Any, batch_id: int) -> None:

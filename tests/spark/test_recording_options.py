@@ -10,7 +10,7 @@ from tests.support.streams import Stream, record
 
 from mainstem.recording import Recorder, open_recording
 from mainstem.recording.positions import positions_file
-from mainstem.spark import lag, skipped
+from mainstem.spark import lag, read_skip_report
 from mainstem.spark.lags import LagListener
 from mainstem.spark.tables import sessions
 
@@ -124,7 +124,7 @@ def test_what_is_passed_over_is_counted_once_in_batch_and_streaming(
     with (path / "0-0.rec").open("r+b") as file:
         file.write(b"\x05\0\0\0")
     batch, streaming = tmp_path / "batch", tmp_path / "streaming"
-    assert skipped(batch) == []
+    assert read_skip_report(batch) == []
     for _ in range(2):
         rows = source(spark, path, failOnDataLoss="false", skipReport=str(batch)).select("position").collect()
     options = {"failOnDataLoss": "false", "skipReport": str(streaming)}
@@ -135,7 +135,7 @@ def test_what_is_passed_over_is_counted_once_in_batch_and_streaming(
     # Positions are those of a message's end: what was passed over ends before the first that is there.
     lost = max(whole - {row.position for row in rows})
     for report in (batch, streaming):
-        (each,) = skipped(report)
+        (each,) = read_skip_report(report)
         assert (each.recording_id, each.ranges) == (0, 1)
         assert each.bytes == lost
         assert "0-0.rec at offset 0" in each.reasons[0]

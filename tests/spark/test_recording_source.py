@@ -16,7 +16,7 @@ from tests.support.streams import Stream, record
 
 import pyspark_mainstem_recording
 from mainstem.recording import Recorder, open_recordings, read_catalog
-from mainstem.spark import skipped
+from mainstem.spark import read_skip_report
 from mainstem.spark.java import ensure_java
 from mainstem.spark.tables import messages
 
@@ -277,7 +277,7 @@ def test_purged_positions_fail_the_query_unless_data_loss_is_accepted(spark: Spa
         failed.awaitTermination(120)
     report = tmp_path / "report"
     run_available(stream(spark, path, tmp_path, failOnDataLoss="false", skipReport=str(report)))
-    (each,) = skipped(report)
+    (each,) = read_skip_report(report)
     assert (each.recording_id, each.ranges, "were purged" in each.reasons[0]) == (0, 1, True)
     assert 0 < each.bytes < last
     assert spark.read.parquet(str(tmp_path / "table")).where(f"position > {last}").count() > 0

@@ -10,7 +10,7 @@ from tests.support import captures as make
 from tests.support.streams import Stream, record
 
 from mainstem.recording import Recorder
-from mainstem.spark import reason
+from mainstem.spark import root_cause
 from mainstem.spark.sources.features import HAS_READ_LIMITS
 
 if TYPE_CHECKING:
@@ -275,10 +275,10 @@ def test_an_error_ends_with_the_sentence_that_matters(
 ) -> None:
     with pytest.raises(Exception) as caught:
         spark.read.format("mainstem.recording").options(**options).load(place.format(path)).collect()
-    assert sentence in reason(caught.value)
+    assert sentence in root_cause(caught.value)
     # Behind it Spark writes its code, in a line of its own.
     lines = [line for line in str(caught.value).splitlines() if "SQLSTATE" not in line and line.strip()]
-    assert lines[-1].endswith(reason(caught.value))
+    assert lines[-1].endswith(root_cause(caught.value))
 
 
 @pytest.mark.long
@@ -292,10 +292,10 @@ def test_the_reason_of_a_damaged_recording_is_known_in_batch_and_in_streaming(
         file.write(bytes([5, 0, 0, 0]))
     with pytest.raises(Exception) as caught:
         spark.read.format("mainstem.recording").load(str(folder)).collect()
-    assert "at offset 1280 (position 1280): a frame header is not possible" in reason(caught.value)
+    assert "at offset 1280 (position 1280): a frame header is not possible" in root_cause(caught.value)
     stream = spark.readStream.format("mainstem.recording").load(str(folder))
     query = stream_into(spark, stream, "damaged", tmp_path)
     with pytest.raises(Exception) as caught:
         query.processAllAvailable()
-    assert "at offset 1280 (position 1280): a frame header is not possible" in reason(caught.value)
-    assert "position 1280" in reason(query.exception())
+    assert "at offset 1280 (position 1280): a frame header is not possible" in root_cause(caught.value)
+    assert "position 1280" in root_cause(query.exception())

@@ -56,29 +56,29 @@ TYPES = {"string": "varchar", "timestamp": "timestamptz"}  # where DuckDB has an
 
 
 class LocalTables:
-    """The tables in ``folder``: each is a folder of one file, as Spark reads it."""
+    """The tables in ``directory``: each is a directory of one file, as Spark reads it."""
 
-    def __init__(self, folder: Path, ports: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, ports: Mapping[str, str]) -> None:
         with needs_extras():
             import duckdb
-        self._folder = folder
+        self._directory = directory
         texts = {name.lower(): value for name, value in ports.items()}
         self._selection = FrameSelection(
             names=_NAMES,
             aeron_ports=parse_aeron_ports(texts.get("aeronports", "auto")),
             bymux_ports=parse_ports(texts.get("bymuxports", ""), "bymuxPorts"),
             jmux_ports=parse_ports(texts.get("jmuxports", ""), "jmuxPorts"),
-            count_passed=True,
+            count_skipped=True,
         )
         self._db = duckdb.connect()
-        settings = (*SETTINGS, f"temp_directory = {_text(str(folder / SPILL))}")
+        settings = (*SETTINGS, f"temp_directory = {_text(str(directory / SPILL))}")
         for statement in (*(f"set {setting}" for setting in settings), *(f"create macro {macro}" for macro in MACROS)):
             self._db.execute(statement)
 
     def close(self) -> None:
         """Ends DuckDB's connection, and removes what did not fit into memory."""
         self._db.close()
-        shutil.rmtree(self._folder / SPILL, ignore_errors=True)
+        shutil.rmtree(self._directory / SPILL, ignore_errors=True)
 
     def query(self, sql: str) -> list[RowDict]:
         """The rows of a query in which ``{name}`` is a table and ``{div}`` divides whole numbers."""
@@ -143,14 +143,14 @@ class LocalTables:
             else:
                 yield from frames(file, self._selection, index)
 
-    def _stored(self, folders: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _stored(self, directories: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Frames that were written before. What a table lacks is null."""
-        for folder in folders:
-            files = [str(file) for file in sorted(Path(folder).glob("*.parquet"))]
+        for directory in directories:
+            files = [str(file) for file in sorted(Path(directory).glob("*.parquet"))]
             try:
                 yield from ds.dataset(files, schema=arrow_schema(_NAMES), format="parquet").to_batches()
             except (OSError, ValueError, NotImplementedError) as error:
-                raise CaptureError(f"{folder} has no frames: {error}") from error
+                raise CaptureError(f"{directory} has no frames: {error}") from error
 
     def _folded(self, fold: Fold) -> dict[str, pa.Table]:
         """The tables of a fold."""
@@ -173,11 +173,11 @@ class LocalTables:
                 own = tuple(column[0].as_py() for column in piece.columns[: len(keys)])
                 if state is None or own != key:
                     if state is not None:
-                        yield from ((key, row) for row in fold.unsettled(state))
+                        yield from ((key, row) for row in fold.pending_rows(state))
                     key, state = own, fold.fresh()
                 yield from ((key, row) for row in fold.feed(state, from_arrow(piece, fold.inputs)))
         if state is not None:
-            yield from ((key, row) for row in fold.unsettled(state))
+            yield from ((key, row) for row in fold.pending_rows(state))
 
     def _arrow(self, sql: str) -> pa.RecordBatchReader:
 
@@ -199,12 +199,12 @@ class LocalTables:
         self._view(name, file)
 
     def _new_file(self, name: str) -> Path:
-        """The file of a table, in a folder that was emptied."""
-        folder = self._folder / name
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        (folder / "_SUCCESS").touch()
-        return folder / "part-0.parquet"
+        """The file of a table, in a directory that was emptied."""
+        directory = self._directory / name
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        (directory / "_SUCCESS").touch()
+        return directory / "part-0.parquet"
 
     def _view(self, name: str, file: Path) -> None:
         """Queries read what was written, and nothing else."""

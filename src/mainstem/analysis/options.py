@@ -11,7 +11,7 @@ from mainstem.errors import ConfigurationError
 CATALOG = "archive.catalog"
 
 
-class Watcher(Protocol):
+class ProgressListener(Protocol):
     """Receives how far the stages are."""
 
     def stage(self, name: str, total: int | None) -> None:
@@ -27,7 +27,7 @@ class Watcher(Protocol):
         ...
 
 
-class Silent:
+class NoProgress:
     """Reports nothing."""
 
     def stage(self, name: str, total: int | None) -> None:
@@ -58,7 +58,7 @@ class Inputs:
 class AnalyzeOptions:
     """Inputs, and where the results go.
 
-    ``inputs`` are captures, folders of captures, patterns, directories of recordings (Aeron Archive's too), or tables of
+    ``inputs`` are captures, directories of captures, patterns, directories of recordings (Aeron Archive's too), or tables of
     frames in Parquet that an earlier analysis or a streaming query wrote. ``ports`` are options of ``mainstem.capture``
     that name the ports of each protocol. An earlier analysis in ``out`` is replaced; anything else there is left alone.
     """
@@ -69,13 +69,13 @@ class AnalyzeOptions:
 
     @property
     def tables(self) -> Path:
-        """The folder of the tables."""
+        """The directory of the tables."""
         return self.out / "tables"
 
     def split(self) -> Inputs:
         """The inputs by what they are. Raises ConfigurationError where there is nothing to read, or it would be replaced."""
         if not self.inputs:
-            raise ConfigurationError("nothing to analyse: name a capture, a folder of captures or a recording")
+            raise ConfigurationError("nothing to analyze: name a capture, a directory of captures or a recording")
         inputs = Inputs()
         for path in self.inputs:
             if (Path(path) / CATALOG).exists():

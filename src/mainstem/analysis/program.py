@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem.analysis.local_tables import LocalTables
-from mainstem.analysis.options import Silent
+from mainstem.analysis.options import NoProgress
 from mainstem.analysis.run import Analysis
 from mainstem.capture.elsewhere import status_of
 from mainstem.capture.files import captures
@@ -16,7 +16,7 @@ from mainstem.errors import CaptureError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mainstem.analysis.options import AnalyzeOptions, Inputs, Watcher
+    from mainstem.analysis.options import AnalyzeOptions, Inputs, ProgressListener
 
 # What this process reads in seconds and holds. So much of captures makes four million frames of Aeron.
 LOCAL_CAPTURE_BYTES = 256 << 20
@@ -56,11 +56,11 @@ def _bytes_of(file: str) -> int:
         raise CaptureError(f"{file}: {error.strerror or error}") from error
 
 
-def _rows_of(folders: list[str]) -> int:
+def _rows_of(directories: list[str]) -> int:
     import pyarrow.parquet as pq
 
     rows = 0
-    for file in (file for path in folders for file in Path(path).glob("*.parquet")):
+    for file in (file for path in directories for file in Path(path).glob("*.parquet")):
         try:
             rows += pq.read_metadata(file).num_rows
         except (OSError, ValueError) as error:
@@ -68,12 +68,12 @@ def _rows_of(folders: list[str]) -> int:
     return rows
 
 
-def analyze_here(options: AnalyzeOptions, watcher: Watcher | None = None) -> Analysis:
+def analyze_here(options: AnalyzeOptions, listener: ProgressListener | None = None) -> Analysis:
     """Runs an analysis of inputs that do not need Spark.
 
     Args:
         options: What is read, and where the results go; ``needs_spark`` is False of it.
-        watcher: Receives how far it is.
+        listener: Receives how far it is.
 
     Returns:
         The analysis, which ended.
@@ -84,7 +84,7 @@ def analyze_here(options: AnalyzeOptions, watcher: Watcher | None = None) -> Ana
     tables = LocalTables(options.tables, options.ports)  # which says what to install where there is no DuckDB
     import duckdb
 
-    analysis = Analysis(tables, options, watcher or Silent())
+    analysis = Analysis(tables, options, listener or NoProgress())
     try:
         analysis.run()
     except (duckdb.Error, RuntimeError) as error:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from mainstem.analysis.gather import Gatherer
 from mainstem.analysis.page.overview import render
 from mainstem.analysis.summary import Summary
+from mainstem.analysis.summary_builder import SummaryBuilder
 from mainstem.analysis.verdict import verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from mainstem.analysis.backend import Backend
-    from mainstem.analysis.options import AnalyzeOptions, Inputs, Watcher
+    from mainstem.analysis.options import AnalyzeOptions, Inputs, ProgressListener
 
 READ, WRITE, GATHER = "read captures", "write tables", "gather"
 RECORDED = "read recordings"
@@ -23,8 +23,8 @@ RECORDED = "read recordings"
 class Analysis:
     """One run. ``summary``, ``verdict`` and ``report`` are there after ``run``."""
 
-    def __init__(self, tables: Backend, options: AnalyzeOptions, watcher: Watcher) -> None:
-        self._tables, self._options, self._watcher = tables, options, watcher
+    def __init__(self, tables: Backend, options: AnalyzeOptions, listener: ProgressListener) -> None:
+        self._tables, self._options, self._watcher = tables, options, listener
         self.summary = Summary(inputs=list(options.inputs))
         self.verdict: list[str] = []
 
@@ -68,7 +68,7 @@ class Analysis:
 
     def _gather(self, inputs: Inputs) -> None:
         self._watcher.stage(GATHER, None)
-        gatherer = Gatherer(self._tables)
+        gatherer = SummaryBuilder(self._tables)
         if inputs.has_frames:
             gatherer.captures(self.summary)
         if inputs.recordings:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.analysis.folds.aqueduct import AqueductFold
 from mainstem.analysis.folds.channels import ChannelFold
-from mainstem.analysis.folds.every import RoundTripFold
+from mainstem.analysis.folds.combined import RoundTripFold
 from mainstem.analysis.folds.fold import REVISION
 from mainstem.analysis.folds.multiplexed import MuxFold
 from mainstem.analysis.folds.path import CHANNEL, PathFold

@@ -56,7 +56,7 @@ def read_frames(
         aeron_ports=None if aeron_ports is None else tuple(aeron_ports),
         bymux_ports=tuple(bymux_ports),
         jmux_ports=tuple(jmux_ports),
-        count_passed=True,
+        count_skipped=True,
     )
     for file in captures(path):
         yield from frames(file, selection, build(file))

@@ -25,7 +25,7 @@ class FrameSelection:
 
     ``aeron_ports``: UDP ports that carry Aeron, where what is no frame is a problem; None: every port, where each byte of a
     datagram fits Aeron's frames; empty: none. bymux and Jmux have no mark that distinguishes them from other bytes, so their
-    TCP ports must be named. ``count_passed``: whether a last row, PASSED_OVER, has the number of packets without one, so that
+    TCP ports must be named. ``count_skipped``: whether a last row, PASSED_OVER, has the number of packets without one, so that
     each packet of a capture is in a row or counted.
     """
 
@@ -34,12 +34,12 @@ class FrameSelection:
     bymux_ports: tuple[int, ...] = ()
     jmux_ports: tuple[int, ...] = ()
     rows: int = ROWS
-    count_passed: bool = False
+    count_skipped: bool = False
 
     @property
     def reads_all(self) -> bool:
         """Whether packets outside of TCP's named ports are read."""
-        return self.aeron_ports != () or self.count_passed
+        return self.aeron_ports != () or self.count_skipped
 
     @property
     def tcp_ports(self) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ class FrameSelection:
 
 
 @dataclass(frozen=True)
-class Run:
+class ChunkRange:
     """Whole records in ``[offset, end)``, with ``packet`` packets before them, and the section that holds where they begin.
 
     Without a section the run continues the run before it.
@@ -61,7 +61,7 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class CapturePartition:
     """The share of one task in one file. ``plain``: datagrams that came whole; the masks: flows, by their buckets.
 
     Rows of runs before ``begin`` are discarded: those runs are read for their history. ``final``: nothing will follow.
@@ -69,7 +69,7 @@ class Part:
 
     path: str
     format: Format
-    runs: tuple[Run, ...]
+    runs: tuple[ChunkRange, ...]
     plain: bool = True
     tcp: int = 0
     fragments: int = 0
@@ -80,7 +80,7 @@ class Part:
 
 def plan_new(
     path: str, index: FrameIndex, selection: FrameSelection, begin: int, end: int, *, part_bytes: int = PART_BYTES
-) -> list[Part]:
+) -> list[CapturePartition]:
     """Parts that hold the rows of ``[begin, end)`` of a file that goes on: both are ends of records, as ``index.end`` is.
 
     What needs history is read from the beginning of the file again, for its history only.
@@ -95,7 +95,7 @@ def plan_new(
     if selection.reads_all or index.format.name == "aqueduct":
         for group in _groups(chunks, part_bytes):
             runs = _clipped(_runs(group, index), begin, end)
-            parts.append(Part(path=path, format=index.format, runs=runs, begin=begin, final=False))
+            parts.append(CapturePartition(path=path, format=index.format, runs=runs, begin=begin, final=False))
     for part in _flow_parts(path, index, selection, before, part_bytes, begin=begin):
         runs = _clipped(part.runs, begin, end)
         if any(run.end > begin for run in runs):
@@ -108,13 +108,13 @@ def plan_new(
     return parts
 
 
-def _clipped(runs: Sequence[Run], begin: int, end: int) -> tuple[Run, ...]:
+def _clipped(runs: Sequence[ChunkRange], begin: int, end: int) -> tuple[ChunkRange, ...]:
     """Runs up to ``end``; one that has ``begin`` in it is cut there, so that its first part can be passed over."""
-    out: list[Run] = []
+    out: list[ChunkRange] = []
     for run in runs:
         stop = min(run.end, end)
         if run.offset < begin < stop:
-            out += [replace(run, end=begin), Run(begin, stop, 0, None)]
+            out += [replace(run, end=begin), ChunkRange(begin, stop, 0, None)]
         elif run.offset < stop:
             out.append(replace(run, end=stop))
     return tuple(out)
@@ -122,7 +122,7 @@ def _clipped(runs: Sequence[Run], begin: int, end: int) -> tuple[Run, ...]:
 
 def plan(
     path: str, index: FrameIndex, selection: FrameSelection, *, part_bytes: int = PART_BYTES, min_parts: int = 1
-) -> list[Part]:
+) -> list[CapturePartition]:
     """Parts that together hold each row of a file once. The problems of the file itself are in the first."""
     if index.format is None:
         return [_problems_only(path, index)]
@@ -133,7 +133,10 @@ def plan(
     size = max(min(part_bytes, -(-total // max(min_parts, 1))), 1)
     parts = []
     if selection.reads_all or index.format.name == "aqueduct":
-        parts = [Part(path=path, format=index.format, runs=_runs(group, index)) for group in _groups(chunks, size)]
+        parts = [
+            CapturePartition(path=path, format=index.format, runs=_runs(group, index))
+            for group in _groups(chunks, size)
+        ]
     parts += _flow_parts(path, index, selection, chunks, size)
     if len(parts) == 2 and parts[0].plain and parts[1].fragments | parts[1].tcp:
         # A small file: one task does both.
@@ -144,15 +147,15 @@ def plan(
     return parts
 
 
-def unreadable(path: str, why: str) -> Part:
+def unreadable(path: str, why: str) -> CapturePartition:
     """Returns the part of a file that cannot be opened: one problem."""
     problem = Problem(layout.PROBLEM_UNREADABLE_FILE, 0, 0, why)
-    return Part(path=path, format=Format(False, Section(False)), runs=(), plain=False, problems=(problem,))
+    return CapturePartition(path=path, format=Format(False, Section(False)), runs=(), plain=False, problems=(problem,))
 
 
-def _problems_only(path: str, index: FrameIndex) -> Part:
+def _problems_only(path: str, index: FrameIndex) -> CapturePartition:
     empty = index.format or Format(False, Section(False))
-    return Part(path=path, format=empty, runs=(), plain=False, problems=tuple(index.all_problems))
+    return CapturePartition(path=path, format=empty, runs=(), plain=False, problems=tuple(index.all_problems))
 
 
 def _groups(chunks: Sequence[Chunk], size: int) -> Iterator[list[Chunk]]:
@@ -168,20 +171,20 @@ def _groups(chunks: Sequence[Chunk], size: int) -> Iterator[list[Chunk]]:
         yield group
 
 
-def _runs(chunks: Sequence[Chunk], index: FrameIndex) -> tuple[Run, ...]:
+def _runs(chunks: Sequence[Chunk], index: FrameIndex) -> tuple[ChunkRange, ...]:
     """Joins chunks that touch: a walk carries its state from one into the next."""
-    runs: list[Run] = []
+    runs: list[ChunkRange] = []
     for chunk in chunks:
         if runs and runs[-1].end == chunk.offset:
             runs[-1] = replace(runs[-1], end=chunk.end)
         else:
-            runs.append(Run(chunk.offset, chunk.end, chunk.packet, index.sections[chunk.section]))
+            runs.append(ChunkRange(chunk.offset, chunk.end, chunk.packet, index.sections[chunk.section]))
     return tuple(runs)
 
 
 def _flow_parts(
     path: str, index: FrameIndex, selection: FrameSelection, chunks: Sequence[Chunk], size: int, begin: int = 0
-) -> list[Part]:
+) -> list[CapturePartition]:
     """The parts that need history: each has some of the buckets, and the chunks that have packets of them."""
     assert index.format is not None
     follow_tcp, follow_fragments = bool(selection.tcp_ports), selection.aeron_ports != ()
@@ -199,7 +202,7 @@ def _flow_parts(
         tcp_mask, fragment_mask = tcp & mask, fragments & mask
         owned = [chunk for chunk in chunks if chunk.tcp & tcp_mask or chunk.fragments & fragment_mask]
         parts.append(
-            Part(
+            CapturePartition(
                 path=path, format=index.format, runs=_runs(owned, index), plain=False,
                 tcp=tcp_mask, fragments=fragment_mask, begin=begin,
             )

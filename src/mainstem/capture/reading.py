@@ -57,15 +57,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mainstem.capture.chunks import FrameIndex
-    from mainstem.capture.planning import FrameSelection, Part, Run
+    from mainstem.capture.planning import CapturePartition, ChunkRange, FrameSelection
 
 READ_BYTES = 4 << 20  # read at a time; a part holds no more of the file than this
 
 
-def read(part: Part, selection: FrameSelection) -> Iterator[pa.RecordBatch]:
+def read(part: CapturePartition, selection: FrameSelection) -> Iterator[pa.RecordBatch]:
     """Reads the rows of a part, in the order of packets. Never raises for what the file holds.
 
-    With ``count_passed`` the rows of the counts are of this part: those of all parts add up to the file's.
+    With ``count_skipped`` the rows of the counts are of this part: those of all parts add up to the file's.
     """
     reader = _Reader(part, selection)
     yield from reader.batches()
@@ -86,7 +86,7 @@ def _passed_over(path: str, selection: FrameSelection, readers: Sequence[_Reader
     A packet is passed over once, so no two of these rows have the same. In a stream a count may be below 0: a fragment that
     an earlier micro-batch counted is in the row of a LOST_FRAGMENT now.
     """
-    if not selection.count_passed:
+    if not selection.count_skipped:
         return
     rows = FrameRows(column_mask(selection.names), layout.PASSED_REASONS)
     kind = layout.KIND_PROBLEM + layout.PROBLEM_PASSED_OVER
@@ -102,7 +102,7 @@ def _passed_over(path: str, selection: FrameSelection, readers: Sequence[_Reader
 class _Reader:
     """Reads a part's runs into rows."""
 
-    part: Part
+    part: CapturePartition
     selection: FrameSelection
     rows: FrameRows = field(init=False)
     silent: bool = False
@@ -134,7 +134,7 @@ class _Reader:
         self.rows.begin(packet, 0, False, 0)
         self.rows.row(layout.PROTOCOL_PROBLEM, layout.KIND_PROBLEM + kind, {}, text=text.encode())
 
-    def _decoder(self, run: Run) -> CaptureDecoder:
+    def _decoder(self, run: ChunkRange) -> CaptureDecoder:
         selection, part = self.selection, self.part
         decoder = CaptureDecoder(part.format.walk(run.section or part.format.section), self.rows)
         decoder.plain = part.plain
@@ -181,7 +181,7 @@ class _Reader:
         if decoder is not None:
             self.passed = decoder.take_passed()
 
-    def _run(self, file: Any, run: Run, decoder: CaptureDecoder, flows: Flows) -> Iterator[pa.RecordBatch]:
+    def _run(self, file: Any, run: ChunkRange, decoder: CaptureDecoder, flows: Flows) -> Iterator[pa.RecordBatch]:
         data = bytearray(min(READ_BYTES, run.end - run.offset))
         offset = run.offset
         while offset < run.end:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.frames import Frame
     from mainstem.aqueduct.limits import Limits
     from mainstem.capture.chunks import FrameIndex
-    from mainstem.capture.planning import FrameSelection, Part
+    from mainstem.capture.planning import CapturePartition, FrameSelection
 
 MAX_TIME_NS = (1 << 63) - 1  # of a column
 
@@ -63,7 +63,7 @@ def add_chunks(file: IO[bytes], index: FrameIndex, size: int) -> None:
         index.packets += lines
 
 
-def read_trace(part: Part, selection: FrameSelection, file: IO[bytes]) -> Iterator[pa.RecordBatch]:
+def read_trace(part: CapturePartition, selection: FrameSelection, file: IO[bytes]) -> Iterator[pa.RecordBatch]:
     """The rows of a part of a trace. What is no line of a trace, or no frame, is a problem."""
     import pyarrow as pa
 

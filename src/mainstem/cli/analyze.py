@@ -83,10 +83,10 @@ def run(
 
 def _with_spark(options: AnalyzeOptions, master: str, bars: ProgressBars) -> Analysis:
     from mainstem.spark.report.program import analyze
-    from mainstem.spark.session import create, stop
+    from mainstem.spark.session import create_session, stop
 
     bars.stage("start Spark", None)
-    spark = create("mainstem analyze", master=master, log_file=options.out / "spark.log")
+    spark = create_session("mainstem analyze", master=master, log_file=options.out / "spark.log")
     bars.done("start Spark")
     try:
         return analyze(spark, options, bars)

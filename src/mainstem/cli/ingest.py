@@ -150,10 +150,10 @@ def run(
 
 
 def _in_session(options: IngestOptions, master: str) -> dict[str, Any]:
-    from mainstem.spark.session import create
+    from mainstem.spark.session import create_session
     from mainstem.spark.session import stop as stop_session
 
-    spark = create("mainstem ingest", master=master or None)
+    spark = create_session("mainstem ingest", master=master or None)
     try:
         with stopping() as stop:
             return _ingest(spark, options, stop)

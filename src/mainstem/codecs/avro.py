@@ -143,8 +143,8 @@ class Avro(RowCodec):
 
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
         """The record's row."""
-        reading, begin = self._reading(payload)
-        return [reading.read(payload, begin)]
+        reading, start = self._reading(payload)
+        return [reading.read(payload, start)]
 
     def encode(self, row: dict[str, Any]) -> bytes:
         """A record of the writer's schema, in the framing of the option."""
@@ -207,14 +207,14 @@ class _Reading:
         is_promoted = {"int", "long"} & writer.root.kinds() and {"float", "double"} & self._target.root.kinds()
         self._is_promoted = self._reader is not None and bool(is_promoted)
 
-    def read(self, payload: bytes, begin: int) -> dict[str, Any]:
+    def read(self, payload: bytes, start: int) -> dict[str, Any]:
         """The row of a message. Raises what fastavro raises, and ValueError."""
         import fastavro
 
-        if (len(payload) - begin) * self._values_per_byte > MAX_VALUES:
+        if (len(payload) - start) * self._values_per_byte > MAX_VALUES:
             raise ValueError(f"a message of {len(payload)} bytes may have more than {MAX_VALUES} values")
         stream = io.BytesIO(payload)
-        stream.seek(begin)
+        stream.seek(start)
         try:
             row: Any = fastavro.schemaless_reader(
                 stream, self.writer.parsed, self._reader, return_named_type=self._is_walked
@@ -224,7 +224,7 @@ class _Reading:
         if rest := len(payload) - stream.tell():
             raise ValueError(f"{rest} bytes are left after the record")
         if self._is_promoted:
-            stream.seek(begin)
+            stream.seek(start)
             check_promoted(fastavro.schemaless_reader(stream, self.writer.parsed), self._target.root)
         return to_value(row, self._target.root) if self._is_walked else row  # type: ignore[no-any-return]
 

@@ -31,7 +31,7 @@ TIMES = {
 }  # fmt: skip
 BITS = {"int": 31, "long": 63}
 PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
-LEAST_BYTES = {"null": 0, "float": 4, "double": 8}
+MIN_BYTES = {"null": 0, "float": 4, "double": 8}
 PYTHON: dict[str, tuple[type, ...]] = {
     "null": (type(None),), "boolean": (bool,), "int": (int,), "long": (int,), "float": (float, int), "double": (float, int),
     "bytes": (bytes,), "fixed": (bytes,), "string": (str,), "enum": (str,), "array": (list,), "map": (dict,), "record": (dict,),
@@ -78,11 +78,11 @@ class Type:
         inside = [*(each for _, each, _ in self.fields), *self.branches, *([self.items] if self.items else [])]
         return {self.kind}.union(*(each.kinds() for each in inside))
 
-    def least_bytes(self) -> int:
+    def min_bytes(self) -> int:
         """The bytes that a value takes at least."""
         if self.kind == "record":
-            return sum(each.least_bytes() for _, each, _ in self.fields)
-        return self.size if self.kind == "fixed" else LEAST_BYTES.get(self.kind, 1)
+            return sum(each.min_bytes() for _, each, _ in self.fields)
+        return self.size if self.kind == "fixed" else MIN_BYTES.get(self.kind, 1)
 
     def values(self) -> int:
         """The values that are made of one of these, without those of arrays and maps in it."""
@@ -135,7 +135,7 @@ class AvroSchema:
         _set_defaults(self.parsed, self.root)
         self.is_walked = self.root.is_walked()
         for path, items in self.root.lists():
-            if items.least_bytes() == 0:
+            if items.min_bytes() == 0:
                 raise ConfigurationError(f"Avro schema: {path[1:]}: items of no bytes have no bounded number")
 
     def _type(self, node: Any, around: tuple[str, ...], depth: int) -> Type:
@@ -219,7 +219,7 @@ def _native(value: Any, kind: Type) -> Any:
 
 def values_per_byte(writer: AvroSchema, reader: AvroSchema) -> float:
     """How many values a byte of a message can become, as items of arrays and maps."""
-    written = {path: items.least_bytes() for path, items in writer.root.lists()}
+    written = {path: items.min_bytes() for path, items in writer.root.lists()}
     least = min(written.values(), default=1)
     lists = [*writer.root.lists(), *reader.root.lists()]
     return max((items.values() / written.get(path, least) for path, items in lists), default=0)

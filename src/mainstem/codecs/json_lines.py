@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.codecs.base import Decoded, RowCodec
 from mainstem.codecs.exact import exact_array, exact_leaf
+from mainstem.codecs.json_prefilter import Prefilter
 from mainstem.codecs.json_read import read_exactly
-from mainstem.codecs.json_screen import Screen
 from mainstem.codecs.limits import as_nullable, within_limits
 from mainstem.codecs.numerals import as_text, number_of, text_array
 from mainstem.codecs.rescued import rescue
@@ -68,8 +68,8 @@ class JsonLines(RowCodec):
                 yield first, part
                 return
             size = max(-(-count // PIECES), FEWEST_AT_ONCE)
-            for begin in range(0, count, size):
-                yield from self._parts(payloads[begin : begin + size], first + begin, schema)
+            for start in range(0, count, size):
+                yield from self._parts(payloads[start : start + size], first + start, schema)
         else:
             yield first, super().decode_batch(payloads, schema)
 
@@ -77,7 +77,7 @@ class JsonLines(RowCodec):
         self, payloads: Sequence[bytes], lines: list[bytes], origins: list[int], schema: pa.Schema
     ) -> Decoded | None:
         """The messages that the screen lets through at once, the others one by one; None where that cannot be had."""
-        passes = Screen(schema).passes(lines)
+        passes = Prefilter(schema).accepts(lines)
         slow = set(compress(origins, map(not_, passes)))
         if not slow or len(slow) > len(payloads) * MOST_KEPT_BACK:
             return None

@@ -113,11 +113,11 @@ def _items(column: Any, kind: Any) -> tuple[Any, list[tuple[Any, Any, str]]]:
     if is_.is_map(kind):
         offsets = column.offsets.to_numpy()
         rows = np.repeat(np.arange(len(column)), np.diff(offsets))
-        begin, length = int(offsets[0]), len(rows)
+        start, length = int(offsets[0]), len(rows)
         fields = kind.key_field, kind.item_field
         arrays = column.keys, column.items
-        # pyarrow's keys and items begin where the offsets say, or at the start of the buffers, depending on its version.
-        arrays = tuple(each if len(each) == length else each.slice(begin, length) for each in arrays)
+        # pyarrow's keys and items start where the offsets say, or at the start of the buffers, depending on its version.
+        arrays = tuple(each if len(each) == length else each.slice(start, length) for each in arrays)
         return rows, [(arrays[0], fields[0], ".key"), (arrays[1], fields[1], ".value")]
     lengths = pc.fill_null(pc.list_value_length(column), pa.scalar(0)).to_numpy(False)
     return np.repeat(np.arange(len(column)), lengths), [(column.flatten(), kind.value_field, "[]")]

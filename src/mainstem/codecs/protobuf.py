@@ -134,7 +134,7 @@ class Protobuf(RowCodec):
             assert self._reader is not None, "framing=none has descriptors"
             return self._reader, 0
         number = confluent_number(payload)
-        indexes, begin = _indexes(payload, 5)
+        indexes, start = _indexes(payload, 5)
         if self._source is None:
             assert self._reader is not None, "there are descriptors where there is no source"
             file = self._reader.descriptor.file
@@ -145,7 +145,7 @@ class Protobuf(RowCodec):
             if len(self._readings) >= MAX_READINGS:
                 self._readings.clear()
             self._readings[key] = file, self._reading_of(_message_at(file, indexes))
-        return self._readings[key][1], begin
+        return self._readings[key][1], start
 
     def _reading_of(self, descriptor: Any) -> _Reading:
         """How messages of a type are read. Raises ValueError for another one than that of the options."""
@@ -156,8 +156,8 @@ class Protobuf(RowCodec):
 
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
         """The message's row."""
-        reading, begin = self._reading(payload)
-        return [reading.read(payload[begin:] if begin else payload)]
+        reading, start = self._reading(payload)
+        return [reading.read(payload[start:] if start else payload)]
 
     def encode(self, row: dict[str, Any]) -> bytes:
         """A message of the row, in the framing of the option."""

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 PROBLEM = "problem"
 # After the codec's columns: fields that the schema lacks, as JSON, and the message where there is a problem.
-REST = ("rescued", "payload")
+RESCUE_COLUMNS = ("rescued", "payload")
 EMPTY, NO_ROWS = "the message is empty", "the message has no rows"
-ABSENT = "there is no message"
+NULL_MESSAGE = "there is no message"
 # Characters. The whole message is in the row as well.
 MAX_REASON = 1000
 
@@ -58,7 +58,7 @@ class DecodedRows:
             import pyarrow as pa
 
         columns = [messages.field(name) for name in self._known]
-        rest = [pa.field(REST[0], pa.string()), pa.field(REST[1], pa.binary())]
+        rest = [pa.field(RESCUE_COLUMNS[0], pa.string()), pa.field(RESCUE_COLUMNS[1], pa.binary())]
         return pa.schema([*columns, pa.field(PROBLEM, pa.string()), *as_nullable(self._schema), *rest])
 
     def _decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -70,7 +70,7 @@ class DecodedRows:
         payloads = [b"" if value is None else value for value in values]
         decoded = within_limits(self._codec.decode_batch(payloads, self._schema), self._schema)
         absent = set(range(len(values))).difference(decoded.origins)
-        reasons = {i: NO_ROWS if values[i] else EMPTY if values[i] is not None else ABSENT for i in absent}
+        reasons = {i: NO_ROWS if values[i] else EMPTY if values[i] is not None else NULL_MESSAGE for i in absent}
         reasons |= {i: text for i, text in decoded.problems.items() if values[i]}
         failed, count = sorted(reasons), len(decoded.origins)
         problems = pa.array([None] * count + [_valid(reasons[i]) for i in failed], pa.string())
@@ -97,7 +97,7 @@ def _valid(reason: str) -> str:
 
 def check_names(names: Sequence[str], known: Sequence[str]) -> None:
     """Raises ConfigurationError where a column of a codec has the name of another one, or two have one."""
-    own = (*known, PROBLEM, *REST)
+    own = (*known, PROBLEM, *RESCUE_COLUMNS)
     if reserved := sorted(set(names) & set(own)):
         raise ConfigurationError(f"the codec's column {reserved[0]!r} has the name of one of ours: {', '.join(own)}")
     if len(set(names)) < len(names):

@@ -166,10 +166,10 @@ def _check_packed(data: bytes, at: int) -> int:
     if first in _EXTENSION_LENGTHS or first in _FIXED_EXTENSIONS:
         size = _EXTENSION_LENGTHS.get(first, 0)
         length = number(size) if size else _FIXED_EXTENSIONS[first]
-        begin = at + 2 + size
-        if data[begin - 1] == _TIMESTAMP:
-            _check_time(data[begin : begin + length])
-        return begin + length
+        start = at + 2 + size
+        if data[start - 1] == _TIMESTAMP:
+            _check_time(data[start : start + length])
+        return start + length
     return at + 1 + _NUMBER_SIZES.get(first, 0)
 
 
@@ -179,8 +179,8 @@ def _check_items(data: bytes, at: int, count: int, *, is_map: bool) -> int:
     names = set()
     for _ in range(count):
         if is_map:
-            begin, at = at, _check_packed(data, at)
-            names.add(msgspec.msgpack.decode(data[begin:at]))
+            start, at = at, _check_packed(data, at)
+            names.add(msgspec.msgpack.decode(data[start:at]))
         at = _check_packed(data, at)
     if is_map and len(names) < count:
         raise ValueError("a map has a name twice")

@@ -59,8 +59,8 @@ def repairs(samples: Sequence[Sample]) -> str:
 def in_flight(samples: Sequence[Sample]) -> str:
     """How far sender, receiver and subscriber were behind the publisher."""
     lines = [
-        Series(name, colour, [max(s.positions["publisher"] - s.positions[name], 0) for s in samples])
-        for name, colour in COLOURS.items()
+        Series(name, color, [max(s.positions["publisher"] - s.positions[name], 0) for s in samples])
+        for name, color in COLOURS.items()
     ]
     return svg.chart([s.seconds for s in samples], lines, formatting.short, title="In flight")
 

@@ -91,6 +91,6 @@ class TableQuery:
         return sorted(ColumnSummary(*row) for row in rows)
 
     def files(self) -> list[str]:
-        """The files that belong to the table; others in its folder are left over from tasks that failed."""
+        """The files that belong to the table; others in its directory are left over from tasks that failed."""
         names = self._spark.read.parquet(str(self._output)).inputFiles()
         return [name.removeprefix("file://") for name in names]

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from mainstem.analysis.options import Watcher
+    from mainstem.analysis.options import ProgressListener
 
 POLL_SECONDS = 0.1
-MARKER = ".mainstem-demo"  # in the demo's folder of work: the next demo may delete it
+MARKER = ".mainstem-demo"  # in the demo's directory of work: the next demo may delete it
 # Without any progress for so long something is broken, and waiting on would be for ever.
 STALL_SECONDS = 60.0
 # A cold JVM on a slow machine takes its time over the first micro-batch.
@@ -50,20 +50,20 @@ class DemoOptions:
             raise ConfigurationError(f"--count must be above 0 (got {self.messages})")
 
 
-def run(options: DemoOptions, watcher: Watcher) -> Result:
+def run(options: DemoOptions, listener: ProgressListener) -> Result:
     """Runs the demo. Whatever happens, also KeyboardInterrupt, ends every process and removes every file outside ``out``."""
     options.check()
-    work = _fresh_folder(options.out)
+    work = _fresh_directory(options.out)
     with ExitStack() as stack:
-        stages = _Stages(watcher)
+        stages = _Stages(listener)
         with stages("load"):
             table, name = load(options.file, options.messages)
             result = Result(source=name, loss=options.loss, stages=stages.seconds)
-            watcher.stage("load", table.num_rows)
+            listener.stage("load", table.num_rows)
             arrays = []
             for array in encoded(table):
                 arrays.append(array)
-                watcher.progress("load", sum(map(len, arrays)))
+                listener.progress("load", sum(map(len, arrays)))
         recordings = work / "recording"
         _empty_catalog(recordings)
         with stages("start Spark"):
@@ -75,7 +75,7 @@ def run(options: DemoOptions, watcher: Watcher) -> Result:
         with stages("read into Parquet", table.num_rows):
             query.finish()
             result.rows = query.rows()
-            watcher.progress("read into Parquet", result.rows)
+            listener.progress("read into Parquet", result.rows)
         with stages("compute"):
             result.figures = query.figures()
             files = query.files()
@@ -88,14 +88,14 @@ def run(options: DemoOptions, watcher: Watcher) -> Result:
     return result
 
 
-def _fresh_folder(out: Path) -> Path:
-    """Empties the demo's own folders below ``out``. Raises ConfigurationError for folders that no demo has made."""
+def _fresh_directory(out: Path) -> Path:
+    """Empties the demo's own directories below ``out``. Raises ConfigurationError for directories that no demo has made."""
     work = out / "work"
     is_of_a_demo = (work / MARKER).exists() or (out / "report.html").exists()
-    for folder in (work, out / "table"):
-        if folder.exists() and not is_of_a_demo and any(folder.iterdir()):
-            raise ConfigurationError(f"--out: {folder} is there and no demo has made it: name another directory")
-        shutil.rmtree(folder, ignore_errors=True)
+    for directory in (work, out / "table"):
+        if directory.exists() and not is_of_a_demo and any(directory.iterdir()):
+            raise ConfigurationError(f"--out: {directory} is there and no demo has made it: name another directory")
+        shutil.rmtree(directory, ignore_errors=True)
     work.mkdir(parents=True)
     (work / MARKER).touch()
     return work
@@ -112,14 +112,14 @@ def _stream(
     options: DemoOptions, result: Result, stages: _Stages, query: TableQuery, arrays: list[Any], recordings: Path
 ) -> None:
     """Publishes and records, while the query reads."""
-    watcher, total = stages.watcher, sum(map(len, arrays))
+    listener, total = stages.listener, sum(map(len, arrays))
     with stages("start the driver"):
         traffic = Traffic(recordings, loss=options.loss, seed=options.seed)
         traffic.__enter__()
     with ExitStack() as stack:
         stack.push(traffic)
         for name in ("publish", "record", "read into Parquet"):
-            watcher.stage(name, total)
+            listener.stage(name, total)
         traffic.start(arrays)
         with stages("first rows in Spark"):
             _wait(traffic, lambda: query.rows() > 0, query, seconds=FIRST_ROWS_SECONDS)
@@ -131,16 +131,16 @@ def _stream(
             if traffic.offered == total and "publish" not in stages.seconds:
                 stages.seconds["publish"] = time.monotonic() - started
             result.rows_while_recording = query.rows()
-            watcher.progress("publish", traffic.offered)
-            watcher.progress("record", traffic.recorded)
-            watcher.progress("read into Parquet", result.rows_while_recording)
+            listener.progress("publish", traffic.offered)
+            listener.progress("record", traffic.recorded)
+            listener.progress("read into Parquet", result.rows_while_recording)
             return traffic.is_recorded
 
         _wait(traffic, progressed, query, seconds=STALL_SECONDS)
         stages.seconds.setdefault("publish", time.monotonic() - started)
         stages.seconds["record"] = time.monotonic() - started
         for name in ("publish", "record"):
-            watcher.done(name)
+            listener.done(name)
         result.rows_while_recording = query.rows()
         final = traffic.sampler.sample()
         result.offered, result.received = traffic.offered, traffic.recorded
@@ -175,16 +175,16 @@ def _compare(result: Result, table: Any, query: TableQuery, files: list[str]) ->
 
 
 class _Stages:
-    """Times stages, and reports them to the watcher."""
+    """Times stages, and reports them to the listener."""
 
-    def __init__(self, watcher: Watcher) -> None:
-        self.watcher = watcher
+    def __init__(self, listener: ProgressListener) -> None:
+        self.listener = listener
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def __call__(self, name: str, total: int | None = None) -> Iterator[None]:
-        self.watcher.stage(name, total)
+        self.listener.stage(name, total)
         started = time.monotonic()
         yield
         self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started
-        self.watcher.done(name)
+        self.listener.done(name)

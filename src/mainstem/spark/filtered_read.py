@@ -1,4 +1,4 @@
-"""Recordings as a DataFrame that a condition narrows before anything is opened: in batch and in streaming, right always."""
+"""Recordings as a DataFrame, pruned by a condition before anything is opened."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mainstem.spark.parallelism import parallelism_of
 from mainstem.spark.sources.options import parse_options
+from mainstem.spark.sources.parallelism import parallelism_of
 from mainstem.spark.sources.pushdown import bounds_of, pruned_options
 
 if TYPE_CHECKING:
@@ -28,18 +28,33 @@ def recordings(
     streaming: bool = False,
     **options: Any,
 ) -> DataFrame:
-    """``mainstem.recording`` of a directory, with the rows of which ``where`` is true, and little else read.
+    """Read the rows of recordings that satisfy a condition, opening little else.
 
-    What the condition requires of recording_id, stream_id, session_id, position and recorded_at is turned into options of the
-    source when this is called; the condition is applied to the rows as well, so it may hold anything. The DataFrame may be
-    used in as many queries as one likes, at once too, with further filters or without. ``options`` are the source's own and
-    narrow further; ``schema`` names the columns that are read, among them those of the condition. What moves with the time
-    of a query, as ``now()`` does, narrows nothing. Raises ConfigurationError for options that are wrong.
+    The bounds that the condition puts on ``recording_id``, ``stream_id``, ``session_id``, ``position`` and ``recorded_at`` become
+    options of the source when this is called. The condition is applied to the rows as well, so it may hold anything. Parts that
+    depend on the time of the query, such as ``now()``, prune nothing.
+
+    Args:
+        spark: The session.
+        path: The location as driver and executors see it: a directory, a URL, a pattern, or a list of them.
+        where: The condition, as SQL or a ``Column``. None: all rows.
+        schema: The columns to read, including those of the condition. None: all.
+        streaming: Whether to return a streaming DataFrame.
+        **options: Options of ``mainstem.recording``, which narrow further.
+
+    Returns:
+        A DataFrame, which may be used in any number of queries.
+
+    Raises:
+        ConfigurationError: An option does not exist or has an invalid value.
+
+    Example:
+        >>> df = recordings(spark, "/data/recordings", where="stream_id = 5 and position < 1000000")
     """
 
-    def scan(reader: Any, narrowing: dict[str, str]) -> DataFrame:
+    def scan(reader: Any, pruning: dict[str, str]) -> DataFrame:
         shaped = reader if schema is None else reader.schema(schema)
-        rows: DataFrame = shaped.format(FORMAT).options(**defaults | options | narrowing | location).load()
+        rows: DataFrame = shaped.format(FORMAT).options(**defaults | options | pruning | location).load()
         return rows
 
     location = (
@@ -58,7 +73,7 @@ def recordings(
     # Where it is not known when a row was recorded, no condition on that time is true.
     has_times = any(name.lower() in ("fromtime", "totime") for name in texts)
     skipping = {} if has_times else {"unknownTimes": "skip"}
-    narrowing = skipping | pruned_options(bounds_of(scan(spark.read, {}).where(where)), texts)
-    replaced = {name.lower() for name in narrowing}
+    pruning = skipping | pruned_options(bounds_of(scan(spark.read, {}).where(where)), texts)
+    replaced = {name.lower() for name in pruning}
     options = {name: value for name, value in options.items() if name.lower() not in replaced}
-    return scan(start, narrowing).where(where)
+    return scan(start, pruning).where(where)

@@ -80,7 +80,7 @@ def _batch(fold: Fold, ready: DataFrame, kinds: frozenset[str]) -> DataFrame:
             rows = _only(fold.feed(state, from_arrow(batch, fold.inputs)), kinds)
             if rows:
                 yield rows_to_arrow(fold, values, rows)
-        yield rows_to_arrow(fold, values, _only(fold.unsettled(state), kinds))
+        yield rows_to_arrow(fold, values, _only(fold.pending_rows(state), kinds))
 
     order = [*keys, *(PREFIX + name for name in TIMES)]
     # The grouping needs rows of a key together and keys in order: this gives it both, and the order of time within a key.
@@ -101,7 +101,7 @@ def _stream(fold: Fold, ready: DataFrame, kinds: frozenset[str]) -> DataFrame:
         before = state.seen
         whole = pd.concat(list(parts), ignore_index=True)
         rows = fold.feed(state, from_pandas(whole, fold.inputs))
-        rows += [row for row in fold.unsettled(state) if row.revision > before]
+        rows += [row for row in fold.pending_rows(state) if row.revision > before]
         checkpoint.update((dump(state),))
         tuples = [
             (*key, row.kind, row.revision, *(_struct(row, kind) for kind in fold.kinds)) for row in _only(rows, kinds)

@@ -1,7 +1,7 @@
 """Functions for ``foreachBatch``: micro-batches of any streaming query into tables, or into a sink of one's own, once.
 
 Spark runs a micro-batch again when the driver ended before the checkpoint was written. ``to_delta`` and ``to_iceberg`` write tables
-whose commits name the micro-batch; ``in_transaction`` keeps its number in the database that the rows go to; ``once`` keeps it
+whose commits name the micro-batch; ``in_transaction`` keeps its number in the database that the rows go to; ``idempotent`` keeps it
 beside a sink that has no transactions. Each takes the query's id from its checkpoint, so a new checkpoint is a new query. One
 driver runs a query at a time.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-__all__ = ["in_transaction", "once", "to_delta", "to_iceberg"]
+__all__ = ["idempotent", "in_transaction", "to_delta", "to_iceberg"]
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,127}")
@@ -42,7 +42,7 @@ def to_delta(
     """Writes micro-batches to a Delta table: executors write data files, the driver commits, each micro-batch once.
 
     Args:
-        url: The table, which is created where there is none: a folder that driver and executors share, or a URL.
+        url: The table, which is created where there is none: a directory that driver and executors share, or a URL.
         partition_by: The columns that a new table is partitioned by.
         options: Options of the store, by pyarrow's names or Hadoop's.
         evolve: Whether columns that the table lacks are added to it; else they are refused.
@@ -86,7 +86,7 @@ def to_iceberg(
 
     Args:
         table: Its name in the catalog, as in ``sea.tides``; it is created where there is none.
-        warehouse: Where new tables go. A folder has its catalog in a file, unless one is named.
+        warehouse: Where new tables go. A directory has its catalog in a file, unless one is named.
         catalog: A catalog of pyiceberg's own configuration.
         catalog_options: Options of the catalog, as ``uri``.
         partition_by: The columns that a new table is partitioned by.
@@ -122,7 +122,7 @@ def to_iceberg(
     )
 
 
-def once(
+def idempotent(
     function: Callable[[DataFrame, int], Any],
     ledger: str | Path,
     *,
@@ -136,7 +136,7 @@ def once(
 
     Args:
         function: Gets the micro-batch and its number, as a function for ``foreachBatch`` does.
-        ledger: A folder or a URL with a file for each query: the number of its last micro-batch.
+        ledger: A directory or a URL with a file for each query: the number of its last micro-batch.
         options: Options of the ledger's store.
         query_id: The name of the file; empty for the query's id in its checkpoint.
 
@@ -147,7 +147,7 @@ def once(
         ConfigurationError: There is no store for the URL.
 
     Example:
-        >>> df.writeStream.foreachBatch(once(send_mail, "/data/ledger")).start()
+        >>> df.writeStream.foreachBatch(idempotent(send_mail, "/data/ledger")).start()
     """
     store = open_store(ledger, options)
 

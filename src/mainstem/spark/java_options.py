@@ -36,14 +36,14 @@ def _given(config: Mapping[str, str]) -> Iterator[str]:
     """Whatever else a JVM of Spark may be given options by."""
     yield from (config.get(f"spark.{role}.{kind}JavaOptions", "") for role in _ROLES for kind in ("default", "extra"))
     yield from (os.environ.get(name, "") for name in _VARIABLES)
-    defaults = _configuration_folder() / "spark-defaults.conf"
+    defaults = _configuration_directory() / "spark-defaults.conf"
     if defaults.is_file():
         yield defaults.read_text(errors="replace")
 
 
-def _configuration_folder() -> Path:
-    if folder := os.environ.get("SPARK_CONF_DIR"):
-        return Path(folder)
+def _configuration_directory() -> Path:
+    if directory := os.environ.get("SPARK_CONF_DIR"):
+        return Path(directory)
     import pyspark
 
     return Path(os.environ.get("SPARK_HOME") or pyspark.__path__[0]) / "conf"

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # A JVM that receives a signal to end does so within a second, unless one of its threads is stuck.
-PATIENCE_SECONDS = 5.0
-_POLL_SECONDS = 0.02
+EXIT_TIMEOUT_S = 5.0
+_POLL_S = 0.02
 
 _started: set[int] = set()
 
@@ -54,7 +54,7 @@ def end() -> None:
 
 
 def _is_gone(pid: int) -> bool:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + EXIT_TIMEOUT_S
     while time.monotonic() < deadline:
         try:
             if os.waitpid(pid, os.WNOHANG)[0] == pid:
@@ -62,5 +62,5 @@ def _is_gone(pid: int) -> bool:
         except ChildProcessError:
             # It was waited for elsewhere.
             return True
-        time.sleep(_POLL_SECONDS)
+        time.sleep(_POLL_S)
     return False

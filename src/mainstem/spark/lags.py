@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """One recording: what a query has read of it, what there is, and how long ago the first of what it has not was recorded.
+    """How far a query is behind one recording.
 
-    ``seconds`` is exact to about 100 ms, 0 when nothing is left to read, and None where the recording keeps no times. ``archive``
-    is the id of the recording's archive, or its URL where it has none, as in the column ``archive``.
+    ``seconds`` is the age of the first unread message, exact to about 100 ms: 0 if everything is read, None if the recording
+    keeps no times. ``archive`` is the id of the recording's archive, or its URL if it has no id, as in the column ``archive``.
     """
 
     recording_id: int
@@ -49,30 +49,37 @@ class Lag:
 
     @property
     def bytes(self) -> int:
-        """Of the stream, frame headers included."""
+        """Unread bytes of the stream, frame headers included."""
         return max(self.recorded_position - self.position, 0)
 
 
-def lag(
-    query: StreamingQuery,
-    path: Path | str | Sequence[Path | str],
-    options: Mapping[str, object] | None = None,
-    *,
-    clock: Clock = SYSTEM_CLOCK,
-) -> list[Lag]:
-    """The lag of a query behind every recording of ``path`` that its last micro-batch named; empty before the first one.
+def lag(query: StreamingQuery, path: Path | str | Sequence[Path | str], **options: Any) -> list[Lag]:
+    """Measure how far a streaming query is behind the recordings that it reads.
 
-    ``path`` and ``options`` are those of the source. A query over several sources is fine: those whose offsets are not of
-    ``mainstem.recording`` are passed over.
+    Args:
+        query: A query over ``mainstem.recording``. Its other sources are ignored.
+        path: The location of the recordings, as given to the source: a directory, a URL, a pattern, or a list of them.
+        **options: Options of ``mainstem.recording``. Only ``tail`` and the store's options matter here.
+
+    Returns:
+        A ``mainstem.spark.lags.Lag`` for each recording of the last micro-batch; empty before the first one.
+
+    Raises:
+        ConfigurationError: An option does not exist or has an invalid value.
+        StoreError: The store cannot be read.
+
+    Example:
+        >>> max(each.bytes for each in lag(query, "/data/recordings"))
+        0
     """
     progress = query.lastProgress
-    return lags_of(progress["sources"] if progress else [], source_options(path, options), clock)
+    return lags_of(progress["sources"] if progress else [], source_options(path, options))
 
 
 def source_options(
     path: Path | str | Sequence[Path | str], options: Mapping[str, object] | None = None
 ) -> RecordingOptions:
-    """What the source makes of a path, or several, and its options. Raises ConfigurationError for what cannot be."""
+    """Parse a path, or several, and options as the source does. Raises ConfigurationError."""
     texts = {name: str(value) for name, value in (options or {}).items()}
     if isinstance(path, str | os.PathLike):
         return parse_options(texts | {"path": str(path)})
@@ -80,7 +87,7 @@ def source_options(
 
 
 def lags_of(sources: Iterable[Any], options: RecordingOptions, clock: Clock = SYSTEM_CLOCK) -> list[Lag]:
-    """The lag behind the recordings of these options, by the end offsets of a micro-batch's sources."""
+    """Return the lag of a micro-batch, given its sources' progress."""
     offset = Offset()
     for source in sources:
         offset.archives.update(_offsets(source["endOffset"]).archives)
@@ -112,7 +119,7 @@ def _offsets(text: Any) -> Offset:
 
 
 def _lag(opened: OpenArchive, descriptor: RecordingDescriptor, position: int, end: int | None, clock: Clock) -> Lag:
-    """Of what is read nothing is opened: of ten thousand recordings most have ended and are read."""
+    # A recording that is fully read is not opened: most of ten thousand have ended.
     if descriptor.stop_position != NULL:
         end = descriptor.stop_position
     key, seconds = opened.key, None
@@ -130,7 +137,7 @@ def _lag(opened: OpenArchive, descriptor: RecordingDescriptor, position: int, en
 class LagListener(StreamingQueryListener):
     """Calls ``report(query id, lags)`` after every micro-batch: ``spark.streams.addListener(LagListener(path, report))``.
 
-    ``path`` and ``options`` are those of the source, as of ``lag``.
+    ``path`` and ``options`` are those of the source, as for ``lag``.
     """
 
     def __init__(
@@ -144,16 +151,15 @@ class LagListener(StreamingQueryListener):
         self._options, self._report, self._clock = source_options(path, options), report, clock
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        """Nothing was read yet."""
+        pass
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """A micro-batch ended."""
         progress = event.progress
         sources = [{"endOffset": source.endOffset} for source in progress.sources]
         self._report(str(progress.id), lags_of(sources, self._options, self._clock))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """There was nothing to read."""
+        pass
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """It is over."""
+        pass

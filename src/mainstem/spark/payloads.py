@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem.codecs import find_codec
-from mainstem.codecs.rows import PROBLEM, REST, DecodedRows
+from mainstem.codecs.rows import PROBLEM, RESCUE_COLUMNS, DecodedRows
 from mainstem.errors import ConfigurationError
 from mainstem.spark.codec_columns import as_nullable, check_distinct, inferred_columns
 
@@ -23,13 +23,12 @@ SAMPLE = 4000
 
 
 class Encoded:
-    """What a Spark task does to rows: payloads beside the columns that stay. Pickled to the workers."""
+    """Encodes the rows of a task. Pickled to the workers."""
 
     def __init__(self, codec: Codec, names: Sequence[str], others: Sequence[str], payload: str) -> None:
         self._codec, self._names, self._others, self._payload = codec, list(names), list(others), payload
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """A batch of messages for each batch of rows."""
         import pyarrow as pa
 
         for batch in batches:
@@ -41,11 +40,35 @@ class Encoded:
 def decode(
     df: DataFrame,
     codec: Codec | str,
-    schema: StructType | str | None,
-    codec_options: Mapping[str, str] | None,
-    payload: str,
+    schema: StructType | str | None = None,
+    *,
+    codec_options: Mapping[str, str] | None = None,
+    payload: str = "payload",
 ) -> DataFrame:
-    """As ``mainstem.spark.decode``."""
+    """Decode payloads into typed columns, batch or streaming, as ``mainstem ingest`` does.
+
+    A message that cannot be decoded becomes a row with the error in ``problem`` and the message in ``payload``. Fields that the
+    schema lacks go to ``rescued``, as JSON.
+
+    Args:
+        df: A DataFrame with a column of messages, such as those of Mainstem's sources.
+        codec: A name from ``mainstem.codecs.codec_names()``, ``module:Class``, or a codec.
+        schema: The codec's columns, as Spark's DDL or type. None: the codec's own schema, or else one inferred from the first
+            messages. Inference runs a job, and is not possible for a stream.
+        codec_options: Options, for a codec given by name.
+        payload: The column of the messages: binary or string.
+
+    Returns:
+        A DataFrame with the other columns of ``df``, then ``problem``, the codec's columns, ``rescued`` and ``payload``.
+
+    Raises:
+        ConfigurationError: A codec, option, column or schema is invalid.
+
+    Example:
+        >>> messages = spark.read.format("mainstem.recording").load("/data/recordings")
+        >>> trades = decode(messages, "json", "id bigint, price double")
+        >>> trades.where("problem is null").groupBy("id").avg("price").show()
+    """
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
@@ -59,14 +82,14 @@ def decode(
     messages = df.withColumn(payload, f.col(payload).cast("binary"))
     known = [item for item in df.schema.fields if item.name != payload]
     names = [item.name for item in known]
-    taken = (*names, PROBLEM, *REST)
+    taken = (*names, PROBLEM, *RESCUE_COLUMNS)
     kind = StructType.fromDDL(schema) if isinstance(schema, str) else schema
     if kind is None:
         kind = _columns(messages, reader, payload, taken)
     check_distinct(kind.names, taken)
     own = [StructField(PROBLEM, StringType())]
-    rest = [StructField(REST[0], StringType()), StructField(REST[1], BinaryType())]
-    if reserved := sorted({PROBLEM, *REST} & set(names)):
+    rest = [StructField(RESCUE_COLUMNS[0], StringType()), StructField(RESCUE_COLUMNS[1], BinaryType())]
+    if reserved := sorted({PROBLEM, *RESCUE_COLUMNS} & set(names)):
         raise ConfigurationError(f"the column {reserved[0]!r} has the name of one of the decoded table: rename it")
     arrow = to_arrow_schema(kind, timezone=df.sparkSession.conf.get("spark.sql.session.timeZone"))
     return messages.mapInArrow(
@@ -77,11 +100,32 @@ def decode(
 def encode(
     df: DataFrame,
     codec: Codec | str,
-    columns: Sequence[str] | None,
-    codec_options: Mapping[str, str] | None,
-    payload: str,
+    *,
+    columns: Sequence[str] | None = None,
+    codec_options: Mapping[str, str] | None = None,
+    payload: str = "payload",
 ) -> DataFrame:
-    """As ``mainstem.spark.encode``."""
+    """Encode rows into a column of payloads, which the sink ``mainstem.channel`` sends; batch or streaming.
+
+    A value that the format cannot hold fails the query. Values are never changed silently.
+
+    Args:
+        df: The rows.
+        codec: A name from ``mainstem.codecs.codec_names()``, ``module:Class``, or a codec.
+        columns: The columns to encode, in order; the others stay beside the payload. None: all.
+        codec_options: Options, for a codec given by name.
+        payload: The name of the new column.
+
+    Returns:
+        A DataFrame with the other columns of ``df``, and the payload.
+
+    Raises:
+        ConfigurationError: A codec, option or column is invalid.
+
+    Example:
+        >>> messages = encode(df, "avro", codec_options={"schema": "trade.avsc"})
+        >>> messages.write.format("mainstem.channel").option("channel", "aeron:ipc").mode("append").save()
+    """
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     names = df.columns if columns is None else list(columns)
@@ -103,7 +147,7 @@ def _codec(codec: Codec | str, options: Mapping[str, str] | None) -> Codec:
 
 
 def _kinds(df: DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    """The types of columns. Raises ConfigurationError for one that there is not."""
+    """Return the types of the columns. Raises ConfigurationError if one does not exist."""
     kinds = {item.name: item.dataType for item in df.schema.fields}
     for name in names:
         if name not in kinds:
@@ -112,7 +156,7 @@ def _kinds(df: DataFrame, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _columns(df: DataFrame, codec: Codec, payload: str, taken: Sequence[str]) -> StructType:
-    """The codec's own columns, else those of the first messages. Raises ConfigurationError."""
+    """Return the codec's own columns, or those inferred from the first messages. Raises ConfigurationError."""
     try:
         return inferred_columns(codec, [], taken)
     except ConfigurationError:

@@ -7,15 +7,26 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from mainstem.errors import needs_extras
 from mainstem.spark import jvm
 from mainstem.spark.java import ensure_java
 from mainstem.spark.java_options import java_options
 
+with needs_extras():
+    from pyspark import SparkContext
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import SparkSession
+
+    from mainstem.spark.sinks.channel import ChannelSink
+    from mainstem.spark.sources.capture import CaptureSource
+    from mainstem.spark.sources.features import CHECKPOINT_FILE_MANAGER, HAS_READ_LIMITS
+    from mainstem.spark.sources.live import LiveSource
+    from mainstem.spark.sources.parallelism import parallelism_of
+    from mainstem.spark.sources.recording import RecordingSource
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 # Without Hadoop's native library every checkpoint file costs several processes; these take that away (150 ms a micro-batch
 # down to 90). They are right for local paths only, so they are set only when the master is local.
@@ -38,10 +49,32 @@ DEFAULTS = {
 }
 
 
-def settings(master: str, cores: int) -> dict[str, str]:
-    """What ``create`` sets when nothing else is asked for."""
-    from mainstem.spark.sources.features import CHECKPOINT_FILE_MANAGER, HAS_READ_LIMITS
+def register(spark: SparkSession) -> None:
+    """Register Mainstem's formats with a session, so that ``spark.read.format("mainstem.recording")`` works.
 
+    Sources: ``mainstem.recording``, ``mainstem.live``, ``mainstem.capture``. Sink: ``mainstem.channel``.
+
+    Args:
+        spark: A session that was not created by ``create_session``.
+
+    Example:
+        >>> register(spark)
+        >>> spark.read.format("mainstem.recording").load("/data/recordings").count()
+    """
+    # The sources plan in a process of their own, which cannot ask the session.
+    known = {"parallelism": parallelism_of(spark)}
+    kinds = [type(source.__name__, (source,), known) for source in (RecordingSource, LiveSource)]
+    for kind in (*kinds, CaptureSource, ChannelSink):
+        try:
+            spark.dataSource.register(kind)
+        except AnalysisException as error:
+            # Spark 4.0 does not register again a source that it discovered itself. It is the same, but without the parallelism.
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise
+
+
+def settings(master: str, cores: int) -> dict[str, str]:
+    """Return the settings that ``create_session`` applies by default."""
     chosen = dict(DEFAULTS)
     if not HAS_READ_LIMITS:
         # Else Trigger.AvailableNow is one micro-batch: after a restart the one that was not committed, and nothing that came since.
@@ -57,7 +90,7 @@ def settings(master: str, cores: int) -> dict[str, str]:
 
 @contextmanager
 def _standard_error_in(path: Path | None) -> Iterator[None]:
-    """What a child process started meanwhile writes to its standard error goes to the file, for as long as it lives."""
+    """Redirect the standard error of child processes started in the block to a file."""
     if path is None:
         yield
         return
@@ -73,7 +106,7 @@ def _standard_error_in(path: Path | None) -> Iterator[None]:
         os.close(own)
 
 
-def create(
+def create_session(
     name: str = "mainstem",
     *,
     master: str | None = None,
@@ -81,35 +114,32 @@ def create(
     log_level: str = "ERROR",
     log_file: Path | None = None,
 ) -> SparkSession:
-    """Creates a session with Mainstem's sources registered, whose workers run this same Python.
+    """Create a local Spark session with Mainstem's formats registered, a Java that works, and measured settings.
+
+    Its workers run the same Python as this process.
 
     Args:
-        name: The application's name in Spark.
-        master: Where Spark runs. None: the master of ``spark-submit`` where that started this process, else ``local[*]``.
-        config: Settings that override every default. Those of the JVM itself (memory, options) count only for the first
-            session of a process.
-        log_level: What Spark's loggers write at least.
-        log_file: Where the standard error of the JVM and its workers goes; None: where this process's goes.
+        name: The application name in Spark.
+        master: Where Spark runs. None: the master given to ``spark-submit`` if that started this process, else ``local[*]``.
+        config: Settings that override every default. JVM settings (memory, Java options) apply only to the first session of a
+            process.
+        log_level: The lowest level that Spark logs.
+        log_file: File for the standard error of the JVM and its workers. None: this process's standard error.
 
     Returns:
         The session.
 
     Raises:
         MissingExtraError: pyspark is not installed.
-        ConfigurationError: There is no Java that Spark runs on.
+        ConfigurationError: Spark needs a Java, and there is none.
 
     Example:
-        >>> spark = create("tides", master="local[4]")
+        >>> spark = create_session("tides", config={"spark.driver.memory": "4g"})
     """
     submitted = os.environ.get(GATEWAY_VARIABLE) is not None
     if master is None and submitted:
         return _submitted(name, config)
     master = master or "local[*]"
-    # Before Java: where both are missing, one package brings both.
-    from pyspark.sql import SparkSession
-
-    from mainstem.spark import register
-
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -127,11 +157,7 @@ def create(
 
 
 def _submitted(name: str, config: Mapping[str, str] | None) -> SparkSession:
-    """The session of spark-submit, whose settings have the last word: they are the cluster's."""
-    from pyspark.sql import SparkSession
-
-    from mainstem.spark import register
-
+    """Return the session of ``spark-submit``. Its settings win: they are the cluster's."""
     builder = SparkSession.builder.appName(name)
     for key, value in (config or {}).items():
         builder = builder.config(key, value)
@@ -142,9 +168,7 @@ def _submitted(name: str, config: Mapping[str, str] | None) -> SparkSession:
 
 
 def stop(spark: SparkSession) -> None:
-    """Stops a session and its JVM, which ``SparkSession.stop`` leaves running. The next ``create`` starts another one."""
-    from pyspark import SparkContext
-
+    """Stop a session and its JVM, which ``SparkSession.stop`` leaves running."""
     gateway = SparkContext._gateway
     try:
         spark.stop()

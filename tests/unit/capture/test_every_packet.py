@@ -147,7 +147,7 @@ def test_each_packet_is_in_a_row_or_counted_once(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(indexing, "CHUNK_BYTES", chunk)
     found = indexing.build(str(path))
     for aeron, tcp in ((None, (9000,)), (None, ()), ((40123,), (9000,)), ((), (9000,))):
-        selection = FrameSelection(names=NAMES, aeron_ports=aeron, bymux_ports=tcp, count_passed=True)
+        selection = FrameSelection(names=NAMES, aeron_ports=aeron, bymux_ports=tcp, count_skipped=True)
         parts = plan(str(path), found, selection, part_bytes=size)
         rows = [row for part in parts for row in rows_of(part, selection)]
         assert accounted(rows) == len(packets)
@@ -176,7 +176,7 @@ def test_a_fragment_that_was_counted_is_taken_out_again_where_its_packet_is_lost
     path = tmp_path / "late.pcap"
     path.write_bytes(make.pcap([ethernet(half)]) + make.pcap_record(ethernet(late), 40_000))
     found = indexing.build(str(path))
-    selection = FrameSelection(names=NAMES, count_passed=True)
+    selection = FrameSelection(names=NAMES, count_skipped=True)
     middle = 24 + 16 + len(ethernet(half))
     first, second = (
         [row for part in plan_new(str(path), found, selection, begin, end) for row in rows_of(part, selection)]

@@ -110,7 +110,7 @@ def test_a_tunnels_packet_that_was_cut_is_put_together(tmp_path: Path, tunnel: s
         )
         packets += cut(wrap(inner), 712, source=source, to=to, number=n, protocol=protocol)
     random.Random(tunnel).shuffle(packets)
-    rows = rows_of_bytes(tmp_path, make.pcap(packets), count_passed=True)
+    rows = rows_of_bytes(tmp_path, make.pcap(packets), count_skipped=True)
     frames = [row for row in rows if row["protocol"] == "aeron"]
     assert sorted(row["payload"][0] for row in frames) == list(range(9))
     assert {(row["src"], row["dst"], row["frame_type"]) for row in frames} == {("192.168.7.1", "192.168.7.2", "DATA")}
@@ -133,7 +133,7 @@ def test_tcp_in_a_tunnels_packet_that_was_cut_is_counted_in_any_parts(
     monkeypatch.setattr(indexing, "CHUNK_BYTES", 1000)
     index = indexing.build(str(path))
     for ports in ((9000,), ()):
-        selection = FrameSelection(names=NAMES, bymux_ports=ports, count_passed=True)
+        selection = FrameSelection(names=NAMES, bymux_ports=ports, count_skipped=True)
         for size in (1, 1 << 20):
             parts = plan(str(path), index, selection, part_bytes=size)
             rows = [row for part in parts for batch in read(part, selection) for row in batch.to_pylist()]

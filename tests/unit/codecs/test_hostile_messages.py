@@ -15,7 +15,7 @@ from tests.support.hostile_messages import MESSAGES, NAMES, RESERVED, VALUES
 from mainstem.codecs import RowCodec, find_codec
 from mainstem.codecs.inference import MAX_FIELDS, distinct
 from mainstem.codecs.json_lines import FEWEST_SCREENED
-from mainstem.codecs.rows import PROBLEM, REST, DecodedRows
+from mainstem.codecs.rows import PROBLEM, RESCUE_COLUMNS, DecodedRows
 from mainstem.spark.codec_columns import folded, inferred_columns
 from mainstem.spark.formats.columns import united
 from mainstem.spark.ingest.layout import META
@@ -23,7 +23,7 @@ from mainstem.spark.ingest.layout import META
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TAKEN = ("id", PROBLEM, *REST)
+TAKEN = ("id", PROBLEM, *RESCUE_COLUMNS)
 
 
 def rows_of(name: str, messages: Sequence[bytes], schema: pa.Schema) -> list[dict[str, Any]]:
@@ -89,8 +89,8 @@ def test_columns_of_any_sample_can_be_spark_s_and_the_table_s(before: list[Any],
         first, second = [encode(each) for each in before], [encode(each) for each in after]
         rows_of(name, first + second, pa.schema([("a", pa.int64()), ("o", pa.struct([("x", pa.string())]))]))
         try:
-            table = inferred_columns(codec, first, (*META, *REST))
-            evolved = united(table, inferred_columns(codec, second, (*META, *REST)), strict=False)
+            table = inferred_columns(codec, first, (*META, *RESCUE_COLUMNS))
+            evolved = united(table, inferred_columns(codec, second, (*META, *RESCUE_COLUMNS)), strict=False)
         except ValueError:
             continue
         assert evolved.fields[: len(table.fields)] == [evolved[each] for each in table.names]

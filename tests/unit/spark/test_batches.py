@@ -27,8 +27,8 @@ import gc
 from mainstem.spark.sources import batches
 
 seen = []
-for task in range(batches.SETTLING_TASKS + 2):
-    batches.settle()
+for task in range(batches.FREEZING_TASKS + 2):
+    batches.freeze_gc()
     seen.append(gc.get_freeze_count())
     kept = globals().setdefault("kept", [])
     kept.append([[] for _ in range(10_000)])

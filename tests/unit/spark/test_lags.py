@@ -62,11 +62,11 @@ def test_a_lag_behind_a_server_with_a_token(tmp_path: Path) -> None:
     token = "".join(random.Random(1).choices("abcdef", k=32))
     with RunningServer(recorded(tmp_path / "rec"), access=Access((token,))) as server:
         query: Any = Progress(server.url, most=0, token=token)
-        assert [each.bytes for each in lag(query, server.url, {"token": token})] == [100 * 128] * 2
+        assert [each.bytes for each in lag(query, server.url, token=token)] == [100 * 128] * 2
         reports: list[Any] = []
         LagListener(server.url, lambda *each: reports.append(each), {"token": token})
     with pytest.raises(ConfigurationError, match="has no option 'tokn'"):
-        lag(query, server.url, {"tokn": token})
+        lag(query, server.url, tokn=token)
 
 
 def test_only_what_is_behind_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

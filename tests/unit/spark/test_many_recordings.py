@@ -136,11 +136,11 @@ def test_files_stay_within_the_limit(tmp_path: Path, stream: Any, monkeypatch: p
 
 def test_readers_are_fewer_where_few_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (300, 4096))
-    assert planning.most_readers() == (300 - planning.RESERVED_FILES) // planning.FILES_PER_READER
+    assert planning.max_readers() == (300 - planning.RESERVED_FILES) // planning.FILES_PER_READER
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
-    assert planning.most_readers() == 1
+    assert planning.max_readers() == 1
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
-    assert planning.most_readers() == planning.MAX_READERS
+    assert planning.max_readers() == planning.MAX_READERS
 
 
 def test_small_recordings_share_tasks_and_batches(tmp_path: Path, stream: Any) -> None:

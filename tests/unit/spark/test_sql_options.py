@@ -12,7 +12,7 @@ from tests.support.streams import Stream, record
 
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
-from mainstem.spark import reason
+from mainstem.spark import root_cause
 from mainstem.spark.option_table import table_of as options_of
 from mainstem.spark.sinks.channel import ChannelSink
 from mainstem.spark.sinks.options import ChannelOptions
@@ -247,6 +247,6 @@ def test_the_reason_is_the_last_of_mainstems_sentences() -> None:
         "mainstem.errors.RecordingError: /data holds no recordings\n"
         " SQLSTATE: XXKST\n=== Streaming Query ===\nCurrent State: mainstem.errors.RecordingError: elsewhere\n"
     )
-    assert reason(RuntimeError(text)) == "/data holds no recordings"
-    assert reason(ConfigurationError("path: none")) == "path: none"
-    assert reason(RuntimeError("[A_CODE] another\nmore")) == "[A_CODE] another"
+    assert root_cause(RuntimeError(text)) == "/data holds no recordings"
+    assert root_cause(ConfigurationError("path: none")) == "path: none"
+    assert root_cause(RuntimeError("[A_CODE] another\nmore")) == "[A_CODE] another"

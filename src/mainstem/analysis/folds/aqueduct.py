@@ -86,7 +86,7 @@ class AqueductFold(Fold):
             _note(state, kind, length, number)
         return []
 
-    def unsettled(self, state: AqueductState) -> list[Row]:
+    def pending_rows(self, state: AqueductState) -> list[Row]:
         return [Row(CHANNELS.name, state.seen, _values(state))] if state.seen else []
 
 

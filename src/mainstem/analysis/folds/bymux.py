@@ -37,13 +37,13 @@ class BymuxState:
     pings: dict[str, list[int]] = field(default_factory=dict)
 
 
-def unsettled(state: BymuxState) -> list[Row]:
+def pending_rows(state: BymuxState) -> list[Row]:
     """The streams that are open."""
     return [stream.row("bymux") for stream in state.streams.values()]
 
 
 def note(state: BymuxState, event: dict[str, Any], out: list[Row]) -> None:
-    """Takes in one frame; adds rows that are settled to ``out``."""
+    """Takes in one frame; adds rows that are final to ``out``."""
     state.seen += 1
     kind, side, time_ns = event["type"], event["from_client"], event["time_ns"]
     if kind == GONE:

@@ -102,7 +102,7 @@ class ChannelFold(Fold):
             state.members = sorted({*state.members, *np.unique(events["member"]).tolist()})[:MAX_MEMBERS]
         return []
 
-    def unsettled(self, state: ChannelState) -> list[Row]:
+    def pending_rows(self, state: ChannelState) -> list[Row]:
         if not state.seen:
             return []
         names = ("first_ns", "last_ns", "packets", "wire_bytes", "data_bytes", "naks", "status_messages", "errors")

@@ -54,7 +54,7 @@ class Fold(ABC):
         """Feeds frames that follow those before; returns rows that will not change any more."""
 
     @abstractmethod
-    def unsettled(self, state: Any) -> list[Row]:
+    def pending_rows(self, state: Any) -> list[Row]:
         """The rows that may still change, as they are now."""
 
     def kind(self, name: str) -> Kind:

@@ -1,4 +1,4 @@
-"""What was lost, and what became of it: holes in what passed the capture, and what receivers asked for again."""
+"""What was lost, and what became of it: gaps in what passed the capture, and what receivers asked for again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GAPS = Kind(
         Column("length", "bigint", "bytes, headers included"),
         Column("term_id", "int", "the term in which it starts"),
         Column("term_offset", "int", "and where in it"),
-        Column("noticed_ns", "bigint", "when later data showed the hole, or the first NAK asked"),
+        Column("noticed_ns", "bigint", "when later data showed the gap, or the first NAK asked"),
         Column("place", "string", "where it was lost: 'before the capture', 'after the capture', or 'in the capture' only"),
         Column("naks", "int", "NAKs that asked for some of it"),
         Column("first_nak_ns", "bigint", "when the first of them passed; null without"),
@@ -110,7 +110,7 @@ def ahead(state: PathState) -> int:
     return max((gap.end for gap in state.gaps), default=UNSEEN)
 
 
-def note_hole(state: PathState, start: int, end: int, time_ns: int, revision: int, out: list[Row]) -> None:
+def note_gap(state: PathState, start: int, end: int, time_ns: int, revision: int, out: list[Row]) -> None:
     """The publisher is at ``end``, and nothing was seen after ``start``. What is open already is not noted again."""
     pieces = [[start, end]]
     for gap in state.gaps:
@@ -128,7 +128,7 @@ def _without(pieces: list[list[int]], start: int, end: int) -> list[list[int]]:
 def note_nak(state: PathState, start: int, end: int, hwm: int, time_ns: int, revision: int, out: list[Row]) -> None:
     """A receiver asked for a range again. What of it lies beyond ``hwm`` never passed the capture: it was lost before it."""
     state.last_nak_ns = time_ns
-    settle(state, time_ns, out)
+    finalize_rows(state, time_ns, out)
     # One range may have been lost on both sides of the capture: what of it is no gap yet was seen, or lies beyond.
     pieces = [[start, end]] if start < end else []
     for gap in state.gaps + state.closed:
@@ -156,7 +156,7 @@ def note_filling(
 def note_again(state: PathState, start: int, end: int, event: dict[str, Any], revision: int, out: list[Row]) -> None:
     """Data at or behind the highest position passed: repairs, and what was not needed."""
     time_ns = event["time_ns"]
-    settle(state, time_ns, out)
+    finalize_rows(state, time_ns, out)
     hit: Gap | None = None
     for gap in [gap for gap in state.gaps if gap.start < end and start < gap.end]:
         missing = _without(gap.missing, start, end)
@@ -205,12 +205,12 @@ def note_consumed(state: PathState, time_ns: int, revision: int) -> None:
 
 
 def _late_ns(gap: Gap) -> int:
-    """How long NAKs for a gap still come that left before its repair arrived: as long as the first came after the hole passed."""
+    """How long NAKs for a gap still come that left before its repair arrived: as long as the first came after the gap passed."""
     reaction_ns = gap.first_nak_ns - gap.noticed_ns if gap.naks else 0
     return min(max(LATE_NAK_NS, reaction_ns), LATEST_NAK_NS)
 
 
-def settle(state: PathState, now_ns: int, out: list[Row]) -> None:
+def finalize_rows(state: PathState, now_ns: int, out: list[Row]) -> None:
     """Gives the gaps that no NAK on its way can concern any more."""
     old = [gap for gap in state.closed if now_ns - gap.ended_ns > _late_ns(gap)]
     for gap in old:
@@ -225,6 +225,6 @@ def settle_all(state: PathState, out: list[Row]) -> None:
     state.gaps.clear()
 
 
-def unsettled(state: PathState) -> list[Row]:
+def pending_rows(state: PathState) -> list[Row]:
     """The gaps that may still change."""
     return [row_of(state, gap) for gap in state.closed + state.gaps]

@@ -93,13 +93,13 @@ def _rows(state: JmuxState, key: str) -> list[Row]:
     return [stream.row("jmux"), Row(REQUESTS.name, stream.revision, values)]
 
 
-def unsettled(state: JmuxState) -> list[Row]:
+def pending_rows(state: JmuxState) -> list[Row]:
     """The sessions whose id was not used again yet: there are 128 at most."""
     return [row for key in state.streams for row in _rows(state, key)]
 
 
 def note(state: JmuxState, event: dict[str, Any], out: list[Row]) -> None:
-    """Takes in one frame; adds rows that are settled to ``out``."""
+    """Takes in one frame; adds rows that are final to ``out``."""
     state.seen += 1
     kind, side = event["type"], event["from_client"]
     if kind == HEADER:

@@ -53,7 +53,7 @@ class MuxFold(Fold):
         state.seen = state.inner.seen if state.inner else 0
         return out
 
-    def unsettled(self, state: MuxState) -> list[Row]:
+    def pending_rows(self, state: MuxState) -> list[Row]:
         if isinstance(state.inner, bymux.BymuxState):
-            return bymux.unsettled(state.inner)
-        return jmux.unsettled(state.inner) if state.inner else []
+            return bymux.pending_rows(state.inner)
+        return jmux.pending_rows(state.inner) if state.inner else []

@@ -13,7 +13,7 @@ can afford a few array operations for those, and a function call only for the re
    ``_another_life`` finds, by the same columns as step 2, where a publisher begins again with the parameters that it had: its
    positions go back. ``_begin_again`` forgets those before.
 2. ``_advance`` handles the frames between two changes by columns: running maxima give, for each frame, the highest position
-   (``before``) and the time of the last new data before it. From them follow masks: ``hole`` (starts above the highest
+   (``before``) and the time of the last new data before it. From them follow masks: ``gap`` (starts above the highest
    position), ``again`` (ends at or below it), ``fills`` (new, where a receiver asked for data beyond it), ``pause`` (1 ms or
    more since the last new data), ``ends`` (end of stream).
 3. Only frames in one of the masks, and every NAK, SM and RTTM, are *notable*: ``_note`` sees them one by one, in order, with the
@@ -152,13 +152,13 @@ class PathFold(Fold):
             at = change
         if count:
             assert state.hwm == UNSEEN or state.start <= state.hwm, "the highest position is before the start"
-            gaps.settle(state, state.last_ns, out)
+            gaps.finalize_rows(state, state.last_ns, out)
         return out
 
-    def unsettled(self, state: PathState) -> list[Row]:
+    def pending_rows(self, state: PathState) -> list[Row]:
         if not state.seen:
             return []
-        out = [sessions.row_of(state), *gaps.unsettled(state)]
+        out = [sessions.row_of(state), *gaps.pending_rows(state)]
         if not state.is_ended:
             lasting = stalls.stall(state, state.last_ns, state.seen, ended=False)
             out += [lasting] if lasting else []
@@ -265,17 +265,17 @@ def _advance(state: PathState, events: Events, out: list[Row]) -> int:
         # None of the frames before it begins another life.
         return _advance(state, events.part(0, reached), out) if reached else 0
     pause = grows & (last_before > 0) & (time_ns - last_before >= stalls.HELD_NS)
-    hole = is_sender & (start > before)
+    gap = is_sender & (start > before)
     again = is_data & (sizes > 0) & (end <= before)
     room = np.maximum.accumulate(np.concatenate(([state.largest], np.where(is_data & (kind == DATA), sizes, 0))))[:-1]
     # A range that a receiver asked for before the capture saw it is filled by data that is new here.
     nak_end = np.where(kind == NAK, start + ((np.maximum(events["nak_length"], 0) + 31) & ~31), UNSEEN)
     ahead = np.maximum.accumulate(np.concatenate(([gaps.ahead(state)], nak_end)))[:-1]
     fills = grows & (before < ahead)
-    notable = np.flatnonzero(pause | hole | again | fills | ends | (kind == NAK) | (kind == SM) | (kind == RTTM))
+    notable = np.flatnonzero(pause | gap | again | fills | ends | (kind == NAK) | (kind == SM) | (kind == RTTM))
     columns = {
         "start": start, "end": end, "before": before, "last_before": last_before, "stood": stood[:-1], "pause": pause,
-        "hole": hole, "again": again, "fills": fills, "ends": ends, "ended": ended, "grows": grows, "room": room,
+        "gap": gap, "again": again, "fills": fills, "ends": ends, "ended": ended, "grows": grows, "room": room,
     }  # fmt: skip
     sessions.count(state, events, grows, sizes)
     frames = zip(
@@ -338,8 +338,8 @@ def _note(state: PathState, event: dict[str, Any], revision: int, out: list[Row]
     time_ns, hwm = event["time_ns"], event["before"]
     if event["pause"] and not event["ended"]:
         stalls.note_end(state, time_ns, revision, out)
-    if event["hole"]:
-        gaps.note_hole(state, hwm, event["start"], time_ns, revision, out)
+    if event["gap"]:
+        gaps.note_gap(state, hwm, event["start"], time_ns, revision, out)
     if event["again"] or event["fills"]:
         frame = {name: event[name] for name in ("time_ns", "packet", "frame_index")}
         if event["again"]:

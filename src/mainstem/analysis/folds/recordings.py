@@ -88,7 +88,7 @@ class RecordingFold(Fold):
         state.seen += len(events)
         return []
 
-    def unsettled(self, state: RecordedState) -> list[Row]:
+    def pending_rows(self, state: RecordedState) -> list[Row]:
         values = asdict(state)
         del values["seen"]
         values |= {name: values[name] or None for name in ("first_ns", "last_ns")}

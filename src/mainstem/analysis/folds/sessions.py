@@ -47,7 +47,7 @@ SESSIONS = Kind(
         Column("status_messages", "bigint", "SM"),
         Column("rttms", "bigint", "RTTM, requests and replies"),
         Column("errors", "bigint", "ERR"),
-        Column("retransmits", "bigint", "frames that came again because they were asked for, or after a hole"),
+        Column("retransmits", "bigint", "frames that came again because they were asked for, or after a gap"),
         Column("retransmitted_bytes", "bigint", "their bytes, headers included"),
         Column("duplicates", "bigint", "frames that came again without need"),
         Column("gaps", "bigint", "ranges that were lost, or seemed so"),

@@ -28,8 +28,8 @@ MAX_LANES = 12
 def overall(summary: Summary) -> str:
     """The charts of everything that passed."""
     timeline = summary.timeline
-    lines = [Series(f"{name}, on the wire", colour, timeline.rate(name), is_filled=True)
-             for name, colour in PROTOCOLS if name in timeline.series]  # fmt: skip
+    lines = [Series(f"{name}, on the wire", color, timeline.rate(name), is_filled=True)
+             for name, color in PROTOCOLS if name in timeline.series]  # fmt: skip
     lines.append(Series("payload", "orange", timeline.rate("payload")))
     parts = [
         figure("Throughput, bytes a second", svg.chart(timeline.seconds, lines, formatting.short, title="Throughput"))
@@ -86,11 +86,11 @@ def _lanes(summary: Summary, stalls: Sequence[RowDict]) -> str:
     """A lane for each stream that was silent, the longest first."""
     lanes: dict[StreamKey, list[tuple[float, float, str]]] = {}
     for row in stalls:
-        begin = (row["start_ns"] - summary.first_ns) / 1e9
-        lanes.setdefault(key_of(row), []).append((begin, begin + row["duration_ns"] / 1e9, CAUSES[row["cause"]]))
+        start = (row["start_ns"] - summary.first_ns) / 1e9
+        lanes.setdefault(key_of(row), []).append((start, start + row["duration_ns"] / 1e9, CAUSES[row["cause"]]))
     if not lanes:
         return ""
     rows = [(str(key[1]), bars) for key, bars in list(lanes.items())[:MAX_LANES]]
-    used = {colour for _, bars in rows for *_, colour in bars}
-    names = [Series(name, colour, ()) for name, colour in CAUSE_NAMES if colour in used]
+    used = {color for _, bars in rows for *_, color in bars}
+    names = [Series(name, color, ()) for name, color in CAUSE_NAMES if color in used]
     return svg.spans(rows, 0.0, summary.duration_ns / 1e9, title="Silences of publishers", series=names)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# One column on a phone, two of charts on a desk, the colours of the reader's choice of light.
+# One column on a phone, two of charts on a desk, the colors of the reader's choice of light.
 _STYLE = """
 :root { color-scheme: light dark; --ink: #22303c; --soft: #566673; --paper: #fff; --ground: #f3f5f7; --edge: #d9e1e8;
   --blue: #1f6fb2; --orange: #b8650f; --green: #24784a; --red: #b52f40; --violet: #7348a8; --good: #24784a; --bad: #b52f40; }

@@ -1,4 +1,4 @@
-"""Charts as SVG texts, drawn by hand: small, without a script, in the page's own colours, light or dark."""
+"""Charts as SVG texts, drawn by hand: small, without a script, in the page's own colors, light or dark."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TICKS = 4
 
 @dataclass(frozen=True)
 class Series:
-    """A line: its name, its colour (a class of the page's style) and a value for each moment; None breaks the line."""
+    """A line: its name, its color (a class of the page's style) and a value for each moment; None breaks the line."""
 
     name: str
-    colour: str
+    color: str
     values: Sequence[float | None]
     is_filled: bool = False
     is_dots: bool = False
@@ -89,18 +89,18 @@ def _line(times: Sequence[float], line: Series, x: Callable[[float], float], y: 
         if line.is_filled:
             base = HEIGHT - BOTTOM
             out.append(
-                f'<polygon class="fill {line.colour}" points="{run[0][0]:.1f},{base} {points} {run[-1][0]:.1f},{base}"/>'
+                f'<polygon class="fill {line.color}" points="{run[0][0]:.1f},{base} {points} {run[-1][0]:.1f},{base}"/>'
             )
         if len(run) == 1:
-            out.append(f'<circle class="dot {line.colour}" cx="{run[0][0]:.1f}" cy="{run[0][1]:.1f}" r="2"/>')
+            out.append(f'<circle class="dot {line.color}" cx="{run[0][0]:.1f}" cy="{run[0][1]:.1f}" r="2"/>')
         else:
-            out.append(f'<polyline class="line {line.colour}" points="{points}"/>')
+            out.append(f'<polyline class="line {line.color}" points="{points}"/>')
     return out
 
 
 def _dots(times: Sequence[float], line: Series, x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
     return [
-        f'<circle class="dot {line.colour}" cx="{x(time):.1f}" cy="{y(value):.1f}" r="1.8"/>'
+        f'<circle class="dot {line.color}" cx="{x(time):.1f}" cy="{y(value):.1f}" r="1.8"/>'
         for time, value in zip(times, line.values, strict=True)
         if value is not None
     ]
@@ -119,10 +119,10 @@ def bars(values: Sequence[tuple[str, float]], label: Callable[[float], str], *, 
 
     parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title, quote=True)}">']
     for index, (name, value) in enumerate(values):
-        at, begin, end = TOP + lane * index, x(min(value, 0.0)), x(max(value, 0.0))
+        at, start, end = TOP + lane * index, x(min(value, 0.0)), x(max(value, 0.0))
         parts += [
             f'<text class="tick end" x="{left - 4:.1f}" y="{at + 11}">{escape(name)}</text>',
-            f'<rect class="bar blue" x="{begin:.1f}" y="{at + 2}" width="{end - begin:.1f}" height="{lane - 5}"/>',
+            f'<rect class="bar blue" x="{start:.1f}" y="{at + 2}" width="{end - start:.1f}" height="{lane - 5}"/>',
             f'<text class="tick" x="{end + 4:.1f}" y="{at + 11}">{escape(label(value))}</text>',
         ]
     return "".join([*parts, "</svg>"])
@@ -130,7 +130,7 @@ def bars(values: Sequence[tuple[str, float]], label: Callable[[float], str], *, 
 
 def legend(series: Sequence[Series]) -> str:
     """The names of the lines, below the chart."""
-    items = "".join(f'<span><i class="key {line.colour}"></i>{escape(line.name)}</span>' for line in series)
+    items = "".join(f'<span><i class="key {line.color}"></i>{escape(line.name)}</span>' for line in series)
     return f'<div class="legend">{items}</div>'
 
 
@@ -138,7 +138,7 @@ def spans(
     rows: Sequence[tuple[str, Sequence[tuple[float, float, str]]]], first: float, last: float, *, title: str,
     series: Sequence[Series],
 ) -> str:  # fmt: skip
-    """Bars from one moment to another, in a lane for each name: (name, [(from, to, colour)])."""
+    """Bars from one moment to another, in a lane for each name: (name, [(from, to, color)])."""
     lane, last = 16, max(last, first + 1e-9)
     left = max(LEFT, 6 + 6.5 * max(len(name) for name, _ in rows))
     height = TOP + lane * len(rows) + BOTTOM
@@ -153,10 +153,10 @@ def spans(
         parts.append(
             f'<rect class="lane" x="{left:.1f}" y="{at + 2}" width="{WIDTH - left - RIGHT:.1f}" height="{lane - 5}"/>'
         )
-        for begin, end, colour in bars:
-            wide = max(x(end) - x(begin), 0.8)
+        for start, end, color in bars:
+            wide = max(x(end) - x(start), 0.8)
             parts.append(
-                f'<rect class="bar {colour}" x="{x(begin):.1f}" y="{at + 2}" width="{wide:.1f}" height="{lane - 5}"/>'
+                f'<rect class="bar {color}" x="{x(start):.1f}" y="{at + 2}" width="{wide:.1f}" height="{lane - 5}"/>'
             )
     axis = "".join(_time_axis(first, last, x, "s"))
     parts.append(f'<g transform="translate(0 {height - HEIGHT})">{axis}</g>')

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.codecs import find_codec
 from mainstem.codecs.inference import distinct
-from mainstem.codecs.rows import PROBLEM, REST, DecodedRows
+from mainstem.codecs.rows import PROBLEM, RESCUE_COLUMNS, DecodedRows
 from mainstem.errors import ConfigurationError, RecordingError, needs_extras
 from mainstem.recording.replay import messages
 from mainstem.recording.rows.schema import arrow_schema, columns_of
@@ -51,7 +51,7 @@ class Decoding:
         self.known = [name for name in known if name != "payload"]
         if schema is None:
             try:
-                schema = distinct(self._codec.schema(sample(readers)), (*self.known, PROBLEM, *REST))
+                schema = distinct(self._codec.schema(sample(readers)), (*self.known, PROBLEM, *RESCUE_COLUMNS))
             except ConfigurationError:
                 raise
             except ValueError as error:

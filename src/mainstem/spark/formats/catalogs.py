@@ -1,4 +1,4 @@
-"""Catalogs of Iceberg tables: those that pyiceberg knows by name and options, or a file in a warehouse folder."""
+"""Catalogs of Iceberg tables: those that pyiceberg knows by name and options, or a file in a warehouse directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainstem.store.open_store import is_url
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The catalog of a warehouse folder, for the programs of one machine.
+# The catalog of a warehouse directory, for the programs of one machine.
 CATALOG_FILE, LOCAL_NAME = "catalog.db", "mainstem"
 
 
@@ -28,7 +28,7 @@ def open_catalog(
         store: Options of the warehouse's store, by pyarrow's names or Hadoop's.
 
     Raises:
-        ConfigurationError: There is no catalog of that name, or none for a warehouse that is no folder.
+        ConfigurationError: There is no catalog of that name, or none for a warehouse that is no directory.
         MissingExtraError: pyiceberg is not installed.
     """
     with needs_extras():
@@ -41,7 +41,7 @@ def open_catalog(
         return load_catalog(name or LOCAL_NAME, **{**properties, **(options or {})})
     if path is None:
         raise ConfigurationError(
-            f"{warehouse or 'the table'}: a warehouse that is no folder has a catalog elsewhere: --catalog names it"
+            f"{warehouse or 'the table'}: a warehouse that is no directory has a catalog elsewhere: --catalog names it"
         )
     path.mkdir(parents=True, exist_ok=True)
     return load_catalog(LOCAL_NAME, type="sql", uri=f"sqlite:///{path.resolve() / CATALOG_FILE}", **properties)

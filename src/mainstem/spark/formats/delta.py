@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mainstem.spark.formats.column_bounds import ColumnBounds
     from mainstem.spark.formats.names import Path
 
-NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class DeltaFiles:
 
     def create(self, partition: tuple[str | None, ...]) -> NewFile:
         """As ``DataFiles.create``."""
-        folders = [
-            f"{_folder_name(name)}={NULL_FOLDER if value is None else _folder(value)}"
+        directories = [
+            f"{_directory_name(name)}={NULL_DIRECTORY if value is None else _quoted(value)}"
             for name, value in zip(self.partition_schema.names, partition, strict=True)
         ]
-        return NewFile(self._store, "/".join([*folders, f"{self.prefix}-{uuid4().hex}.parquet"]))
+        return NewFile(self._store, "/".join([*directories, f"{self.prefix}-{uuid4().hex}.parquet"]))
 
     @cached_property
     def _store(self) -> Any:
@@ -93,13 +93,13 @@ class DeltaFiles:
         return json.dumps(action).encode()
 
 
-def _folder(text: str) -> str:
+def _quoted(text: str) -> str:
     return quote(text, safe="")
 
 
-def _folder_name(column: str) -> str:
-    """A column's name in the name of a folder, where readers such as Polars decode nothing."""
-    return "".join(_folder(each) if each in "/\\=%" or each < " " else each for each in column)
+def _directory_name(column: str) -> str:
+    """A column's name in the name of a directory, where readers such as Polars decode nothing."""
+    return "".join(_quoted(each) if each in "/\\=%" or each < " " else each for each in column)
 
 
 def _texts(values: Any) -> Any:
@@ -123,7 +123,7 @@ def _texts(values: Any) -> Any:
 
 
 class DeltaTable:
-    """A Delta table at a URL, or in a folder.
+    """A Delta table at a URL, or in a directory.
 
     Args:
         url: Where it is, or is to be.
@@ -229,9 +229,9 @@ class DeltaTable:
         import deltalake
         import pyarrow as pa
 
-        folder = open_store(self._store_url, self._store_options).local_path()
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+        directory = open_store(self._store_url, self._store_options).local_path()
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True)
         schema = deltalake.Schema.from_json(columns.json())
         stored = [item for item in pa.schema(schema.to_arrow()) if item.name not in self._partition_by]
         deltalake.DeltaTable.create(

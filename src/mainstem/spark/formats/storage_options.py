@@ -74,9 +74,9 @@ def delta_options(url: str, options: Mapping[str, str]) -> dict[str, str]:
         return _texts({names.get(name, f"azure_storage_{name}"): value for name, value in values.items()})
     if scheme in ("", "file"):
         if options:
-            raise ConfigurationError(f"{url}: a folder has no options, and {min(options)!r} is one")
+            raise ConfigurationError(f"{url}: a directory has no options, and {min(options)!r} is one")
         return {}
-    raise ConfigurationError(f"{url}: deltalake has no store for {scheme}://; it has s3, gs, abfs and folders")
+    raise ConfigurationError(f"{url}: deltalake has no store for {scheme}://; it has s3, gs, abfs and directories")
 
 
 def iceberg_options(url: str, options: Mapping[str, str]) -> dict[str, str]:

@@ -13,9 +13,9 @@ may be added.
 
 from __future__ import annotations
 
-from mainstem.spark.ingest.layout import META, OBSERVED, REST
+from mainstem.spark.ingest.layout import META, OBSERVED, RESCUE_COLUMNS
 from mainstem.spark.ingest.options import IngestOptions
 from mainstem.spark.ingest.progress import Count, remaining
 from mainstem.spark.ingest.query import source, start, table
 
-__all__ = ["META", "OBSERVED", "REST", "Count", "IngestOptions", "remaining", "source", "start", "table"]
+__all__ = ["META", "OBSERVED", "RESCUE_COLUMNS", "Count", "IngestOptions", "remaining", "source", "start", "table"]

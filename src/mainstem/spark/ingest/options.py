@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mainstem.spark.sources.options import RecordingOptions
 
 FORMATS = ("parquet", "delta", "iceberg")
-LEAST_FILE_SIZE = 1 << 10
+MIN_FILE_SIZE = 1 << 10
 NO_COMPACTION = (
     "a directory of Parquet files has no commits, so its readers would see rows twice or not at all while files are "
     "replaced: --format delta or iceberg"
@@ -131,7 +131,7 @@ class IngestOptions:
             raise ConfigurationError(
                 f"--checkpoint is required: a local directory for Spark's progress, as --out {str(self.out)!r} is a store"
             )
-        if self.target_file_size < LEAST_FILE_SIZE:
+        if self.target_file_size < MIN_FILE_SIZE:
             raise ConfigurationError(
-                f"--target-file-size must be at least {LEAST_FILE_SIZE} bytes (got {self.target_file_size})"
+                f"--target-file-size must be at least {MIN_FILE_SIZE} bytes (got {self.target_file_size})"
             )

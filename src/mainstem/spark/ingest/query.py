@@ -10,7 +10,7 @@ from mainstem.codecs.limits import as_nullable
 from mainstem.codecs.rows import DecodedRows
 from mainstem.errors import ConfigurationError
 from mainstem.recording import RecordingReader
-from mainstem.spark.ingest.layout import META, META_DDL, OBSERVED, REST_DDL
+from mainstem.spark.ingest.layout import META, META_DDL, OBSERVED, RESCUE_DDL
 from mainstem.spark.ingest.schema import arrow_schema
 from mainstem.spark.ingest.target import open_target
 from mainstem.spark.sources.archives import recordings_at
@@ -62,7 +62,7 @@ def table(spark: SparkSession, options: IngestOptions, target: Target) -> DataFr
     codec = find_codec(options.codec, options.codec_options)
     schema = arrow_schema(spark, options, codec, target)
     columns = from_arrow_schema(as_nullable(schema)).fields
-    own = (StructType.fromDDL(ddl).fields for ddl in (META_DDL, REST_DDL))
+    own = (StructType.fromDDL(ddl).fields for ddl in (META_DDL, RESCUE_DDL))
     whole = StructType([*next(own), *columns, *next(own)])
     rows = df.select(*META[:-1], "payload").mapInArrow(DecodedRows(codec, schema, META[:-1]), whole)
     if not options.timestamp_from or options.has_event_time:

@@ -11,7 +11,7 @@ from mainstem.recording.rows.decoding import sampled
 from mainstem.spark.codec_columns import check_distinct, inferred_columns, with_required
 from mainstem.spark.formats.columns import difference, united
 from mainstem.spark.formats.names import split_by_name
-from mainstem.spark.ingest.layout import META, REST
+from mainstem.spark.ingest.layout import META, RESCUE_COLUMNS
 from mainstem.spark.sources.archives import recordings_at
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def arrow_schema(spark: SparkSession, options: IngestOptions, codec: Codec, targ
         kind = before
     else:
         kind, _ = split_by_name(_inferred(options, codec, before), target.name_key, before)
-    check_distinct(kind.names, (*META, *REST))
+    check_distinct(kind.names, (*META, *RESCUE_COLUMNS))
     kind = target.stored(kind)
     if before is not None:
         if options.evolve:
@@ -66,7 +66,7 @@ def arrow_schema(spark: SparkSession, options: IngestOptions, codec: Codec, targ
 
 def _inferred(options: IngestOptions, codec: Codec, before: StructType | None) -> StructType:
     try:
-        return inferred_columns(codec, sample(options), (*META, *REST))
+        return inferred_columns(codec, sample(options), (*META, *RESCUE_COLUMNS))
     except ValueError as error:
         if before is not None:
             return before

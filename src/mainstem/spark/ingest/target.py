@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mainstem.errors import ConfigurationError
 from mainstem.spark.formats.batch_writer import BatchWriter
 from mainstem.spark.formats.columns import never
-from mainstem.spark.ingest.layout import META, PARTITIONS, REST, SCHEMA_FILE
+from mainstem.spark.ingest.layout import META, PARTITIONS, RESCUE_COLUMNS, SCHEMA_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -53,7 +53,7 @@ class Target(Protocol):
 def open_target(options: IngestOptions) -> Target:
     """What the options name. Raises MissingExtraError where the format's library is not installed."""
     if options.format == "parquet":
-        return ParquetFolder(options)
+        return ParquetDirectory(options)
     return CommittedTable(open_table(options), options)
 
 
@@ -75,10 +75,10 @@ def open_table(options: IngestOptions) -> Table:
 
 
 def _codec_columns(whole: StructType) -> StructType:
-    return type(whole)([item for item in whole.fields if item.name not in (*META, *REST)])
+    return type(whole)([item for item in whole.fields if item.name not in (*META, *RESCUE_COLUMNS)])
 
 
-class ParquetFolder:
+class ParquetDirectory:
     """Files in directories of their partition. The columns are in a file beside them, as Parquet has no log to keep them in."""
 
     def __init__(self, options: IngestOptions) -> None:
@@ -133,7 +133,7 @@ class CommittedTable:
         missing = [name for name in META if name not in whole.names]
         if missing:
             raise ConfigurationError(f"{self._table.name} is no table of an ingest: it has no column {missing[0]!r}")
-        return _codec_columns(whole) if REST[0] in whole.names else None
+        return _codec_columns(whole) if RESCUE_COLUMNS[0] in whole.names else None
 
     def stored(self, columns: StructType) -> StructType:
         """As ``Target.stored``."""

@@ -20,7 +20,7 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs in the session that ``spark-submit`` set up. Exits 1 with one sentence where an input cannot be read."""
     parser = argparse.ArgumentParser(description="Show what captures and recordings hold.")
-    parser.add_argument("inputs", nargs="+", help="captures, folders, patterns, or directories of recordings")
+    parser.add_argument("inputs", nargs="+", help="captures, directories, patterns, or directories of recordings")
     parser.add_argument("--out", type=Path, default=Path("out/analyze"), help="where the tables and the report go")
     parser.add_argument("--aeron-ports", default="auto")
     parser.add_argument("--bymux-ports", default="")

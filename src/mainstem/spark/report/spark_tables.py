@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class SparkTables:
-    """The tables in ``folder``, as views of the session while it is open."""
+    """The tables in ``directory``, as views of the session while it is open."""
 
-    def __init__(self, spark: SparkSession, folder: Path, ports: Mapping[str, str]) -> None:
-        self._spark, self._folder, self._ports = spark, folder, ports
+    def __init__(self, spark: SparkSession, directory: Path, ports: Mapping[str, str]) -> None:
+        self._spark, self._directory, self._ports = spark, directory, ports
         self._prefix = f"mainstem_{uuid.uuid4().hex[:8]}_"
 
     def close(self) -> None:
@@ -100,10 +100,10 @@ class SparkTables:
         return lambda: self._save(name, select(folded, fold, TABLES[name]))
 
     def _save(self, name: str, rows: DataFrame) -> None:
-        rows.write.mode("overwrite").parquet(str(self._folder / name))
+        rows.write.mode("overwrite").parquet(str(self._directory / name))
         self._stored(name).createOrReplaceTempView(self._prefix + name)
 
     def _stored(self, name: str) -> DataFrame:
         """A table that was written: the page shows what was written, and nothing else."""
         types = ", ".join(f"{column.name} {column.type}" for column in TABLES[name].columns)
-        return self._spark.read.schema(types).parquet(str(self._folder / name))
+        return self._spark.read.schema(types).parquet(str(self._directory / name))

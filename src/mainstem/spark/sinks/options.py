@@ -48,7 +48,7 @@ class ChannelOptions:
     driver_directory: str = option(
         "directory",
         text,
-        "Aeron: the media driver's directory on each executor's machine",
+        "Aeron: the media driver's directory on each executor's host",
         default="",
         shown="the user's default directory",
     )

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Tasks of a worker after which nothing more is imported: the modules of what was read, and those that Spark loads late.
-SETTLING_TASKS = 4
+FREEZING_TASKS = 4
 
 _tasks = 0
 
 
-def settle() -> None:
+def freeze_gc() -> None:
     """Exempts what is imported from garbage collection; to be called at a task's start, before it makes anything.
 
     Spark's worker collects garbage after every task, over every module that was ever imported: most of the time of a small
@@ -42,14 +42,14 @@ def settle() -> None:
     worker: so it need not be visited again.
     """
     global _tasks
-    if _tasks < SETTLING_TASKS:
+    if _tasks < FREEZING_TASKS:
         _tasks += 1
         gc.freeze()
 
 
 @dataclass
 class RecordingRange(InputPartition):
-    """``[start, end)`` of one recording, with all that a task on another machine needs to read it."""
+    """``[start, end)`` of one recording, with all that a task on another host needs to read it."""
 
     location: str
     descriptor: RecordingDescriptor
@@ -84,7 +84,7 @@ class RecordingGroup(InputPartition):
 
 def rows_of(part: RecordingRange | RecordingGroup) -> Iterator[pa.RecordBatch]:
     """The rows of a task's ranges, whatever they are."""
-    settle()
+    freeze_gc()
     archives = TaskArchives()
     try:
         ranges = part.ranges()

@@ -22,7 +22,7 @@ from mainstem.capture.schema import columns, ddl
 from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError
 from mainstem.spark.option_table import documents
-from mainstem.spark.sources.batches import settle
+from mainstem.spark.sources.batches import freeze_gc
 from mainstem.spark.sources.capture_offsets import CaptureOffset, Ends, parse_capture_offset
 from mainstem.spark.sources.capture_options import CaptureOptions, parse_options
 from mainstem.spark.sources.features import (
@@ -42,22 +42,22 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from mainstem.capture.chunks import FrameIndex
-    from mainstem.capture.planning import FrameSelection, Part
+    from mainstem.capture.planning import CapturePartition, FrameSelection
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
-class CapturePart(InputPartition):
+class CaptureInputPartition(InputPartition):
     """A part of one file, for a task."""
 
-    part: Part
+    part: CapturePartition
 
 
 def _rows_of(partition: InputPartition | None, selection: FrameSelection) -> Iterator[pa.RecordBatch]:
-    settle()
+    freeze_gc()
     # Where there are no partitions Spark starts one task all the same, for none.
-    return read(partition.part, selection) if isinstance(partition, CapturePart) else iter(())
+    return read(partition.part, selection) if isinstance(partition, CaptureInputPartition) else iter(())
 
 
 class CaptureBatchReader(DataSourceReader):
@@ -77,7 +77,7 @@ class CaptureBatchReader(DataSourceReader):
                 parts.append(unreadable(file, str(error)))
                 continue
             parts += plan(file, index, self._wanted, part_bytes=options.partition_bytes, min_parts=share)
-        return [CapturePart(part) for part in parts]
+        return [CaptureInputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return _rows_of(partition, self._wanted)
@@ -223,7 +223,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return known
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        parts: list[Part] = []
+        parts: list[CapturePartition] = []
         begins = self._resumed(parse_capture_offset(start))
         for name, stop in sorted(self._resumed(parse_capture_offset(end)).items()):
             begin = begins.get(name, 0)
@@ -236,7 +236,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 parts.append(unreadable(file, str(error)))
                 continue
             parts += plan_new(file, index, self._wanted, begin, stop, part_bytes=self._options.partition_bytes)
-        return [CapturePart(part) for part in parts]
+        return [CaptureInputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return _rows_of(partition, self._wanted)

@@ -103,7 +103,7 @@ class CaptureOptions(TriggerOptions):
             bymux_ports=self.bymux_ports,
             jmux_ports=self.jmux_ports,
             rows=self.rows_per_batch,
-            count_passed=True,
+            count_skipped=True,
         )
 
 
@@ -113,6 +113,8 @@ def parse_options(options: Mapping[str, str]) -> CaptureOptions:
     texts = {name: value for name, value in options.items() if name not in store_options}
     made = CaptureOptions(store_options=store_options, **parsed(CaptureOptions, "mainstem.capture", texts))
     if not made.path:
-        raise ConfigurationError("mainstem.capture needs the option 'path': a capture, a folder of them, or a pattern")
+        raise ConfigurationError(
+            "mainstem.capture needs the option 'path': a capture, a directory of them, or a pattern"
+        )
     check_trigger(texts, made)
     return made

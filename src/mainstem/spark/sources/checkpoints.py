@@ -28,7 +28,7 @@ def committed_positions(checkpoint: Store) -> list[Committed]:
     """How far a query has come.
 
     Args:
-        checkpoint: The folder of its checkpoint.
+        checkpoint: The directory of its checkpoint.
 
     Returns:
         The position of each recording of each source of Mainstem's; none where no batch has been committed.
@@ -63,8 +63,8 @@ def committed_positions(checkpoint: Store) -> list[Committed]:
     return committed
 
 
-def _numbers(checkpoint: Store, folder: str) -> set[int]:
-    names = (file.name.removeprefix(folder) for file in checkpoint.list(folder, recursive=False))
+def _numbers(checkpoint: Store, directory: str) -> set[int]:
+    names = (file.name.removeprefix(directory) for file in checkpoint.list(directory, recursive=False))
     return {int(name) for name in names if name.isdecimal()}
 
 

@@ -246,9 +246,8 @@ class RecordingOptions(TriggerOptions):
     skip_report: str = option(
         "skipReport",
         text,
-        "a directory that all workers see: what `failOnDataLoss=false` passes over is noted there, and "
-        "`mainstem.spark.skipped(directory)` returns the ranges and bytes of each recording of each archive, for batches as for "
-        "streams",
+        "a directory that all workers see. What `failOnDataLoss=false` skips, in batches and in streams, is recorded there, and "
+        "`mainstem.spark.read_skip_report(directory)` returns its ranges and bytes by archive and recording",
         default="",
         tuning=True,
     )

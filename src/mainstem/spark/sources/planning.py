@@ -50,9 +50,9 @@ from mainstem.recording import RecordingReader, faults
 from mainstem.recording.catalog import NULL
 from mainstem.spark.sources.archives import ArchiveSet, OpenArchive
 from mainstem.spark.sources.batches import RecordingGroup, RecordingRange
-from mainstem.spark.sources.launch import launched_parallelism
 from mainstem.spark.sources.offsets import ArchiveOffset, Finished, Offset, identity_sum, present_keys
 from mainstem.spark.sources.options import RECORDING_BYTES, SHARED_BYTES, require_times, resolve
+from mainstem.spark.sources.parallelism import launched_parallelism
 from mainstem.spark.sources.skip_report import note
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ Positions = dict[Key, int]
 
 
 @dataclass
-class Reached:
+class ReadPositions:
     """How far recordings are read: a position for each, or for what has ended and is read what its offset keeps, by archive.
 
     ``deleted`` are those of the finished ones that are no longer in their catalog.
@@ -108,7 +108,7 @@ def tasks_for(total: int, partition_bytes: int, cores: int) -> int:
     return -(-by_size // cores) * cores
 
 
-def most_readers() -> int:
+def max_readers() -> int:
     """How many readers may be open at once, within what this process may open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
@@ -157,7 +157,7 @@ class Planner:
         self._catalogs: dict[str, list[RecordingDescriptor]] = {}
         self._ends: Positions | None = None
         self._readers: OrderedDict[Key, RecordingReader] = OrderedDict()
-        self._most_readers = most_readers()
+        self._max_readers = max_readers()
         self._checked: dict[str, tuple[Finished, list[RecordingDescriptor], Finished, Positions]] = {}
         self._ended: dict[str, tuple[list[RecordingDescriptor], Finished]] = {}
 
@@ -213,7 +213,7 @@ class Planner:
         reader = self._readers.get(key)
         if reader is None:
             recording = self._recordings[key]
-            while len(self._readers) >= self._most_readers:
+            while len(self._readers) >= self._max_readers:
                 self._readers.popitem(last=False)[1].close()
             reader = self._readers[key] = RecordingReader(recording.opened.archive, recording.descriptor)
         else:
@@ -229,7 +229,7 @@ class Planner:
 
     # -- offsets -----------------------------------------------------------------------------------------------------
 
-    def offset(self, reached: Reached, before: Offset | None = None) -> Offset:
+    def offset(self, reached: ReadPositions, before: Offset | None = None) -> Offset:
         """The offset of what is reached, with the identity of each recording: of one that is gone, the one from ``before``."""
         archives: dict[str, ArchiveOffset] = {}
         mapping = self._mapping(before) if before is not None else {}
@@ -262,13 +262,15 @@ class Planner:
 
     def first(self) -> Offset:
         """The offset where nothing has been read of what there is now, for a query whose own is not known."""
-        return self.offset(Reached({key: recording.start_position for key, recording in self._recordings.items()}))
+        return self.offset(
+            ReadPositions({key: recording.start_position for key, recording in self._recordings.items()})
+        )
 
     def latest(self) -> Offset:
         """The offset of all that there is, for reports: without a step for each recording that has ended, as long as none does."""
         if self._options.ending != "latest":
-            return self.offset(Reached(self.ending()))
-        reached = Reached(dict(self._recorded()))
+            return self.offset(ReadPositions(self.ending()))
+        reached = ReadPositions(dict(self._recorded()))
         for key, opened in self._archives.items():
             known = self._ended.get(key)
             if known is None or known[0] is not opened.descriptors:
@@ -283,13 +285,13 @@ class Planner:
     def _mapping(self, offset: Offset) -> dict[str, str]:
         return present_keys(offset, {key: opened.url for key, opened in self._archives.items()})
 
-    def resumed(self, offset: Offset) -> Reached:
+    def resumed(self, offset: Offset) -> ReadPositions:
         """What of an offset can be gone on from.
 
         A recording that is another one than that of the offset, or ends before it, raises RecordingError, or with
         ``failOnDataLoss=false`` is left out, so that it is read from its start.
         """
-        reached = Reached()
+        reached = ReadPositions()
         mapping = self._mapping(offset)
         for key, archive in offset.archives.items():
             mapped = mapping.get(key, key)
@@ -305,7 +307,7 @@ class Planner:
                 self._resume_finished(self._archives[mapped], archive.finished, reached)
         return reached
 
-    def _resume_finished(self, opened: OpenArchive, finished: Finished, reached: Reached) -> None:
+    def _resume_finished(self, opened: OpenArchive, finished: Finished, reached: ReadPositions) -> None:
         known = self._checked.get(opened.key)
         if known is not None and known[0] is finished and known[1] is opened.descriptors:
             reached.finished[opened.key] = known[2]
@@ -358,14 +360,14 @@ class Planner:
         where = self._options.ending
         return {key: resolve(where, r, "latest", name="endingPositions") for key, r in self._recordings.items()}
 
-    def targets(self, reached: Reached | None = None) -> Positions:
+    def targets(self, reached: ReadPositions | None = None) -> Positions:
         """How far a query should come now: as far as there is, and not past where the options end; but for what is finished."""
         if self._options.ending != "latest":
             return self.ending()
         finished = reached.finished if reached is not None else {}
         return {key: self.end_of(key) for key in self._recordings if key[1] not in finished.get(key[0], ())}
 
-    def start_of(self, key: Key, reached: Reached) -> int:
+    def start_of(self, key: Key, reached: ReadPositions) -> int:
         """Where a range starts: a recording that was not there before is read from its beginning."""
         position = reached.positions.get(key)
         if position is None and reached.has_finished(key):
@@ -391,7 +393,7 @@ class Planner:
 
     # -- micro-batches -----------------------------------------------------------------------------------------------
 
-    def advance(self, start: Reached, targets: Positions, *, limited: bool) -> Reached:
+    def advance(self, start: ReadPositions, targets: Positions, *, limited: bool) -> ReadPositions:
         """What the next micro-batch reaches: ends of messages, within the limits when ``limited``.
 
         A limit is shared by what each recording has waiting.
@@ -417,20 +419,20 @@ class Planner:
                 None if max_bytes is None else max(int(max_bytes * share), 1),
                 None if max_rows is None else max(int(max_rows * share), 1),
             )
-        return Reached(end, start.finished)
+        return ReadPositions(end, start.finished)
 
-    def waiting(self, start: Reached, targets: Positions) -> int:
+    def waiting(self, start: ReadPositions, targets: Positions) -> int:
         """The bytes between ``start`` and the targets."""
         return sum(max(last - first, 0) for first, last in self._unread(start, targets).values())
 
-    def _unread(self, start: Reached, targets: Positions) -> dict[Key, tuple[int, int]]:
+    def _unread(self, start: ReadPositions, targets: Positions) -> dict[Key, tuple[int, int]]:
         return {
             key: self.within(key, self.start_of(key, start), target)
             for key, target in targets.items()
             if key in self._recordings and not start.has_finished(key)
         }
 
-    def is_at(self, before: Offset, start: Reached, end: Reached) -> bool:
+    def is_at(self, before: Offset, start: ReadPositions, end: ReadPositions) -> bool:
         """Whether a micro-batch from ``start``, which is what could be resumed of ``before``, to ``end`` reads nothing."""
         resumed = len(start.positions) + len(start.deleted) + sum(len(each) for each in start.finished.values())
         if resumed != sum(len(each.positions) + len(each.finished) for each in before.archives.values()):
@@ -470,7 +472,7 @@ class Planner:
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
-    def ranges(self, start: Reached, end: Reached) -> list[RecordingRange | RecordingGroup]:
+    def ranges(self, start: ReadPositions, end: ReadPositions) -> list[RecordingRange | RecordingGroup]:
         """``[start, end)`` of every recording, cut into tasks; small ones share a task."""
         spans = [(key, first, last) for key, first, last in self._spans(start, end) if first < last]
         total = sum(max(last - first, RECORDING_BYTES) for _, first, last in spans)
@@ -500,7 +502,7 @@ class Planner:
             start = boundary
         yield start, end
 
-    def _spans(self, start: Reached, end: Reached) -> list[tuple[Key, int, int]]:
+    def _spans(self, start: ReadPositions, end: ReadPositions) -> list[tuple[Key, int, int]]:
         lasts = end.positions | end.deleted
         for archive, finished in end.finished.items():
             before = start.finished.get(archive, Finished())
@@ -518,7 +520,7 @@ class Planner:
             spans.append((key, first, last))
         return spans
 
-    def _check_gone(self, key: Key, start: Reached, end: int) -> None:
+    def _check_gone(self, key: Key, start: ReadPositions, end: int) -> None:
         """Fails where something of a recording was to be read that is not there; one that is read may be deleted."""
         opened = self._archives.get(key[0])
         if opened is not None and key[1] in opened.by_id:

@@ -23,7 +23,7 @@ from mainstem.spark.sources.features import (
 )
 from mainstem.spark.sources.offsets import parse_offset
 from mainstem.spark.sources.options import RecordingOptions, parse_options
-from mainstem.spark.sources.planning import Planner, Positions, Reached
+from mainstem.spark.sources.planning import Planner, Positions, ReadPositions
 from mainstem.spark.sources.schema import Names, ddl, fields, names_of
 from mainstem.spark.sources.sql_tables import read_options, struct, user_options
 from mainstem.spark.sources.trigger_delay import TriggerDelay
@@ -56,7 +56,7 @@ class RecordingBatchReader(DataSourceReader):
         planner = Planner(self._options, self._names)
         try:
             planner.refresh()
-            return planner.ranges(Reached(planner.starting()), Reached(planner.ending()))
+            return planner.ranges(ReadPositions(planner.starting()), ReadPositions(planner.ending()))
         finally:
             planner.close()
 
@@ -86,7 +86,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         planner = self._planned()
-        return planner.offset(Reached(planner.starting())).as_json()
+        return planner.offset(ReadPositions(planner.starting())).as_json()
 
     def first_offset(self) -> dict[str, Any]:
         """Where nothing has been read of what there is now."""

@@ -33,7 +33,7 @@ PROBLEM_COLUMNS = {
     "kind": ("string", 0),
     "text": ("string", 0),
 }
-# Where several archives are read, or an option asks for it: which one the row is of, and the machine that recorded it.
+# Where several archives are read, or an option asks for it: which one the row is of, and the host that recorded it.
 ARCHIVE_COLUMNS = {"archive": ("string", 0), "host": ("string", 0)}
 _TIMESTAMP_COLUMN = _with_spark_types({TIMESTAMP: TIMESTAMP_COLUMN})
 # Null where it is not known; a row costs less where the schema declares that a column never is.

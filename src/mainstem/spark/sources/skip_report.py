@@ -1,9 +1,9 @@
-"""What ``failOnDataLoss=false`` passed over, kept where a user can sum it: a file for each range, in a directory of the user's.
+"""The report of what ``failOnDataLoss=false`` skipped: a file for each range, in a directory of the user's.
 
-Spark takes no metrics from sources written in Python, and a task's log is on some worker. The planner and every task write
+Spark takes no metrics from sources written in Python, and a task's log is on some worker. So the planner and every task write
 into the directory of the option ``skipReport``, which all of them see, as they see the recordings. A file is named after its
-archive, its recording and its range, so that a task that runs again, or the next query over the same recordings, adds nothing.
-Ranges that overlap count once.
+archive, recording and range, so a repeated task or another query over the same recordings adds nothing. Overlapping ranges
+count once.
 """
 
 from __future__ import annotations
@@ -14,29 +14,30 @@ import logging
 import os
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 log = logging.getLogger(__name__)
 
 SUFFIX = ".skipped"
-# A directory of more files is slow to list; a recording with so many holes needs no exact sum. What is beyond them is only logged.
-MOST_FILES = 10_000
-# Of the checksum of an archive's id: two of them are not alike.
+# A directory of more files is slow to list. Further ranges are only logged.
+MAX_FILES = 10_000
+# Hex digits of the hash of an archive's id.
 MARK_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """What was passed over of one recording.
+    """What was skipped of one recording.
 
     Attributes:
         recording_id: The recording.
-        ranges: How many separate ranges of positions.
-        bytes: How many bytes of the stream they have, frame headers included.
+        ranges: The number of separate ranges of positions.
+        bytes: Their bytes in the stream, frame headers included.
         reasons: Why, each reason once.
-        archive: The id of its archive, or its URL where it has none, as in the column ``archive``.
-
-    Example:
-        >>> Skipped(recording_id=0, ranges=1, bytes=4096, reasons=("positions 0 to 4096 were purged",), archive="/data/north")
+        archive: The id of its archive, or its URL if it has no id, as in the column ``archive``.
     """
 
     recording_id: int
@@ -47,16 +48,16 @@ class Skipped:
 
 
 def note(directory: str, archive: str, recording_id: int, start: int, end: int, reason: str) -> None:
-    """Adds a range to the report; nothing where there is no directory. What cannot be written is logged, and fails nothing."""
+    """Add a range to the report, if there is a directory. A write that fails is only logged."""
     if not directory or end <= start:
         return
-    # An archive may be named by a URL, which is no part of a file's name.
+    # An archive may be named by a URL, which cannot be in a file name.
     mark = hashlib.sha256(archive.encode()).hexdigest()[:MARK_LENGTH]
     path = os.path.join(directory, f"{mark}-{recording_id}-{start}-{end}{SUFFIX}")
     try:
         os.makedirs(directory, exist_ok=True)
-        if len(os.listdir(directory)) >= MOST_FILES:
-            log.warning("%s has %d files: %s is not added", directory, MOST_FILES, os.path.basename(path))
+        if len(os.listdir(directory)) >= MAX_FILES:
+            log.warning("%s has %d files: %s is not added", directory, MAX_FILES, os.path.basename(path))
             return
         with suppress(FileExistsError), open(path, "x", encoding="utf-8") as file:
             value = {"archive": archive, "recording_id": recording_id, "start": start, "end": end, "reason": reason}
@@ -65,8 +66,19 @@ def note(directory: str, archive: str, recording_id: int, start: int, end: int, 
         log.warning("%s is not added to the report: %s", os.path.basename(path), error)
 
 
-def read_report(directory: str) -> list[Skipped]:
-    """What the report holds, by archive and recording. A directory that is missing holds nothing."""
+def read_skip_report(directory: Path | str) -> list[Skipped]:
+    """Sum what ``failOnDataLoss=false`` skipped, in batches and in streaming queries.
+
+    Args:
+        directory: The directory given as the option ``skipReport``, as this process sees it.
+
+    Returns:
+        A ``Skipped`` for each recording of which something was skipped. A range counts once, however often it was read.
+
+    Example:
+        >>> sum(each.bytes for each in read_skip_report("/data/skipped"))
+        0
+    """
     ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}
     reasons: dict[tuple[str, int], dict[str, None]] = {}
     archives: dict[str, str] = {}

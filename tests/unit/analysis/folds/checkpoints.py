@@ -14,8 +14,8 @@ from tests.unit.analysis.folds.folding import events_of_connection, events_of_wi
 
 from mainstem.analysis.folds.aqueduct import AqueductFold
 from mainstem.analysis.folds.channels import ChannelFold
+from mainstem.analysis.folds.combined import RoundTripFold
 from mainstem.analysis.folds.events import from_rows
-from mainstem.analysis.folds.every import RoundTripFold
 from mainstem.analysis.folds.multiplexed import MuxFold
 from mainstem.analysis.folds.path import PathFold
 from mainstem.analysis.folds.recordings import RecordingFold
@@ -60,7 +60,7 @@ def cases() -> dict[str, tuple[Fold, list[dict[str, Any]], int]]:
 
 def rows_after(fold: Fold, state: Any, events: list[dict[str, Any]]) -> list[Any]:
     """What the fold makes of the later frames, as JSON holds it."""
-    rows = fold.feed(state, from_rows(events, fold.inputs)) + fold.unsettled(state)
+    rows = fold.feed(state, from_rows(events, fold.inputs)) + fold.pending_rows(state)
     result: list[Any] = json.loads(json.dumps(rows))
     return result
 

@@ -22,7 +22,7 @@ def run(fold: Fold, events: list[dict[str, Any]], cuts: list[int]) -> list[Row]:
     state, rows = fold.fresh(), []
     for start, stop in pairwise([0, *cuts, len(events)]):
         rows += fold.feed(state, from_rows(events[start:stop], fold.inputs))
-        rows += fold.unsettled(state)
+        rows += fold.pending_rows(state)
         state = load(dump(state))
     return latest(fold, rows)
 

@@ -20,7 +20,7 @@ def test_the_names_in_checkpoints_are_those_of_every_release() -> None:
         "AqueductState": "AqueductState",
         "BymuxState": "BymuxState",
         "ChannelState": "ChannelState",
-        "EveryState": "EveryState",
+        "EveryState": "CombinedState",
         "Gap": "Gap",
         "JmuxState": "JmuxState",
         "Lane": "MuxStream",

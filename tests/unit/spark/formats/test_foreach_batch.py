@@ -10,7 +10,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from mainstem.errors import ConfigurationError, MainstemError
-from mainstem.spark.foreach_batch import in_transaction, once
+from mainstem.spark.foreach_batch import idempotent, in_transaction
 from mainstem.spark.formats.batch_writer import BatchWriter
 
 if TYPE_CHECKING:
@@ -25,19 +25,19 @@ def test_a_function_is_not_called_again_for_a_micro_batch_that_it_has_done(tmp_p
             raise OSError("the sink")
         calls.append(number)
 
-    write = once(send, tmp_path / "ledger", query_id="tides")
+    write = idempotent(send, tmp_path / "ledger", query_id="tides")
     write("rows", 0)
     write("rows", 0)
     with pytest.raises(OSError, match="the sink"):
         write("bad", 1)
     # After a restart too; what failed is done again.
-    again = once(send, tmp_path / "ledger", query_id="tides")
+    again = idempotent(send, tmp_path / "ledger", query_id="tides")
     again("rows", 0)
     again("rows", 1)
-    once(send, tmp_path / "ledger", query_id="other")("rows", 0)
+    idempotent(send, tmp_path / "ledger", query_id="other")("rows", 0)
     assert calls == [0, 1, 0]
     with pytest.raises(ConfigurationError, match="no name of a query"):
-        once(send, tmp_path / "ledger", query_id="../tides")("rows", 0)
+        idempotent(send, tmp_path / "ledger", query_id="../tides")("rows", 0)
 
 
 def numbers(path: Path) -> list[int]:

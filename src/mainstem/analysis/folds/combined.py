@@ -19,7 +19,7 @@ PATHS, CONNECTIONS = PathFold(), MuxFold()
 
 @checkpointed("EveryState")
 @dataclass
-class EveryState:
+class CombinedState:
     """One path or one connection."""
 
     seen: int = 0
@@ -48,10 +48,10 @@ class RoundTripFold(Fold):
     where = f"({PathFold.where}) or protocol in ('bymux', 'jmux')"
     kinds = (RTT,)
 
-    def fresh(self) -> EveryState:
-        return EveryState()
+    def fresh(self) -> CombinedState:
+        return CombinedState()
 
-    def feed(self, state: EveryState, events: Events) -> list[Row]:
+    def feed(self, state: CombinedState, events: Events) -> list[Row]:
         if state.inner is None and len(events):
             state.is_path = not events["protocol"][0]
             state.inner = (PATHS if state.is_path else CONNECTIONS).fresh()
@@ -59,5 +59,5 @@ class RoundTripFold(Fold):
         state.seen = state.inner.seen if state.inner else 0
         return [row for row in rows if row.kind == RTT.name]
 
-    def unsettled(self, state: EveryState) -> list[Row]:  # noqa: ARG002 - a round trip is over when it is seen
+    def pending_rows(self, state: CombinedState) -> list[Row]:  # noqa: ARG002 - a round trip is over when it is seen
         return []

@@ -1,4 +1,4 @@
-"""The sentence that matters of an error of Spark's: Spark puts tracebacks before it, and a code or a plan behind it."""
+"""The root cause in the text of a Spark error: Spark puts tracebacks before it, and a code or a plan after it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OWN = re.compile(r"\bmainstem\.errors\.(\w+): (.*)")
 
 
 def own_error(error: BaseException) -> errors.MainstemError | None:
-    """The error of Mainstem's that Spark wrapped, made anew from its text; None where there is none."""
+    """Return the Mainstem error that Spark wrapped, rebuilt from its text, or None."""
     wrapped = None
     for line in str(error).splitlines():
         if match := _OWN.search(line):
@@ -26,8 +26,22 @@ def own_error(error: BaseException) -> errors.MainstemError | None:
     return kind(text)
 
 
-def reason(error: BaseException) -> str:
-    """The sentence of Mainstem's in an error of Spark's; of any other error its first line."""
+def root_cause(error: BaseException) -> str:
+    """Return the message of the error that made a query fail, for batch, streaming, SQL and Spark Connect.
+
+    Args:
+        error: The error that Spark raised, or ``query.exception()`` of a streaming query.
+
+    Returns:
+        Mainstem's own message, without the tracebacks, error code and plan that Spark puts around it. For other errors, the
+        first line.
+
+    Example:
+        >>> try:
+        ...     spark.sql("select * from t").collect()
+        ... except Exception as error:
+        ...     print(root_cause(error))
+    """
     own = error if isinstance(error, errors.MainstemError) else own_error(error)
     if own is not None:
         return str(own)

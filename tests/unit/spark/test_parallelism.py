@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mainstem.spark.sources.launch import UNKNOWN_PARALLELISM, launch_settings, launched_parallelism, parallelism_from
+from mainstem.spark.sources.parallelism import (
+    UNKNOWN_PARALLELISM,
+    launch_settings,
+    launched_parallelism,
+    parallelism_from,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

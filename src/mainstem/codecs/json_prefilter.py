@@ -47,7 +47,7 @@ def _line() -> str:
 LINE = _line()
 
 
-class Screen:
+class Prefilter:
     """What Arrow will take for one schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -58,7 +58,7 @@ class Screen:
         known = [(name, each) for name, misfits in patterns.items() for each in misfits if each and len(misfits) == 1]
         self._misfits = "|".join(f'"{re.escape(name)}"{SPACE}:{SPACE}(?:{each})' for name, each in known)
 
-    def passes(self, lines: Sequence[bytes]) -> list[bool]:
+    def accepts(self, lines: Sequence[bytes]) -> list[bool]:
         """For each line whether Arrow is expected to take it."""
         import pyarrow as pa
         import pyarrow.compute as pc

@@ -26,7 +26,7 @@ def quantiles(column: str) -> str:
     return ", ".join(f"percentile_approx({column}, {share}, 1000) as {name}" for name, share in shares.items())
 
 
-class Gatherer:
+class SummaryBuilder:
     """Reads the tables of one analysis."""
 
     def __init__(self, tables: Backend) -> None:
@@ -186,8 +186,8 @@ class Gatherer:
             of_stream = summary.stream_timelines.get(key_of(row))
             for timeline in (summary.timeline, of_stream):
                 if timeline is not None:
-                    _put_most(timeline, row["bin"], f"{row['method']} median", row["middle"] / 1e6)
-                    _put_most(timeline, row["bin"], f"{row['method']} slowest", row["slowest"] / 1e6)
+                    _put_max(timeline, row["bin"], f"{row['method']} median", row["middle"] / 1e6)
+                    _put_max(timeline, row["bin"], f"{row['method']} slowest", row["slowest"] / 1e6)
 
 
 def _put(timeline: Timeline, at: int, values: dict[str, float]) -> None:
@@ -196,7 +196,7 @@ def _put(timeline: Timeline, at: int, values: dict[str, float]) -> None:
         series[at] = (series[at] or 0.0) + (value or 0)
 
 
-def _put_most(timeline: Timeline, at: int, name: str, value: float) -> None:
+def _put_max(timeline: Timeline, at: int, name: str, value: float) -> None:
     series = timeline.series.setdefault(name, [None] * timeline.bins)
     old = series[at]
     series[at] = value if old is None else max(old, value)

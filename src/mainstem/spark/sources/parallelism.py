@@ -1,12 +1,12 @@
-"""How many tasks Spark runs at once, as far as a planner knows it whose session did not say so.
+"""How many tasks Spark runs at once: asked of a session, or derived from how Spark was launched.
 
-Spark starts the planner of a source from its driver's JVM and passes it neither its settings nor a context. The command line
-of that JVM has the settings with which it was launched: those of ``spark-submit`` and, for a session that a Python program
-builds, all of its own. Where it does not say how many tasks there are at once, the file of defaults may, and else the number is
-Spark's own for a cluster that it does not know, and never the number of CPUs of the driver's machine.
+Spark starts a source's planner in a process of its own and passes it neither settings nor a context. But the command line of
+the driver's JVM holds the settings it was launched with: those of ``spark-submit``, or all settings of a session that a Python
+program built. If the command line does not say how many tasks run at once, ``spark-defaults.conf`` may. Otherwise the planner
+uses Spark's default for a cluster of unknown size, never the CPU count of the driver's host.
 
-Limits: a second session in the same JVM has the settings of the first here, and dynamic allocation has no number. The option
-``parallelism`` and ``mainstem.spark.register`` go first.
+Limits: a second session in the same JVM sees the settings of the first, and dynamic allocation has no number. The option
+``parallelism`` and ``mainstem.spark.register`` override all of this.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
 
 # The partitions of a shuffle (spark.sql.shuffle.partitions), Spark's own choice for a cluster of unknown size.
 UNKNOWN_PARALLELISM = 200
@@ -36,6 +38,26 @@ _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\d+)?\])?")
 _ASSIGNMENT = re.compile(r"\s*([^\s=:#!]+)\s*[\s=:]\s*(.*?)\s*")
 
 
+def parallelism_of(spark: SparkSession) -> int | None:
+    """Return the number of executor cores, counting executors that are still to come; None if unknown.
+
+    ``spark.default.parallelism`` overrides it.
+    """
+    try:
+        context = spark.sparkContext
+    except Exception:
+        # Spark Connect has no context, and an error of its own for each version.
+        text = spark.conf.get("spark.default.parallelism", None)
+        return int(text) if text else None
+    settings = context.getConf()
+    now: int = context.defaultParallelism
+    if settings.contains("spark.default.parallelism") or context.master.startswith("local"):
+        return now
+    instances, cores = (int(settings.get(f"spark.executor.{name}", "0") or 0) for name in ("instances", "cores"))
+    most = int(settings.get("spark.cores.max", "0") or 0)
+    return max(now, instances * cores, most)
+
+
 @cache
 def launched_parallelism() -> int:
     """The tasks that the Spark which started this process runs at once; read once in a process."""
@@ -51,8 +73,8 @@ def launch_settings(arguments: Sequence[str], environment: Mapping[str, str]) ->
     """Spark's settings by a JVM's command line, and by the file of defaults that this and the environment name."""
     settings: dict[str, str] = {}
     home = environment.get("SPARK_HOME", "")
-    folder = environment.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else "")
-    file = f"{folder}/spark-defaults.conf" if folder else ""
+    directory = environment.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else "")
+    file = f"{directory}/spark-defaults.conf" if directory else ""
     waiting = ""
     for argument in arguments:
         name, equals, value = argument.partition("=")
