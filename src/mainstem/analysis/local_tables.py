@@ -76,12 +76,10 @@ class LocalTables:
             self._db.execute(statement)
 
     def close(self) -> None:
-        """Ends DuckDB's connection, and removes what did not fit into memory."""
         self._db.close()
         shutil.rmtree(self._directory / SPILL, ignore_errors=True)
 
     def query(self, sql: str) -> list[RowDict]:
-        """The rows of a query in which ``{name}`` is a table and ``{div}`` divides whole numbers."""
         # DuckDB makes Python's datetimes with a package that need not be there; `time_ns` says the same.
         tables = {name: f"(select * exclude (time) from {name})" for name in TABLES}
         result = self._db.execute(sql.format_map(tables | {"div": "//"}))
@@ -89,12 +87,10 @@ class LocalTables:
         return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
     def run_all(self, jobs: Iterable[Callable[[], object]]) -> None:
-        """Runs jobs one after the other: a query uses every core."""
         for job in jobs:
             job()
 
     def write_frames(self, inputs: Inputs) -> None:
-        """Writes ``frames``, of captures and of tables of frames that were written before."""
         file = self._new_file("frames")
         with pq.ParquetWriter(file, arrow_schema(_NAMES).append(pa.field("channel", pa.string()))) as writer:
             # DuckDB must not run what may raise, or be interrupted: it would hide why.
@@ -105,7 +101,6 @@ class LocalTables:
         self._view("frames", file)
 
     def write_tables(self) -> None:
-        """Writes every other table of frames but ``problems``."""
         for name in ("naks", "status_messages"):
             self._copy(TABLES[name], _selected(name))
         parts: dict[str, list[pa.Table]] = {}
@@ -116,11 +111,9 @@ class LocalTables:
             self._write(name, tables)
 
     def write_recorded_sessions(self, paths: Sequence[str]) -> None:
-        """Spark reads recordings."""
         raise AssertionError(f"recordings are read with Spark: {paths}")
 
     def write_problems(self, *, frames: bool, recordings: Sequence[str]) -> None:
-        """Writes ``problems``, with one row for each file and reason for which packets were passed over."""
         assert frames
         assert not recordings, "recordings are read with Spark"
         summed = {"packet": "max(packet)", "packets": "sum(packets)"}
@@ -184,7 +177,6 @@ class LocalTables:
         return pa.RecordBatchReader.from_stream(self._db.sql(sql))
 
     def _copy(self, table: Table, sql: str) -> None:
-        """Writes the rows of a query as a table."""
         columns = (
             f"cast({column.name} as {TYPES.get(column.type, column.type)}) as {column.name}" for column in table.columns
         )

@@ -14,30 +14,24 @@ CATALOG = "archive.catalog"
 class ProgressListener(Protocol):
     """Receives how far the stages are."""
 
-    def stage(self, name: str, total: int | None) -> None:
-        """A stage begins; ``total`` is how much there is to do, None where that is not known."""
-        ...
+    def stage(self, name: str, total: int | None) -> None: ...
 
-    def progress(self, name: str, done: int) -> None:
-        """So much of a stage is done."""
-        ...
+    def progress(self, name: str, done: int) -> None: ...
 
-    def done(self, name: str) -> None:
-        """A stage ended."""
-        ...
+    def done(self, name: str) -> None: ...
 
 
 class NoProgress:
     """Reports nothing."""
 
     def stage(self, name: str, total: int | None) -> None:
-        """Nothing."""
+        pass
 
     def progress(self, name: str, done: int) -> None:
-        """Nothing."""
+        pass
 
     def done(self, name: str) -> None:
-        """Nothing."""
+        pass
 
 
 @dataclass
@@ -50,7 +44,6 @@ class Inputs:
 
     @property
     def has_frames(self) -> bool:
-        """Whether there are frames among them, and not recordings alone."""
         return bool(self.captures or self.frames)
 
 
@@ -69,7 +62,6 @@ class AnalyzeOptions:
 
     @property
     def tables(self) -> Path:
-        """The directory of the tables."""
         return self.out / "tables"
 
     def split(self) -> Inputs:

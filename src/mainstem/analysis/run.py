@@ -30,11 +30,9 @@ class Analysis:
 
     @property
     def report(self) -> Path:
-        """The page."""
         return self._options.out / "report.html"
 
     def run(self) -> None:
-        """Everything. Raises ConfigurationError, CaptureError or RecordingError where an input cannot be read at all."""
         try:
             inputs = self._options.split()
             self._options.out.mkdir(parents=True, exist_ok=True)
@@ -48,7 +46,6 @@ class Analysis:
         self._watcher.done(GATHER)
 
     def as_json(self) -> dict[str, Any]:
-        """The counts, the verdict, and where everything is."""
         where = {"tables": str(self._options.tables), "report": str(self.report)}
         return self.summary.as_json() | {"verdict": self.verdict} | where
 

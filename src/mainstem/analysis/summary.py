@@ -23,11 +23,9 @@ class Timeline:
         return [(index + 0.5) * self.width_ns / 1e9 for index in range(self.bins)]
 
     def get(self, name: str) -> list[float | None]:
-        """One series; zeros where nothing was seen."""
         return self.series.get(name) or [0.0] * self.bins
 
     def rate(self, name: str) -> list[float | None]:
-        """One series a second."""
         return [None if value is None else value * 1e9 / self.width_ns for value in self.get(name)]
 
 
@@ -71,7 +69,6 @@ class Summary:
 
     @property
     def duration_ns(self) -> int:
-        """From the first frame to the last."""
         return self.last_ns - self.first_ns
 
     def gap_sum(self, what: str = "ranges", **where: str) -> int:
@@ -79,11 +76,9 @@ class Summary:
         return sum(row[what] for row in self.gaps if all(row[name] == value for name, value in where.items()))
 
     def of_stream(self, rows: list[RowDict], key: StreamKey) -> list[RowDict]:
-        """The rows of one stream."""
         return [row for row in rows if key_of(row) == key]
 
     def as_json(self) -> RowDict:
-        """The counts, for programs."""
         return {
             "inputs": self.inputs,
             "files": self.files,
@@ -107,11 +102,9 @@ class Summary:
         }
 
     def gap_groups(self) -> list[RowDict]:
-        """Losses by place and status."""
         return _grouped(self.gaps, ("place", "status"), ("ranges", "bytes", "naks"))
 
     def stall_groups(self) -> list[RowDict]:
-        """Silences by cause."""
         return _grouped(self.stalls, ("cause",), ("times", "duration_ns", "held_ns"))
 
 

@@ -41,7 +41,6 @@ class SummaryBuilder:
         return rows
 
     def captures(self, summary: Summary) -> None:
-        """Everything about captures."""
         self._counts(summary)
         if not summary.packets:
             return
@@ -126,7 +125,6 @@ class SummaryBuilder:
         )
 
     def problems(self, summary: Summary) -> None:
-        """What was wrong with captures and recordings."""
         counts = self.query(
             "select kind, if(kind = 'PASSED_OVER', text, null) reason, count(*) n, sum(packets) packets from {problems}"
             " group by kind, reason order by packets desc, n desc, kind, reason"
@@ -139,7 +137,6 @@ class SummaryBuilder:
         )
 
     def recordings(self, summary: Summary) -> None:
-        """Everything about recordings."""
         summary.recordings = self.query("select * from {recorded_sessions} order by recording_id")
         firsts = [row["first_ns"] for row in summary.recordings if row["first_ns"]]
         if firsts and not summary.first_ns:

@@ -58,7 +58,6 @@ class Table:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its columns, in order."""
         return tuple(column.name for column in self.columns)
 
 
@@ -70,7 +69,6 @@ class Selection:
     columns: dict[str, str]
 
     def expressions(self, table: Table) -> list[str]:
-        """Every column of a table, with its name."""
         return [f"{self.columns.get(name, name)} as {name}" for name in table.names]
 
 

@@ -29,14 +29,12 @@ class ArrowIpc:
             raise ValueError(f"ArrowIpc has no option {min(options)!r}")
 
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
-        """All rows of the stream."""
         with needs_extras():
             import pyarrow  # noqa: F401
 
         return _rows(_table(payload))
 
     def encode(self, row: dict[str, Any]) -> bytes:
-        """A stream of one row; each column has the type that its value needs."""
         with needs_extras():
             import pyarrow as pa
 
@@ -56,7 +54,6 @@ class ArrowIpc:
         return self.encode_batch(batch)[0]
 
     def encode_batch(self, batch: pa.RecordBatch) -> list[bytes]:
-        """A stream for each row, with the types of the batch."""
         import pyarrow as pa
 
         payloads = []

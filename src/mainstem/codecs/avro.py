@@ -142,7 +142,6 @@ class Avro(RowCodec):
         return self._by_fingerprint[fingerprint], SINGLE_OBJECT_LENGTH
 
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
-        """The record's row."""
         reading, start = self._reading(payload)
         return [reading.read(payload, start)]
 
@@ -172,7 +171,6 @@ class Avro(RowCodec):
         return schema, SINGLE_OBJECT + schema.fingerprint if self._framing == "single-object" else b""
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """That of the option; else that of the message of the sample whose schema has the highest number."""
         import pyarrow as pa
 
         schema = self._reader

@@ -56,7 +56,6 @@ class Type:
 
     @property
     def present(self) -> list[Type]:
-        """The branches of a union that are not null."""
         return [branch for branch in self.branches if branch.kind != "null"]
 
     @property
@@ -68,13 +67,11 @@ class Type:
 
     @property
     def python(self) -> tuple[type, ...]:
-        """The types of the values that fastavro makes of it."""
         if self.logical in ("", "decimal", "uuid"):
             return PYTHON[self.kind]
         return (datetime,) if "timestamp" in self.logical else (date,)
 
     def kinds(self) -> set[str]:
-        """The kinds of all types of the tree."""
         inside = [*(each for _, each, _ in self.fields), *self.branches, *([self.items] if self.items else [])]
         return {self.kind}.union(*(each.kinds() for each in inside))
 

@@ -322,7 +322,6 @@ class RowCodec(ABC):
         schema: pa.Schema,
         problems: dict[int, str],
     ) -> Decoded:
-        """The columns of the messages that are not bad."""
         good = [k for k, origin in enumerate(origins) if origin not in bad]
         return self._columns([rows[k] for k in good], [origins[k] for k in good], schema, problems | bad)
 

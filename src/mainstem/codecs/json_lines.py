@@ -53,7 +53,6 @@ class JsonLines(RowCodec):
             raise ConfigurationError(f"half a surrogate pair has no UTF-8: {error.reason}") from None
 
     def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
-        """As ``RowCodec``, many messages at once."""
         parts = list(self._parts(payloads, 0, as_nullable(schema)))
         return within_limits(parts[0][1] if len(parts) == 1 else _joined(parts, schema), schema)
 
@@ -127,7 +126,6 @@ class JsonLines(RowCodec):
         return _merged(fast, super().decode_batch([payloads[i] for i in one_by_one], schema), one_by_one)
 
     def column(self, values: list[Any], kind: Any) -> Any:
-        """JSON has no times and one kind of number: texts and numbers become the type of the schema."""
         return exact_array(values, kind, _leaf)
 
 

@@ -59,7 +59,6 @@ class Prefilter:
         self._misfits = "|".join(f'"{re.escape(name)}"{SPACE}:{SPACE}(?:{each})' for name, each in known)
 
     def accepts(self, lines: Sequence[bytes]) -> list[bool]:
-        """For each line whether Arrow is expected to take it."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -71,7 +70,6 @@ class Prefilter:
 
 
 def _fields(fields: Any) -> Iterator[tuple[str, Any]]:
-    """Every name and type, those inside structs and lists too."""
     import pyarrow as pa
 
     for item in fields:

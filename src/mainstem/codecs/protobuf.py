@@ -109,7 +109,6 @@ class Protobuf(RowCodec):
         return SchemaCache(self._file_of)
 
     def _file_of(self, number: int) -> Any:
-        """The descriptor of the file of a schema."""
         if isinstance(self._source, SchemaRegistry):
             schema = self._source.read(number, "?format=serialized")
             if schema.format != "PROTOBUF":
@@ -155,12 +154,10 @@ class Protobuf(RowCodec):
         return self._reader or _Reading(descriptor, self._nanos)
 
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
-        """The message's row."""
         reading, start = self._reading(payload)
         return [reading.read(payload[start:] if start else payload)]
 
     def encode(self, row: dict[str, Any]) -> bytes:
-        """A message of the row, in the framing of the option."""
         if self._reader is None:
             raise ConfigurationError("the options descriptors and message, or module, name the type that is written")
         head = b""
@@ -196,19 +193,16 @@ class _Reading:
             raise ConfigurationError(f"Protobuf: {descriptor.full_name} has no fields, and no column holds that")
 
     def schema(self) -> pa.Schema:
-        """The columns of the rows."""
         import pyarrow as pa
 
         return pa.schema([(each.name, each.arrow) for each in self._message.fields])
 
     def read(self, payload: bytes) -> dict[str, Any]:
-        """The row of a message. Raises DecodeError, and ValueError."""
         message = self._make()
         message.ParseFromString(payload)
         return self._message.read(message, Budget())
 
     def write(self, row: dict[str, Any]) -> bytes:
-        """The bytes of a row; the same for the same row."""
         message = self._make()
         self._message.write(row, message)
         data: bytes = message.SerializeToString(deterministic=True)
@@ -342,7 +336,6 @@ def _message_at(file: Any, indexes: list[int]) -> Any:
 
 
 def _written_indexes(descriptor: Any) -> bytes:
-    """The indexes of a message, as Confluent's serializer writes them."""
     proto = _proto_of(descriptor.file)
     messages, indexes = proto.message_type, []
     for name in descriptor.full_name.removeprefix(f"{proto.package}.").split("."):

@@ -52,7 +52,6 @@ class Budget:
         self._left = MAX_VALUES
 
     def take(self, count: int) -> None:
-        """Counts values. Raises ValueError beyond the limit."""
         self._left -= count
         if self._left < 0:
             raise ValueError(f"the message has more than {MAX_VALUES} values")
@@ -82,7 +81,6 @@ class Message:
     by_name: dict[str, Field] = field(default_factory=dict)
 
     def read(self, message: Any, budget: Budget) -> dict[str, Any]:
-        """The row of a message. What its descriptor lacks is there by the numbers of the fields."""
         budget.take(len(self.fields))
         row: dict[str, Any] = {}
         for each in self.fields:
@@ -105,7 +103,6 @@ class Message:
         return row
 
     def write(self, row: Any, message: Any, where: str = "") -> None:
-        """Sets the fields of a message. Raises ConfigurationError that names the field."""
         if not isinstance(row, dict):
             raise ConfigurationError(f"{where[:-1]}: {row!r:.60} is no {self.name}")
         if surplus := sorted(set(row) - set(self.by_name)):
@@ -188,7 +185,6 @@ class Messages:
         self._class_of, self._nanos, self._count = class_of, nanos, 0
 
     def message(self, descriptor: Any, around: tuple[str, ...] = ()) -> Message:
-        """The fields of a message. Raises ConfigurationError for one that no column holds."""
         if descriptor.full_name in around:
             raise ConfigurationError(f"Protobuf: {descriptor.full_name} contains itself, and no column holds that")
         if len(around) >= MAX_DEPTH:

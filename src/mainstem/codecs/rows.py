@@ -47,7 +47,6 @@ class DecodedRows:
         self._codec, self._schema, self._known, self._payload = codec, schema, tuple(known), payload
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """A batch of rows for each batch of messages that is not empty."""
         for batch in batches:
             if batch.num_rows:
                 yield self._decoded(batch)

@@ -38,7 +38,6 @@ class Sbe(RowCodec):
         return SbeSchema(self._xml)
 
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
-        """The message's row. Raises ValueError for another message than the chosen one."""
         decoded = self._schema.decode(payload)
         if decoded is None or decoded[0].name != self._message:
             name = "a message that the schema lacks" if decoded is None else f"the message {decoded[0].name!r}"
@@ -46,7 +45,6 @@ class Sbe(RowCodec):
         return [decoded[1]]
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:  # noqa: ARG002
-        """That of the XML; the sample is not needed."""
         import pyarrow as pa
 
         block = next(block for block in self._schema.messages.values() if block.name == self._message)

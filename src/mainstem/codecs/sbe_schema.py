@@ -47,7 +47,6 @@ class Type:
 
     @property
     def size(self) -> int:
-        """Bytes on the wire."""
         if self.constant is not None:
             return 0
         if self.members:

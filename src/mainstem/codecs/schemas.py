@@ -115,7 +115,6 @@ class SchemaRegistry:
         return f"SchemaRegistry({self.url!r})"
 
     def read(self, number: int, query: str = "") -> SchemaText:
-        """The schema of a number. Raises UnknownSchemaError, or StoreError where the registry does not respond."""
         target = f"{self._path}/schemas/ids/{number}{query}"
         status, body = Retry().call(lambda: self._get(target), self.url, f"GET {target}")
         if status == 404:
@@ -213,7 +212,6 @@ class SchemaCache:
         self._next_ns = 0
 
     def get(self, number: int) -> Any:
-        """The value of a number. Raises ValueError for one without a usable schema."""
         if number in self._made:
             self._made.move_to_end(number)
             return self._made[number]

@@ -30,7 +30,6 @@ class Csv(RowCodec):
         self._names = [name.strip() for name in columns.split(",") if name.strip()]
 
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
-        """A row for each line; a quoted value may hold line breaks. An empty value is null."""
         rows = []
         for values in csv.reader(io.StringIO(payload.decode(), newline=""), delimiter=self._delimiter, strict=True):
             if len(values) != len(self._names):
@@ -39,7 +38,6 @@ class Csv(RowCodec):
         return rows
 
     def encode(self, row: dict[str, Any]) -> bytes:
-        """The row as one line without its end: the fields of ``columns``, else those of the row in its order."""
         names = self._names or list(row)
         if surplus := sorted(set(row) - set(names)):
             raise ConfigurationError(f"{surplus[0]}: the option columns does not name it")
@@ -65,7 +63,6 @@ class Csv(RowCodec):
         return super().decode_batch(payloads, schema)
 
     def column(self, values: list[Any], kind: Any) -> Any:
-        """Every value is a text first."""
         return text_array(values, kind)
 
 
@@ -73,7 +70,6 @@ class MessagePack(RowCodec):
     """A message is a MessagePack map. Needs ``mainstem[codecs]``."""
 
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
-        """The map's row."""
         with needs_extras():
             import msgspec
 

@@ -19,7 +19,6 @@ class Comparison:
 
     @property
     def is_clean(self) -> bool:
-        """Whether it does not."""
         return not (self.lost or self.duplicated or self.out_of_order or self.unequal_columns)
 
 

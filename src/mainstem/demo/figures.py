@@ -26,12 +26,10 @@ class CarrierMonth:
 
     @property
     def mean_delay(self) -> float | None:
-        """Mean departure delay in minutes, over the flights that have one."""
         return self.delay_sum / self.delayed if self.delayed else None
 
     @property
     def cancelled_share(self) -> float:
-        """The share of flights that never departed."""
         return self.cancelled / self.flights
 
 

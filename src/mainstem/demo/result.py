@@ -38,16 +38,13 @@ class Result:
 
     @property
     def tables_equal(self) -> bool:
-        """Whether every row and every figure is as in the source."""
         return self.rows_equal and self.figures_equal
 
     @property
     def is_success(self) -> bool:
-        """Whether nothing was lost, doubled or disordered, and the tables are equal."""
         return self.tables_equal and not (self.lost or self.duplicated or self.out_of_order)
 
     def as_json(self) -> dict[str, Any]:
-        """What ``--json`` prints."""
         return {
             "offered": self.offered,
             "received": self.received,
@@ -71,7 +68,6 @@ class Result:
         }
 
     def counts(self) -> list[tuple[str, str]]:
-        """The table of the run: a name and a value as people read them."""
         return [
             ("messages offered", f"{self.offered:,}"),
             ("messages received", f"{self.received:,}"),

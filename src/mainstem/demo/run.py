@@ -43,7 +43,6 @@ class DemoOptions:
     seed: int = 1
 
     def check(self) -> None:
-        """Raises ConfigurationError for what cannot be."""
         if not 0 <= self.loss < 1:
             raise ConfigurationError(f"--loss: {self.loss} is not in 0 to 1 (0.2 drops a fifth)")
         if self.messages is not None and self.messages < 1:
@@ -111,7 +110,6 @@ def _empty_catalog(recordings: Path) -> None:
 def _stream(
     options: DemoOptions, result: Result, stages: _Stages, query: TableQuery, arrays: list[Any], recordings: Path
 ) -> None:
-    """Publishes and records, while the query reads."""
     listener, total = stages.listener, sum(map(len, arrays))
     with stages("start the driver"):
         traffic = Traffic(recordings, loss=options.loss, seed=options.seed)

@@ -64,7 +64,6 @@ class Sampler:
             self.error = error
 
     def sample(self) -> Sample:
-        """Takes one sample now."""
         now_ns = self._clock.monotonic_ns()
         snapshot = self._reader.snapshot(epoch_ms=self._clock.epoch_ms(), now_ns=now_ns)
         positions = {
@@ -91,7 +90,6 @@ class Sampler:
         self.sample()
 
     def close(self) -> None:
-        """Stops the thread and lets go of the file; may be called twice."""
         self._stop.set()
         self._thread.join()
         self._reader.close()

@@ -94,7 +94,6 @@ class Traffic:
         self._stack.close()
 
     def go_on(self) -> None:
-        """The reader has seen the first rows."""
         self._reader_runs.set()
 
     def _join(self) -> None:
@@ -153,7 +152,6 @@ class Traffic:
                 self.recorded, self.recorded_position = writer.messages, writer.position
 
     def check(self) -> None:
-        """Raises what went wrong in a thread."""
         error = self.error or self.sampler.error
         if error is not None:
             raise error

@@ -18,7 +18,7 @@ from mainstem.codecs.json_lines import FEWEST_SCREENED
 from mainstem.codecs.rows import PROBLEM, RESCUE_COLUMNS, DecodedRows
 from mainstem.spark.codec_columns import folded, inferred_columns
 from mainstem.spark.formats.columns import united
-from mainstem.spark.ingest.layout import META
+from mainstem.spark.ingest.options import META
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -58,7 +58,6 @@ class Fold(ABC):
         """The rows that may still change, as they are now."""
 
     def kind(self, name: str) -> Kind:
-        """One of its tables."""
         return next(kind for kind in self.kinds if kind.name == name)
 
 

@@ -177,7 +177,6 @@ def _end(stream: MuxStream, time_ns: int) -> None:
 
 
 def _note_end(state: JmuxState, event: dict[str, Any]) -> None:
-    """The connection ends: what has no response never will have one, and only a shutdown promises that it did not run."""
     outcome = {SHUTDOWN: "shutdown", ERROR: "error"}.get(event["type"], "lost")
     for key, stream in state.streams.items():
         request = state.requests[key]

@@ -64,7 +64,6 @@ class MuxStream:
         }
 
     def row(self, protocol: str) -> Row:
-        """The stream as it stands."""
         values = {
             "protocol": protocol,
             "mux_stream_id": self.stream_id,

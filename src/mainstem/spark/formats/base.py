@@ -1,4 +1,4 @@
-"""What a format of tables does, for the driver and for the tasks of a micro-batch."""
+"""What a table format provides, for the driver and for the tasks of a micro-batch."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ class DataFiles(Protocol):
     """The data files of one table, for the tasks; pickled to them."""
 
     @property
-    def schema(self) -> pa.Schema:
-        """The columns of the files."""
-        ...
+    def schema(self) -> pa.Schema: ...
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[Hashable, pa.RecordBatch]]:
         """The rows of each partition of the table, in the columns of the files."""
@@ -54,46 +52,48 @@ class DataFiles(Protocol):
         ...
 
 
-class Table(Protocol):
-    """A table that is written to, for the driver."""
-
-    @property
-    def name(self) -> str:
-        """What it is called in messages."""
-        ...
-
-    def columns(self) -> StructType | None:
-        """Its columns; None where there is no table yet."""
-        ...
+class ColumnRules:
+    """What a format does to Spark's columns: here nothing."""
 
     def stored(self, columns: StructType) -> StructType:
-        """Columns in the types that the format stores them in, where it lacks some of Spark's."""
-        ...
+        """Return the columns in the types that the format stores them in."""
+        return columns
 
     def name_key(self, path: Path) -> Hashable:
-        """What the format tells the names of columns and their members apart by."""
-        ...
+        """Return what distinguishes the name of a column or of a member."""
+        return path
 
-    def widens(self, before: DataType, now: DataType) -> bool:
-        """Whether a column of the first type can become one of the second, with the values that it has."""
+    def widens(self, before: DataType, now: DataType) -> bool:  # noqa: ARG002
+        """Whether a column can change from one type to the other and keep its values."""
+        return False
+
+
+class Table(Protocol):
+    """A table that the driver writes to."""
+
+    name: str
+    rules: ColumnRules
+
+    def columns(self) -> StructType | None:
+        """Return the table's columns, or None if there is no table yet."""
         ...
 
     def prepare(self, columns: StructType, *, evolve: bool) -> None:
-        """Creates the table, or adds the columns that it lacks where ``evolve`` is true. Raises ConfigurationError."""
+        """Create the table, or with ``evolve`` add the columns that it lacks. Raises ConfigurationError."""
         ...
 
     def committed(self, query_id: str) -> int:
-        """The number of the last micro-batch of a query that is committed; -1 where there is none."""
+        """Return the number of the last committed micro-batch of a query, or -1."""
         ...
 
     def files(self, query_id: str, batch_id: int) -> DataFiles:
-        """The files of one micro-batch."""
+        """Return the files of one micro-batch."""
         ...
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[bytes]) -> bool:
-        """Makes the files part of the table, at once; False where the micro-batch is committed already."""
+        """Add the files to the table in one commit. Returns False if the micro-batch is committed already."""
         ...
 
     def compact(self, *, keep_s: float | None = None) -> Compaction:
-        """Joins small files; with ``keep_s`` deletes files that no reader of the last so many seconds needs."""
+        """Join small files. With ``keep_s``, delete files that no reader of the last ``keep_s`` seconds needs."""
         ...

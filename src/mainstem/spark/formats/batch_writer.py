@@ -43,7 +43,6 @@ class BatchWriter:
         self.compactions: list[Compaction] = []
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Writes one micro-batch."""
         query_id = self._query_id or query_id_of(batch)
         if self._table.committed(query_id) >= batch_id:
             return

@@ -24,7 +24,6 @@ class ColumnBounds:
         self._ends: dict[str, Any] = {}
 
     def add(self, rows: pa.Table) -> None:
-        """Adds the rows of a row group."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

@@ -134,7 +134,6 @@ class _OpenFile:
             raise
 
     def gather(self, rows: pa.RecordBatch) -> None:
-        """Adds rows, in memory so far."""
         self._rows.append(rows)
         self.gathered += rows.nbytes
 
@@ -149,7 +148,6 @@ class _OpenFile:
         return int(self._file.sink.tell())
 
     def close(self) -> None:
-        """Ends the file, and puts it where the table's files are."""
         if self._rows:
             self.flush()
         self._writer.close()
@@ -158,7 +156,6 @@ class _OpenFile:
         self.description = self._files.describe(self._partition, self._file, metadata, self._bounds)
 
     def discard(self) -> None:
-        """Deletes what there is of it."""
         # The footer is of no use, and a sink that fails may fail again.
         with suppress(OSError):
             self._writer.close()

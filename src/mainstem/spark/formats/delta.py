@@ -19,8 +19,8 @@ from uuid import uuid4
 from mainstem._internal.clock import NS_PER_MS, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
 from mainstem.spark.formats import partitions
-from mainstem.spark.formats.base import COMMIT_ATTEMPTS, DEFAULT_FILE_SIZE, Compaction
-from mainstem.spark.formats.columns import check_names, check_types, difference, never, united
+from mainstem.spark.formats.base import COMMIT_ATTEMPTS, DEFAULT_FILE_SIZE, ColumnRules, Compaction
+from mainstem.spark.formats.columns import check_names, check_types, difference, united
 from mainstem.spark.formats.data_files import COMPRESSION
 from mainstem.spark.formats.delta_statistics import MAX_COLUMNS, PROPERTY, indexable, indexed, property_of, statistics
 from mainstem.spark.formats.new_file import NewFile
@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
     from mainstem.spark.formats.column_bounds import ColumnBounds
-    from mainstem.spark.formats.names import Path
 
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 
@@ -52,7 +51,6 @@ class DeltaFiles:
     bounded: tuple[str, ...]
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
-        """As ``DataFiles.split``: partitions by their values as the log has them."""
         import pyarrow as pa
 
         rows = partitions.conform(batch, self.schema)
@@ -66,7 +64,6 @@ class DeltaFiles:
             yield tuple(value or None for value in values), pa.RecordBatch.from_arrays(part.columns, schema=self.schema)
 
     def create(self, partition: tuple[str | None, ...]) -> NewFile:
-        """As ``DataFiles.create``."""
         directories = [
             f"{_directory_name(name)}={NULL_DIRECTORY if value is None else _quoted(value)}"
             for name, value in zip(self.partition_schema.names, partition, strict=True)
@@ -81,7 +78,6 @@ class DeltaFiles:
         return {name: value for name, value in self.__dict__.items() if name != "_store"}
 
     def describe(self, partition: tuple[str | None, ...], file: NewFile, metadata: Any, bounds: ColumnBounds) -> bytes:  # noqa: ARG002
-        """As ``DataFiles.describe``: the members of an ``add`` action, as JSON."""
         action = {
             "path": file.name,
             "size": file.size,
@@ -132,6 +128,9 @@ class DeltaTable:
         target_bytes: The size of files that a compaction makes.
     """
 
+    # Delta's types are Spark's, and few readers know its wider types.
+    rules = ColumnRules()
+
     def __init__(
         self,
         url: str,
@@ -145,15 +144,10 @@ class DeltaTable:
         self._storage = delta_options(url, self._store_options)
         scheme = scheme_of(url)
         self._url = f"s3://{url.partition('://')[2]}" if scheme in S3_SCHEMES else url
-        self._store_url = url
+        self.name = self._store_url = url
         self._partition_by, self._target = list(partition_by), target_bytes
         # As of the start of the micro-batch.
         self._table: Any = None
-
-    @property
-    def name(self) -> str:
-        """As ``Table.name``."""
-        return self._store_url
 
     def _load(self) -> Any:
         """The table as it is now; None where there is none."""
@@ -174,29 +168,15 @@ class DeltaTable:
         return table
 
     def columns(self) -> StructType | None:
-        """As ``Table.columns``: Delta's types are Spark's."""
         table = self._load()
         return None if table is None else _columns(table)
 
-    def stored(self, columns: StructType) -> StructType:
-        """As ``Table.stored``: Delta's types are Spark's."""
-        return columns
-
-    def name_key(self, path: Path) -> Path:
-        """As ``Table.name_key``."""
-        return path
-
-    def widens(self, before: DataType, now: DataType) -> bool:
-        """As ``Table.widens``: few readers know Delta's wider types."""
-        return never(before, now)
-
     def prepare(self, columns: StructType, *, evolve: bool) -> None:
-        """As ``Table.prepare``. A column is never changed or dropped."""
         import deltalake
         from deltalake.exceptions import CommitFailedError, DeltaError
 
         check_types(columns, "Delta")
-        check_names(columns, "Delta", self.name_key)
+        check_names(columns, "Delta", self.rules.name_key)
         table, self._table = self._table, None
         for _ in range(COMMIT_ATTEMPTS):
             table = table or self._load()
@@ -244,12 +224,10 @@ class DeltaTable:
         )
 
     def committed(self, query_id: str) -> int:
-        """As ``Table.committed``."""
         self._table = self._load()
         return -1 if self._table is None else _version(self._table, query_id)
 
     def files(self, query_id: str, batch_id: int) -> DeltaFiles:
-        """As ``Table.files``."""
         import pyarrow as pa
 
         table = self._table = self._table or self._existing()
@@ -267,7 +245,6 @@ class DeltaTable:
         )
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[bytes]) -> bool:
-        """As ``Table.commit``."""
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import AddAction, CommitProperties, Transaction
 
@@ -298,7 +275,6 @@ class DeltaTable:
         raise StoreError(self.name, f"cannot commit micro-batch {batch_id} of {query_id}: {error}") from error
 
     def compact(self, *, keep_s: float | None = None) -> Compaction:
-        """As ``Table.compact``: a commit that a reader of the table as it was does not notice, and appends do not disturb."""
         from deltalake.exceptions import DeltaError
 
         table = self._existing()

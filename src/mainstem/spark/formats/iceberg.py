@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
 from mainstem.spark.formats import iceberg_statistics, partitions
-from mainstem.spark.formats.base import COMMIT_ATTEMPTS, DEFAULT_FILE_SIZE, Compaction
+from mainstem.spark.formats.base import COMMIT_ATTEMPTS, DEFAULT_FILE_SIZE, ColumnRules, Compaction
 from mainstem.spark.formats.columns import check_names, check_types, difference, united
 
 if TYPE_CHECKING:
@@ -48,12 +48,10 @@ class IcebergFile:
         self.sink = io.new_output(location).create()
 
     def close(self) -> None:
-        """Ends it."""
         self.size = self.sink.tell()
         self.sink.close()
 
     def discard(self) -> None:
-        """Deletes it, as far as that is possible."""
         try:
             if not self.sink.closed:
                 self.sink.close()
@@ -75,7 +73,6 @@ class IcebergFiles:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """As ``DataFiles.schema``; each field has its id."""
         from pyiceberg.io.pyarrow import schema_to_pyarrow
 
         return schema_to_pyarrow(self.metadata.schema())
@@ -96,7 +93,6 @@ class IcebergFiles:
         return {name: self.__dict__[name] for name in ("metadata", "io_properties", "prefix")}
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
-        """As ``DataFiles.split``: partitions by the results of the spec's transforms."""
         import pyarrow as pa
 
         rows, schema = partitions.conform(batch, self.schema), self.metadata.schema()
@@ -119,14 +115,12 @@ class IcebergFiles:
         return PartitionKey(values, spec, self.metadata.schema())
 
     def create(self, partition: tuple[Any, ...]) -> IcebergFile:
-        """As ``DataFiles.create``."""
         name = f"{self.prefix}-{uuid4().hex}.parquet"
         return IcebergFile(
             self._io, self._locations.new_data_location(name, self._key(partition) if partition else None)
         )
 
     def describe(self, partition: tuple[Any, ...], file: IcebergFile, metadata: Any, bounds: ColumnBounds) -> bytes:  # noqa: ARG002
-        """As ``DataFiles.describe``: the arguments of a ``DataFile``, pickled."""
         record = self._key(partition).partition if partition else ()
         return pickle.dumps(
             {
@@ -164,6 +158,24 @@ def data_file(description: bytes) -> Any:
     )
 
 
+class IcebergRules(ColumnRules):
+    """Iceberg has no integers of one or two bytes, names members with a dot, and promotes some types."""
+
+    def stored(self, columns: StructType) -> StructType:
+        stored: StructType = _stored(columns)
+        return stored
+
+    def name_key(self, path: Path) -> str:
+        return ".".join(path)
+
+    def widens(self, before: DataType, now: DataType) -> bool:
+        from pyspark.sql.types import DecimalType, DoubleType, FloatType, IntegerType, LongType
+
+        if isinstance(before, DecimalType) and isinstance(now, DecimalType):
+            return bool(before.scale == now.scale and before.precision < now.precision)
+        return (type(before), type(now)) in ((IntegerType, LongType), (FloatType, DoubleType))
+
+
 class IcebergTable:
     """An Iceberg table of a catalog.
 
@@ -173,6 +185,8 @@ class IcebergTable:
         partition_by: The columns that a new table is partitioned by; a table that exists keeps its spec.
         target_bytes: The size of files that a compaction makes.
     """
+
+    rules: ColumnRules = IcebergRules()
 
     def __init__(
         self,
@@ -185,7 +199,7 @@ class IcebergTable:
             import pyiceberg  # noqa: F401
         if "." not in identifier.strip("."):
             raise ConfigurationError(f"{identifier!r} names no namespace, as in sea.tides")
-        self._make_catalog, self._identifier = catalog, identifier
+        self._make_catalog, self.name = catalog, identifier
         self._partition_by, self._target = tuple(partition_by), target_bytes
 
     @cached_property
@@ -196,19 +210,13 @@ class IcebergTable:
             raise
         except Exception as error:
             # A catalog is whatever its library raises.
-            raise StoreError(self._identifier, f"cannot open its catalog: {error}") from error
-
-    @property
-    def name(self) -> str:
-        """As ``Table.name``."""
-        return self._identifier
+            raise StoreError(self.name, f"cannot open its catalog: {error}") from error
 
     def _load(self) -> Any:
-        """The table as it is now; None where there is none."""
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
         try:
-            return self._catalog.load_table(self._identifier)
+            return self._catalog.load_table(self.name)
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
 
@@ -220,35 +228,16 @@ class IcebergTable:
         return table
 
     def columns(self) -> StructType | None:
-        """As ``Table.columns``."""
         table = self._load()
         return None if table is None else _columns(table)
 
-    def stored(self, columns: StructType) -> StructType:
-        """As ``Table.stored``: Iceberg has no integers of one or two bytes."""
-        stored: StructType = _stored(columns)
-        return stored
-
-    def name_key(self, path: Path) -> str:
-        """As ``Table.name_key``: a member's name there is its struct's with a dot, as a column's may be."""
-        return ".".join(path)
-
-    def widens(self, before: DataType, now: DataType) -> bool:
-        """As ``Table.widens``: the promotions of the format."""
-        from pyspark.sql.types import DecimalType, DoubleType, FloatType, IntegerType, LongType
-
-        if isinstance(before, DecimalType) and isinstance(now, DecimalType):
-            return bool(before.scale == now.scale and before.precision < now.precision)
-        return (type(before), type(now)) in ((IntegerType, LongType), (FloatType, DoubleType))
-
     def prepare(self, columns: StructType, *, evolve: bool) -> None:
-        """As ``Table.prepare``. A column is never dropped."""
         from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
         from pyspark.sql.pandas.types import to_arrow_schema
 
         check_types(columns, "Iceberg")
-        check_names(columns, "Iceberg", self.name_key)
-        columns = self.stored(columns)
+        check_names(columns, "Iceberg", self.rules.name_key)
+        columns = self.rules.stored(columns)
         for _ in range(COMMIT_ATTEMPTS):
             table = self._load()
             try:
@@ -256,7 +245,7 @@ class IcebergTable:
                     self._create(columns)
                     return
                 before = _columns(table)
-                whole = united(before, columns, self.widens)
+                whole = united(before, columns, self.rules.widens)
                 if not (change := difference(before, whole)):
                     return
                 if not evolve:
@@ -274,31 +263,27 @@ class IcebergTable:
     def _create(self, columns: StructType) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        self._catalog.create_namespace_if_not_exists(self._identifier.rpartition(".")[0])
+        self._catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
         schema = to_arrow_schema(columns, timezone="UTC")
         with (
-            self._catalog.create_table_transaction(self._identifier, schema, properties=NEW_TABLE) as transaction,
+            self._catalog.create_table_transaction(self.name, schema, properties=NEW_TABLE) as transaction,
             transaction.update_spec() as spec,
         ):
             for column in self._partition_by:
                 spec.add_identity(column)
 
     def committed(self, query_id: str) -> int:
-        """As ``Table.committed``."""
         table = self._load()
         return -1 if table is None else _committed(table, query_id)
 
     def files(self, query_id: str, batch_id: int) -> IcebergFiles:
-        """As ``Table.files``."""
         return self.files_of(self.existing(), f"part-{query_id[:8]}-{batch_id:06d}")
 
     @staticmethod
     def files_of(table: Any, prefix: str) -> IcebergFiles:
-        """New files for a table as it was loaded."""
         return IcebergFiles(table.metadata, dict(table.io.properties), prefix)
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[bytes]) -> bool:
-        """As ``Table.commit``."""
         from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
         error: Exception | None = None
@@ -322,7 +307,6 @@ class IcebergTable:
         raise StoreError(self.name, f"cannot commit micro-batch {batch_id} of {query_id}: {error}") from error
 
     def compact(self, *, keep_s: float | None = None) -> Compaction:
-        """As ``Table.compact``."""
         from mainstem.spark.formats import iceberg_compaction
 
         return iceberg_compaction.compact(self, self._target, keep_s)

@@ -45,7 +45,6 @@ class NewFile:
             raise StoreError(store.url, f"{name}: {error.strerror}") from error
 
     def close(self) -> None:
-        """Ends it: on the device where it is local, with its name, else in the store."""
         self.sink.flush()
         if self._is_local:
             self._disk.sync(self._descriptor)
@@ -66,7 +65,6 @@ class NewFile:
             self._descriptor = -1
 
     def discard(self) -> None:
-        """Deletes it, as far as that is possible."""
         self._close()
         self._path.unlink(missing_ok=True)
         if not self._is_local:

@@ -13,8 +13,8 @@ may be added.
 
 from __future__ import annotations
 
-from mainstem.spark.ingest.layout import META, OBSERVED, RESCUE_COLUMNS
-from mainstem.spark.ingest.options import IngestOptions
+from mainstem.codecs.rows import RESCUE_COLUMNS
+from mainstem.spark.ingest.options import META, OBSERVED, IngestOptions
 from mainstem.spark.ingest.progress import Count, remaining
 from mainstem.spark.ingest.query import source, start, table
 

@@ -1,4 +1,4 @@
-"""What ``mainstem ingest`` reads, how, and where to."""
+"""The options of ``mainstem ingest``, and the columns that its tables have besides those of the codec."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from mainstem.errors import ConfigurationError
 from mainstem.spark.formats.base import DEFAULT_FILE_SIZE
-from mainstem.spark.ingest.layout import CHECKPOINT
 from mainstem.spark.lags import source_options
 from mainstem.spark.sources.options import TIMESTAMPS
 from mainstem.store import open_store
@@ -18,6 +17,13 @@ if TYPE_CHECKING:
 
     from mainstem.spark.sources.options import RecordingOptions
 
+META = ("date", "stream_id", "recording_id", "session_id", "position", "recorded_at", "problem")
+META_DDL = "date date, stream_id int, recording_id bigint, session_id int, position bigint, recorded_at timestamp, problem string"
+RESCUE_DDL = "rescued string, payload binary"
+PARTITIONS = ("date", "stream_id")
+OBSERVED = "ingested"
+# Both beside the table's files. Readers of the table ignore names that start with an underscore.
+CHECKPOINT, SCHEMA_FILE = "_checkpoint", "_schema.json"
 FORMATS = ("parquet", "delta", "iceberg")
 MIN_FILE_SIZE = 1 << 10
 NO_COMPACTION = (
@@ -54,7 +60,6 @@ class IngestOptions:
 
     @property
     def is_live(self) -> bool:
-        """Whether the source is a channel."""
         return self.source.startswith("aeron:")
 
     @property
@@ -93,7 +98,6 @@ class IngestOptions:
 
     @property
     def is_local(self) -> bool:
-        """Whether the table is in a local directory."""
         return bool(str(self.out)) and scheme_of(str(self.out)) in ("", "file")
 
     def check(self) -> None:

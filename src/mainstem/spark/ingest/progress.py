@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.spark.ingest.layout import OBSERVED
+from mainstem.spark.ingest.options import OBSERVED
 from mainstem.spark.lags import lags_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ class Count:
         self._seen: dict[int, tuple[int, int, int, int]] = {}
 
     def update(self, query: StreamingQuery) -> None:
-        """Adds the micro-batches that are new."""
         for progress in query.recentProgress:
             observed = progress["observedMetrics"].get(OBSERVED)
             counts = [observed[name] if observed is not None else 0 for name in ("rows", "problems", "rescued")]

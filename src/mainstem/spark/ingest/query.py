@@ -10,7 +10,7 @@ from mainstem.codecs.limits import as_nullable
 from mainstem.codecs.rows import DecodedRows
 from mainstem.errors import ConfigurationError
 from mainstem.recording import RecordingReader
-from mainstem.spark.ingest.layout import META, META_DDL, OBSERVED, RESCUE_DDL
+from mainstem.spark.ingest.options import META, META_DDL, OBSERVED, RESCUE_DDL
 from mainstem.spark.ingest.schema import arrow_schema
 from mainstem.spark.ingest.target import open_target
 from mainstem.spark.sources.archives import recordings_at

@@ -5,13 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from mainstem.codecs.rows import RESCUE_COLUMNS
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader
 from mainstem.recording.rows.decoding import sampled
 from mainstem.spark.codec_columns import check_distinct, inferred_columns, with_required
 from mainstem.spark.formats.columns import difference, united
 from mainstem.spark.formats.names import split_by_name
-from mainstem.spark.ingest.layout import META, RESCUE_COLUMNS
+from mainstem.spark.ingest.options import META
 from mainstem.spark.sources.archives import recordings_at
 
 if TYPE_CHECKING:
@@ -47,12 +48,12 @@ def arrow_schema(spark: SparkSession, options: IngestOptions, codec: Codec, targ
     elif before is not None and not options.evolve:
         kind = before
     else:
-        kind, _ = split_by_name(_inferred(options, codec, before), target.name_key, before)
+        kind, _ = split_by_name(_inferred(options, codec, before), target.rules.name_key, before)
     check_distinct(kind.names, (*META, *RESCUE_COLUMNS))
-    kind = target.stored(kind)
+    kind = target.rules.stored(kind)
     if before is not None:
         if options.evolve:
-            kind = united(before, kind, target.widens, strict=bool(options.schema))
+            kind = united(before, kind, target.rules.widens, strict=bool(options.schema))
         elif change := difference(before, kind):
             raise ConfigurationError(
                 f"--schema: {options.out} was begun with another one: {change}; --evolve adds columns, or name another --out"

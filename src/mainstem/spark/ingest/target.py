@@ -5,49 +5,33 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mainstem.codecs.rows import RESCUE_COLUMNS
 from mainstem.errors import ConfigurationError
+from mainstem.spark.formats.base import ColumnRules
 from mainstem.spark.formats.batch_writer import BatchWriter
-from mainstem.spark.formats.columns import never
-from mainstem.spark.ingest.layout import META, PARTITIONS, RESCUE_COLUMNS, SCHEMA_FILE
+from mainstem.spark.ingest.options import META, PARTITIONS, SCHEMA_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import DataStreamWriter
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
     from mainstem.spark.formats.base import Table
-    from mainstem.spark.formats.names import Path
     from mainstem.spark.ingest.options import IngestOptions
 
 
 class Target(Protocol):
     """A table that a query writes to."""
 
+    rules: ColumnRules
+
     def columns(self) -> StructType | None:
-        """The codec's columns in the table; None where there is no table yet, or it was written without a codec."""
+        """Return the codec's columns in the table; None if there is no table yet, or it was written without a codec."""
         ...
 
-    def stored(self, columns: StructType) -> StructType:
-        """As ``Table.stored``."""
-        ...
+    def writer(self, rows: DataFrame) -> DataStreamWriter: ...
 
-    def name_key(self, path: Path) -> Hashable:
-        """As ``Table.name_key``."""
-        ...
-
-    def widens(self, before: DataType, now: DataType) -> bool:
-        """As ``Table.widens``."""
-        ...
-
-    def writer(self, rows: DataFrame) -> DataStreamWriter:
-        """The sink of the rows, without checkpoint and trigger. Raises ConfigurationError where the table is another one."""
-        ...
-
-    def started(self, rows: DataFrame) -> None:
-        """The query has started."""
-        ...
+    def started(self, rows: DataFrame) -> None: ...
 
 
 def open_target(options: IngestOptions) -> Target:
@@ -82,29 +66,15 @@ class ParquetDirectory:
     """Files in directories of their partition. The columns are in a file beside them, as Parquet has no log to keep them in."""
 
     def __init__(self, options: IngestOptions) -> None:
-        self._options = options
+        self._options, self.rules = options, ColumnRules()
 
     def columns(self) -> StructType | None:
-        """As ``Target.columns``."""
         from pyspark.sql.types import StructType
 
         file = self._options.local_directory / SCHEMA_FILE
         return StructType.fromJson(json.loads(file.read_text())) if file.exists() else None
 
-    def stored(self, columns: StructType) -> StructType:
-        """As ``Target.stored``."""
-        return columns
-
-    def name_key(self, path: Path) -> Path:
-        """As ``Target.name_key``."""
-        return path
-
-    def widens(self, before: DataType, now: DataType) -> bool:
-        """As ``Target.widens``: a Parquet file has the type that it was written with."""
-        return never(before, now)
-
     def writer(self, rows: DataFrame) -> DataStreamWriter:
-        """As ``Target.writer``."""
         if (self._options.local_directory / "_delta_log").exists():
             raise ConfigurationError(f"--out: {self._options.out} is a Delta table: --format delta")
         return (
@@ -114,7 +84,6 @@ class ParquetDirectory:
         )
 
     def started(self, rows: DataFrame) -> None:
-        """As ``Target.started``."""
         if self._options.codec:
             (self._options.local_directory / SCHEMA_FILE).write_text(_codec_columns(rows.schema).json())
 
@@ -123,10 +92,9 @@ class CommittedTable:
     """A table whose commits name the micro-batches that they hold."""
 
     def __init__(self, table: Table, options: IngestOptions) -> None:
-        self._table, self._options = table, options
+        self._table, self._options, self.rules = table, options, table.rules
 
     def columns(self) -> StructType | None:
-        """As ``Target.columns``."""
         whole = self._table.columns()
         if whole is None:
             return None
@@ -135,20 +103,7 @@ class CommittedTable:
             raise ConfigurationError(f"{self._table.name} is no table of an ingest: it has no column {missing[0]!r}")
         return _codec_columns(whole) if RESCUE_COLUMNS[0] in whole.names else None
 
-    def stored(self, columns: StructType) -> StructType:
-        """As ``Target.stored``."""
-        return self._table.stored(columns)
-
-    def name_key(self, path: Path) -> Hashable:
-        """As ``Target.name_key``."""
-        return self._table.name_key(path)
-
-    def widens(self, before: DataType, now: DataType) -> bool:
-        """As ``Target.widens``."""
-        return self._table.widens(before, now)
-
     def writer(self, rows: DataFrame) -> DataStreamWriter:
-        """As ``Target.writer``; the table is there when this returns."""
         self._check_directory()
         self._table.prepare(rows.schema, evolve=self._options.evolve)
         write: Any = BatchWriter(
@@ -164,4 +119,4 @@ class CommittedTable:
             raise ConfigurationError(f"--out: {self._options.out} is a directory of Parquet files: --format parquet")
 
     def started(self, rows: DataFrame) -> None:
-        """As ``Target.started``."""
+        pass

@@ -31,28 +31,23 @@ class SparkTables:
         self._prefix = f"mainstem_{uuid.uuid4().hex[:8]}_"
 
     def close(self) -> None:
-        """Takes the views away."""
         for name in TABLES:
             self._spark.catalog.dropTempView(self._prefix + name)
 
     def query(self, sql: str) -> list[RowDict]:
-        """The rows of a query in which ``{name}`` is a table and ``{div}`` divides whole numbers."""
         names = {name: self._prefix + name for name in TABLES}
         return [row.asDict() for row in self._spark.sql(sql.format_map(names | {"div": "div"})).collect()]
 
     def run_all(self, jobs: Sequence[Callable[[], object]]) -> None:
-        """Runs jobs side by side."""
         in_parallel(self._spark, jobs)
 
     def write_frames(self, inputs: Inputs) -> None:
-        """Writes ``frames``, of captures and of tables of frames that were written before: the one pass over the captures."""
         reader = self._spark.read.format("mainstem.capture").options(**self._ports)
         parts = [frames(reader.load(path)) for path in inputs.captures]
         parts += [frames(self._spark.read.schema(ddl()).parquet(path)) for path in inputs.frames]
         self._save("frames", reduce(lambda a, b: a.unionByName(b), parts))
 
     def write_tables(self) -> None:
-        """Writes every other table of frames but ``problems``."""
         seen = self._stored("frames")
         paths, connections = (apply(fold, seen).persist() for fold in (PATH_FOLD, MUX_FOLD))
         first: list[Callable[[], object]] = [
@@ -81,7 +76,6 @@ class SparkTables:
             connections.unpersist()
 
     def write_recorded_sessions(self, paths: Sequence[str]) -> None:
-        """Writes ``recorded_sessions``, of directories of recordings."""
         reader = self._spark.read.format("mainstem.recording").option("failOnDataLoss", "false")
         columns = (
             "recording_id bigint, session_id int, stream_id int, position bigint, recorded_at timestamp, length int"
@@ -90,7 +84,6 @@ class SparkTables:
         self._save("recorded_sessions", sessions(messages))
 
     def write_problems(self, *, frames: bool, recordings: Sequence[str]) -> None:
-        """Writes ``problems``, of the frames where there are any and of recordings."""
         parts = [problems(self._stored("frames"))] if frames else []
         reader = self._spark.read.format("mainstem.recording").option("rows", "problems")
         parts += [problems(reader.load(path)) for path in recordings]

@@ -73,14 +73,13 @@ class ChannelWriter(DataSourceArrowWriter):
         self._epoch = now if options.epoch is None else options.epoch
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
-        """In a task: sends a partition."""
         return _send(self._options, self._epoch, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing: what was sent is sent."""
+        pass
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing can be taken back."""
+        pass
 
 
 class ChannelStreamWriter(StreamWriter):
@@ -90,15 +89,14 @@ class ChannelStreamWriter(StreamWriter):
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> Sent:
-        """In a task: sends a partition of a micro-batch."""
         context: Any = TaskContext.get()
         return _send(self._options, int(context.getLocalProperty(BATCH_PROPERTY)), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing: what was sent is sent."""
+        pass
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing can be taken back; the next attempt has the same keys."""
+        pass
 
 
 @documents(ChannelOptions)

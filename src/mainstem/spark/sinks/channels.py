@@ -30,9 +30,7 @@ class Channel(Protocol):
         """Sends them in order, waiting where the other side pushes back; returns how many when they are in its hands."""
         ...
 
-    def close(self) -> None:
-        """Lets go of the connection."""
-        ...
+    def close(self) -> None: ...
 
 
 class AeronChannel:
@@ -89,7 +87,6 @@ class BymuxChannel:
         return count
 
     def close(self) -> None:
-        """Closes the connection."""
         self._connection.close()
 
 
@@ -112,7 +109,6 @@ class JmuxChannel:
         return count
 
     def close(self) -> None:
-        """Closes the connections."""
         self._client.close()
 
 
@@ -155,7 +151,6 @@ class AqueductChannel:
         await (sender.send_acknowledged if is_last else sender.send)(messages[-1])
 
     def close(self) -> None:
-        """Closes the connection."""
         self._thread.call(self._connection.abort)
         self._thread.stop()
 

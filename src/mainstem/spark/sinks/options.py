@@ -69,7 +69,6 @@ class ChannelOptions:
 
     @property
     def protocol(self) -> str:
-        """Which of ``PROTOCOLS``."""
         return self.channel.partition(":")[0]
 
     @property

@@ -77,7 +77,6 @@ class ArchiveSet:
         return archives
 
     def close(self) -> None:
-        """Closes every archive."""
         for archives in self._opened.values():
             for archive in archives:
                 archive.close()

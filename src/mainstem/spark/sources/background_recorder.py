@@ -67,7 +67,6 @@ class BackgroundRecorder:
         self.check()
 
     def check(self) -> None:
-        """Raises what ended the recorder, if it ended."""
         if self._error is not None:
             raise self._error
 
@@ -109,7 +108,6 @@ class BackgroundRecorder:
                     (self.directory / segment_name(descriptor.recording_id, base)).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Ends the recorder; may be called twice."""
         self._end.set()
         self._thread.join()
         if self._temporary:

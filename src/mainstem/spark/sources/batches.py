@@ -67,7 +67,6 @@ class RecordingRange(InputPartition):
     read: ReadOptions = field(default_factory=ReadOptions)
 
     def ranges(self) -> list[RecordingRange]:
-        """What a task reads, one after another."""
         return [self]
 
 
@@ -78,7 +77,6 @@ class RecordingGroup(InputPartition):
     parts: list[RecordingRange]
 
     def ranges(self) -> list[RecordingRange]:
-        """What a task reads, one after another."""
         return self.parts
 
 
@@ -127,7 +125,6 @@ class TaskArchives:
         return RecordingReader(self._opened[key], part.descriptor)
 
     def close(self) -> None:
-        """Closes them."""
         for archive in self._opened.values():
             archive.close()
 

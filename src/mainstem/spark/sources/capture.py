@@ -102,7 +102,6 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return CaptureOffset().as_json()
 
     def first_offset(self) -> dict[str, Any]:
-        """Where nothing has been read."""
         return self.initialOffset()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -242,7 +241,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _rows_of(partition, self._wanted)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: captures are kept for as long as their owner keeps them."""
+        pass
 
     def stop(self) -> None:
         self._indexes.clear()

@@ -138,7 +138,6 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._outer(self.inner.initialOffset())
 
     def first_offset(self) -> dict[str, Any]:
-        """Where nothing has been read of what there is now."""
         return self._outer(self.inner.first_offset())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -166,7 +165,6 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return RecordingStreamReader(self._options.reading, self._names).read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Deletes what is committed, where no recording was asked for."""
         offset = self._own(end)
         if self._run and self._recorder is not None and offset:
             self._recorder.purge(parse_offset(offset).positions)

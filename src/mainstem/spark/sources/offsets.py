@@ -88,7 +88,6 @@ class ArchiveOffset:
 
     @property
     def all_positions(self) -> dict[int, int]:
-        """The position of every recording by its id, finished ones included."""
         return {each: position for each, (position, _) in self.finished.items()} | self.positions
 
     def is_of(self, descriptor: RecordingDescriptor) -> bool:

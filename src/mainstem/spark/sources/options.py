@@ -257,12 +257,10 @@ class RecordingOptions(TriggerOptions):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The locations."""
         return self.path_list or self.path
 
     @cached_property
     def scan_range(self) -> ScanRange:
-        """The times and positions of the rows."""
         return ScanRange(
             from_time_ns=self.from_time_ns,
             to_time_ns=self.to_time_ns,
@@ -271,7 +269,6 @@ class RecordingOptions(TriggerOptions):
         )
 
     def takes(self, descriptor: RecordingDescriptor) -> bool:
-        """Whether a recording is one of those asked for."""
         pairs = (
             (self.recording_ids, descriptor.recording_id),
             (self.stream_ids, descriptor.stream_id),

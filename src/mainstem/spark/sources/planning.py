@@ -124,7 +124,6 @@ class PlannedRecording:
 
     @property
     def descriptor(self) -> RecordingDescriptor:
-        """The catalog's present entry."""
         return self.opened.by_id[self.key[1]]
 
     @property
@@ -162,7 +161,6 @@ class Planner:
         self._ended: dict[str, tuple[list[RecordingDescriptor], Finished]] = {}
 
     def refresh(self) -> None:
-        """Lists what there is now."""
         self._archives = self._set.refresh()
         catalogs = {key: opened.descriptors for key, opened in self._archives.items()}
         if catalogs.keys() != self._catalogs.keys() or any(
@@ -209,7 +207,6 @@ class Planner:
         return self._ends
 
     def reader(self, key: Key) -> RecordingReader:
-        """The reader of a recording, until as many others are asked for."""
         reader = self._readers.get(key)
         if reader is None:
             recording = self._recordings[key]
@@ -221,7 +218,6 @@ class Planner:
         return reader
 
     def close(self) -> None:
-        """Closes every reader and archive."""
         while self._readers:
             self._readers.popitem()[1].close()
         self._set.close()
@@ -351,12 +347,10 @@ class Planner:
     # -- where the options begin and end -----------------------------------------------------------------------------
 
     def starting(self) -> Positions:
-        """Where the options begin, for the recordings that there are now."""
         where = self._options.starting
         return {key: resolve(where, r, "earliest", name="startingPositions") for key, r in self._recordings.items()}
 
     def ending(self) -> Positions:
-        """Where the options end."""
         where = self._options.ending
         return {key: resolve(where, r, "latest", name="endingPositions") for key, r in self._recordings.items()}
 

@@ -141,8 +141,6 @@ def pruned_options(bounds: PredicateBounds, options: Mapping[str, str]) -> dict[
 
 
 def _range_of(name: str, start: str | None, end: str | None) -> Range:
-    """The range of two options."""
-
     def number(text: str | None) -> int | None:
         if text is None:
             return None

@@ -89,7 +89,6 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return planner.offset(ReadPositions(planner.starting())).as_json()
 
     def first_offset(self) -> dict[str, Any]:
-        """Where nothing has been read of what there is now."""
         return self._planned().first().as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -130,7 +129,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return _rows_of(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: recordings are kept for as long as their owner keeps them."""
+        pass
 
     def stop(self) -> None:
         if self._planner is not None:

@@ -22,7 +22,6 @@ _SPARK_TYPES = {"int16": "smallint", "int32": "int", "int64": "bigint", "timesta
 
 
 def _with_spark_types(columns: Mapping[str, Column]) -> dict[str, tuple[str, int]]:
-    """The type for Spark and the bits of each column."""
     return {name: (_SPARK_TYPES[column.kind], column.bits) for name, column in columns.items()}
 
 

@@ -362,7 +362,7 @@ def test_what_delta_has_no_type_for_and_what_is_no_table_is_named(tmp_path: Path
         table.prepare(columns(inner=columns(span=types.DayTimeIntervalType())), evolve=False)
     with pytest.raises(ConfigurationError, match="is no Delta table"):
         table.compact()
-    with pytest.raises(ConfigurationError, match="a folder has no options"):
+    with pytest.raises(ConfigurationError, match="a directory has no options"):
         DeltaTable(str(tmp_path), {"region": "x"})
     with pytest.raises(ConfigurationError, match="no store for ftp"):
         DeltaTable("ftp://x/y")

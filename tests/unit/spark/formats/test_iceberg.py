@@ -196,7 +196,7 @@ def test_values_of_every_type_come_back_through_duckdb_polars_and_pyiceberg(ware
     assert read == [(value["date"], value["price"], 1 << 62, b"\x00\xff")]
     frame = polars.scan_iceberg(table.existing()).filter(polars.col("flag")).collect()
     assert (frame["price"][0], frame["at"][0], frame["inner"][0]["a"]) == (value["price"], TIDE, 1 << 62)
-    assert table.columns().jsonValue() == table.stored(kinds).jsonValue()
+    assert table.columns().jsonValue() == table.rules.stored(kinds).jsonValue()
 
 
 @pytest.mark.parametrize("place", ["Brest", "a/b", "x=1", "100 % sûr?", "..", "", None])
