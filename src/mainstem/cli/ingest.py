@@ -150,6 +150,9 @@ def run(
 
 
 def _in_session(options: IngestOptions, master: str) -> dict[str, Any]:
+    from pyspark.errors import PySparkException
+
+    from mainstem.spark.error_text import as_own_error
     from mainstem.spark.session import create_session
     from mainstem.spark.session import stop as stop_session
 
@@ -157,6 +160,9 @@ def _in_session(options: IngestOptions, master: str) -> dict[str, Any]:
     try:
         with stopping() as stop:
             return _ingest(spark, options, stop)
+    except PySparkException as error:
+        # Spark asks the JVM for the text, which is gone once the session is stopped.
+        raise as_own_error(error) from None
     finally:
         stop_session(spark)
 

@@ -7,6 +7,11 @@ import re
 from mainstem import errors
 
 _OWN = re.compile(r"\bmainstem\.errors\.(\w+): (.*)")
+# Where the query, its plan or the JVM's own stack begin.
+_APPENDIX = re.compile(r"^(?:JVM stacktrace|=== Streaming Query ===|== SQL )", re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last):"
+_STREAM_FAILED = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ")
+_SQL_STATE = re.compile(r"(?:\s+SQLSTATE: \w+;?)+\s*$")
 
 
 def own_error(error: BaseException) -> errors.MainstemError | None:
@@ -34,7 +39,7 @@ def root_cause(error: BaseException) -> str:
 
     Returns:
         Mainstem's own message, without the tracebacks, error code and plan that Spark puts around it. For other errors, the
-        first line.
+        message of the Python exception in its traceback, or else the first line.
 
     Example:
         >>> try:
@@ -45,5 +50,14 @@ def root_cause(error: BaseException) -> str:
     own = error if isinstance(error, errors.MainstemError) else own_error(error)
     if own is not None:
         return str(own)
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    text = _APPENDIX.split(str(error), maxsplit=1)[0]
+    _, _, trace = text.rpartition(_TRACEBACK)
+    # A traceback is indented up to the line of the exception.
+    raised = [line for line in trace.splitlines() if line and not line[0].isspace()] if _TRACEBACK in text else []
+    lines = raised or _STREAM_FAILED.sub("", text).strip().splitlines()
+    return _SQL_STATE.sub("", lines[0]) if lines else type(error).__name__
+
+
+def as_own_error(error: BaseException) -> errors.MainstemError:
+    """Return a Mainstem error that says what a Spark error says, and needs no JVM to be printed."""
+    return own_error(error) or errors.MainstemError(root_cause(error))

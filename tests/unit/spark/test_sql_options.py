@@ -250,3 +250,30 @@ def test_the_reason_is_the_last_of_mainstems_sentences() -> None:
     assert root_cause(RuntimeError(text)) == "/data holds no recordings"
     assert root_cause(ConfigurationError("path: none")) == "path: none"
     assert root_cause(RuntimeError("[A_CODE] another\nmore")) == "[A_CODE] another"
+
+
+FAILED = "[STREAM_FAILED] Query [id = b4177a9c, runId = d5d890ef] terminated with exception: "
+PLAN = "\n SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: tides\nTraceback: none\n"
+TRACE = 'Traceback (most recent call last):\n  File "t.py", line 9\n    raise\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            f"{FAILED}[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL (line 1) ==\n1 div 0{PLAN}",
+            "[DIVIDE_BY_ZERO] Division by zero.",
+        ),
+        (
+            f"{FAILED}[PYTHON_EXCEPTION] {TRACE}ValueError: boom at 3\nline 2\n SQLSTATE: 38000{PLAN}",
+            "ValueError: boom at 3",
+        ),
+        (
+            f"{TRACE}KeyError: 1\n\nDuring handling:\n\n{TRACE}OSError: [Errno 28] No space\n",
+            "OSError: [Errno 28] No space",
+        ),
+        ("", "RuntimeError"),
+    ],
+)
+def test_the_root_cause_of_an_error_of_others_is_what_was_raised(text: str, sentence: str) -> None:
+    assert root_cause(RuntimeError(text)) == sentence

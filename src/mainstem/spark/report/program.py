@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mainstem.analysis.options import NoProgress
 from mainstem.analysis.program import analyze_here, needs_spark
 from mainstem.analysis.run import Analysis
-from mainstem.spark.error_text import own_error
+from mainstem.spark.error_text import as_own_error
 from mainstem.spark.report.spark_tables import SparkTables
 
 if TYPE_CHECKING:
@@ -41,5 +41,5 @@ def analyze(spark: SparkSession, options: AnalyzeOptions, listener: ProgressList
     try:
         analysis.run()
     except PySparkException as error:
-        raise own_error(error) or error from error
+        raise as_own_error(error) from None
     return analysis
