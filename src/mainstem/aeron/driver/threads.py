@@ -1,25 +1,156 @@
-"""A driver in this process: its agents spread over threads by the threading mode."""
+"""A driver in this process: its agents spread over threads by the threading mode.
+
+A thread sleeps and works inside one compiled loop, without the GIL, and comes back to Python only when an agent must decide
+something: a busy program beside it takes nothing from the streams. The agents that share a thread are one agent of an
+``AgentRunner``, and the compiled loop is its idle strategy.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
 
 from mainstem._core.driver.loop import Loop
 from mainstem._internal.clock import NEVER_NS
+from mainstem.aeron.agent import AgentRunner
+from mainstem.aeron.driver.conductor_proxy import AgentFailed
 from mainstem.aeron.driver.driver_core import DriverCore
 from mainstem.aeron.driver.invoker import Invoker
-from mainstem.aeron.driver.runner import AgentGroup, AgentThread, LoopIdle, duty_cycle_trackers
 from mainstem.aeron.driver.settings import ThreadingMode
 from mainstem.aeron.idle import BackoffIdle, SleepIdle, YieldIdle, idle_strategy
+from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from mainstem._internal.clock import Clock
     from mainstem.aeron.driver.context import DriverContext
-    from mainstem.aeron.driver.runner import DriverAgent
     from mainstem.aeron.driver.settings import DriverSettings
+    from mainstem.aeron.system_counter import SystemCounters
+
+# A thread that does not end within this long is in a call that never returns; saying so beats waiting for ever.
+JOIN_TIMEOUT_S = 10.0
+SYSTEM_NAME_LENGTH = 15  # of a thread, in Linux
+
+
+def name_thread(name: str) -> None:
+    """Give the calling thread its name in the system's lists too, cut to what they show."""
+    with suppress(OSError), open("/proc/thread-self/comm", "w", encoding="ascii") as comm:
+        comm.write(name[:SYSTEM_NAME_LENGTH])
+
+
+class DriverAgent(Protocol):
+    """What a thread's compiled loop comes back to Python for."""
+
+    def decide(self, now_ns: int) -> int:
+        """Does what needs Python now; returns how much there was. The ordinary duty cycle is the loop's."""
+        ...
+
+
+class DutyCycleTracker:
+    """The longest duty cycle of an agent and how many took longer than the threshold (counters 26 to 31)."""
+
+    def __init__(
+        self, system_counters: SystemCounters, longest: SystemCounter, exceeded: SystemCounter, *, threshold_ns: int
+    ) -> None:
+        self._longest = system_counters[longest]
+        self._exceeded = system_counters[exceeded]
+        self._threshold_ns = threshold_ns
+
+    def observe(self, duration_ns: int) -> None:
+        self._longest.propose_max_release(duration_ns)
+        if duration_ns > self._threshold_ns:
+            self._exceeded.add_release(1)
+
+
+class AgentGroup:
+    """The agents that share a thread. One that raises does not keep the others from their duty cycle."""
+
+    def __init__(
+        self,
+        role_name: str,
+        agents: Sequence[tuple[DriverAgent, DutyCycleTracker]],
+        clock: Clock,
+        on_error: Callable[[AgentFailed], None],
+    ) -> None:
+        self.role_name = role_name
+        self._agents = tuple(agents)
+        self._clock = clock
+        self._on_error = on_error
+
+    def do_work(self, now_ns: int) -> int:
+        work = 0
+        for agent, cycle_time in self._agents:
+            try:
+                work += agent.decide(now_ns)
+            except Exception as error:  # an agent must go on: every stream of this driver depends on it
+                self._on_error(AgentFailed(type(agent).__name__, error))
+            after_ns = self._clock.monotonic_ns()
+            cycle_time.observe(after_ns - now_ns)
+            now_ns = after_ns
+        return work
+
+    def on_close(self) -> None: ...
+
+
+class LoopIdle:
+    """An idle strategy that runs a compiled loop until Python is needed, at ``next_deadline_ns`` at the latest."""
+
+    name = "loop"
+
+    def __init__(self, loop: Loop, next_deadline_ns: Callable[[], int]) -> None:
+        self.loop = loop
+        self._next_deadline_ns = next_deadline_ns
+
+    def idle(self, work_count: int) -> None:
+        if not work_count:
+            self.loop.run(self._next_deadline_ns())
+
+    def reset(self) -> None: ...
+
+
+class AgentThread:
+    """Runs a group of agents in a thread of their own until ``close``; ``cpu`` is its processor, -1 for any."""
+
+    def __init__(self, group: AgentGroup, idle: LoopIdle, *, clock: Clock, cpu: int = -1) -> None:
+        self._loop = idle.loop
+        self._name = group.role_name
+        self._cpu = cpu
+        self._runner = AgentRunner(group, idle, clock=clock, on_start=self._on_start)
+
+    def start(self) -> None:
+        self._runner.start()
+
+    def close(self) -> None:
+        self._runner.stop()
+        self._loop.stop()
+        self._runner.close(JOIN_TIMEOUT_S)
+
+    def _on_start(self) -> None:
+        name_thread(self._name)
+        if self._cpu >= 0:
+            os.sched_setaffinity(0, {self._cpu})
+
+
+def duty_cycle_trackers(
+    system_counters: SystemCounters, *, threshold_ns: tuple[int, int, int]
+) -> dict[str, DutyCycleTracker]:
+    """The trackers of the conductor, the sender and the receiver."""
+    pairs = {
+        "conductor": (
+            SystemCounter.CONDUCTOR_MAX_CYCLE_TIME,
+            SystemCounter.CONDUCTOR_CYCLE_TIME_EXCEEDED,
+        ),
+        "sender": (SystemCounter.SENDER_MAX_CYCLE_TIME, SystemCounter.SENDER_CYCLE_TIME_EXCEEDED),
+        "receiver": (SystemCounter.RECEIVER_MAX_CYCLE_TIME, SystemCounter.RECEIVER_CYCLE_TIME_EXCEEDED),
+    }
+    return {
+        name: DutyCycleTracker(system_counters, longest, exceeded, threshold_ns=threshold)
+        for (name, (longest, exceeded)), threshold in zip(pairs.items(), threshold_ns, strict=True)
+    }
+
 
 _GROUPS = {
     ThreadingMode.DEDICATED: (("conductor",), ("sender",), ("receiver",)),

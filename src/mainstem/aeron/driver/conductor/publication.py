@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mainstem._core import layout
 from mainstem._internal.frozen import frozen
-from mainstem.aeron.driver.conductor.life_cycle import Stream, StreamMemory, StreamState, StuckPosition
+from mainstem.aeron.driver.conductor.life_cycle import (
+    Stream,
+    StreamMemory,
+    StreamState,
+    StuckPosition,
+    check_untethered,
+    untethered_limit,
+)
 from mainstem.aeron.driver.conductor.params import PublicationParams, first_term_ids
 from mainstem.aeron.driver.conductor.stream_counters import StreamCounters
 from mainstem.aeron.driver.conductor.stream_registry import StreamRegistry
-from mainstem.aeron.driver.conductor.untethered import check_untethered, untethered_limit
 from mainstem.aeron.driver.errors import conflict, invalid_channel
 from mainstem.aeron.logbuffer import LogParameters, LogType
 from mainstem.aeron.system_counter import SystemCounter

@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING
 from mainstem._core import layout
 from mainstem._core.driver.receive_path import ReceivePath
 from mainstem.aeron.channel_values import INT32
-from mainstem.aeron.driver.conductor.life_cycle import Stream, StreamMemory, StreamState
+from mainstem.aeron.driver.conductor.life_cycle import (
+    Stream,
+    StreamMemory,
+    StreamState,
+    check_untethered,
+    untethered_image_limit,
+)
 from mainstem.aeron.driver.conductor.params import SubscriptionParams
 from mainstem.aeron.driver.conductor.receiver_factory import is_group, make_receiver_image
 from mainstem.aeron.driver.conductor.stream_counters import ReceiveCounters, StreamCounters
 from mainstem.aeron.driver.conductor.stream_registry import StreamRegistry
-from mainstem.aeron.driver.conductor.untethered import check_untethered, untethered_image_limit
 from mainstem.aeron.driver.errors import error_code_of
 from mainstem.aeron.driver.media.addresses import InetAddress, text_of
 from mainstem.aeron.logbuffer import LogParameters, LogType, position_bits, position_of

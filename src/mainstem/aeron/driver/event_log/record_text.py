@@ -7,107 +7,72 @@ from typing import Any
 from mainstem._internal.printable import printable
 from mainstem.aeron.command.error_code import ErrorCode
 
-# For each record, the words of its line, and the fields they come from. Those that the reference does not describe have
-# the words that it has for the same fields elsewhere.
-_IDS = (("clientId", "client_id"), ("correlationId", "correlation_id"))
-_CHANNEL = ("channel", "channel")
-_STREAM = ("streamId", "stream_id")
-_REGISTRATION = (("registrationId", "registration_id"), *_IDS)
-_DESTINATION = (("registrationCorrelationId", "registration_id"), *_IDS, _CHANNEL)
-_READY = (
-    ("sessionId", "session_id"),
-    _STREAM,
-    ("publicationLimitCounterId", "position_limit_id"),
-    ("channelStatusCounterId", "channel_status_id"),
-    ("correlationId", "correlation_id"),
-    ("registrationId", "original_registration_id"),
-    ("logFileName", "log_file"),
-)
-_COUNTER = (("correlationId", "correlation_id"), ("counterId", "counter_id"))
-WORDS: dict[str, tuple[tuple[str, str], ...]] = {
-    "AddPublication": (_STREAM, *_IDS, _CHANNEL),
-    "AddExclusivePublication": (_STREAM, *_IDS, _CHANNEL),
-    "RemovePublication": (*_REGISTRATION, ("revoke", "revoke")),
-    "AddSubscription": (_STREAM, ("registrationCorrelationId", "registration_correlation_id"), *_IDS, _CHANNEL),
-    "RemoveSubscription": _REGISTRATION,
-    "ClientKeepalive": _IDS,
-    "ClientClose": _IDS,
-    "AddDestination": _DESTINATION,
-    "RemoveDestination": _DESTINATION,
-    "AddReceiveDestination": _DESTINATION,
-    "RemoveReceiveDestination": _DESTINATION,
-    "RemoveDestinationById": (
-        ("resourceRegistrationId", "resource_registration_id"),
-        ("destinationRegistrationId", "destination_registration_id"),
-    ),
-    "AddCounter": (("typeId", "type_id"), ("key", "key"), ("label", "label"), *_IDS),
-    "AddStaticCounter": (
-        ("registrationId", "registration_id"),
-        ("typeId", "type_id"),
-        ("key", "key"),
-        ("label", "label"),
-        *_IDS,
-    ),
-    "RemoveCounter": _REGISTRATION,
-    "TerminateDriver": (("clientId", "client_id"), ("tokenBufferLength", "token")),
-    "RejectImage": (
-        *_IDS,
-        ("imageCorrelationId", "image_correlation_id"),
-        ("position", "position"),
-        ("reason", "reason"),
-    ),
-    "GetNextAvailableSessionId": (_STREAM, *_IDS),
-    "OnError": (
-        ("offendingCommandCorrelationId", "offending_correlation_id"),
-        ("errorCode", "error_code"),
-        ("message", "message"),
-    ),
+# The fields of each record in the order of its line. The word for a field is its name in camel case, or the one behind "=". Records
+# that the reference does not describe have the words that it has for the same fields elsewhere.
+FIELDS = {
+    "AddPublication": "stream_id client_id correlation_id channel",
+    "AddExclusivePublication": "stream_id client_id correlation_id channel",
+    "RemovePublication": "registration_id client_id correlation_id revoke",
+    "AddSubscription": "stream_id registration_correlation_id client_id correlation_id channel",
+    "RemoveSubscription": "registration_id client_id correlation_id",
+    "ClientKeepalive": "client_id correlation_id",
+    "ClientClose": "client_id correlation_id",
+    "AddDestination": "registration_id=registrationCorrelationId client_id correlation_id channel",
+    "RemoveDestination": "registration_id=registrationCorrelationId client_id correlation_id channel",
+    "AddReceiveDestination": "registration_id=registrationCorrelationId client_id correlation_id channel",
+    "RemoveReceiveDestination": "registration_id=registrationCorrelationId client_id correlation_id channel",
+    "RemoveDestinationById": "resource_registration_id destination_registration_id",
+    "AddCounter": "type_id key label client_id correlation_id",
+    "AddStaticCounter": "registration_id type_id key label client_id correlation_id",
+    "RemoveCounter": "registration_id client_id correlation_id",
+    "TerminateDriver": "client_id token=tokenBufferLength",
+    "RejectImage": "client_id correlation_id image_correlation_id position reason",
+    "GetNextAvailableSessionId": "stream_id client_id correlation_id",
+    "OnError": "offending_correlation_id=offendingCommandCorrelationId error_code message",
     "OnAvailableImage": (
-        ("sessionId", "session_id"),
-        _STREAM,
-        ("subscriberPositionId", "subscriber_position_id"),
-        ("subscriptionRegistrationId", "subscription_registration_id"),
-        ("correlationId", "image_correlation_id"),
-        ("sourceIdentity", "source_identity"),
-        ("logFileName", "log_file"),
+        "session_id stream_id subscriber_position_id "
+        "subscription_registration_id image_correlation_id=correlationId source_identity log_file=logFileName"
     ),
-    "OnPublicationReady": _READY,
-    "OnExclusivePublicationReady": _READY,
-    "OnOperationSuccess": (("correlationId", "correlation_id"),),
-    "OnUnavailableImage": (
-        _STREAM,
-        ("correlationId", "image_correlation_id"),
-        ("subscriptionRegistrationId", "subscription_registration_id"),
-        _CHANNEL,
+    "OnPublicationReady": (
+        "session_id stream_id position_limit_id=publicationLimitCounterId "
+        "channel_status_id=channelStatusCounterId correlation_id original_registration_id=registrationId log_file=logFileName"
     ),
-    "OnSubscriptionReady": (("correlationId", "correlation_id"), ("channelStatusCounterId", "channel_status_id")),
-    "OnCounterReady": _COUNTER,
-    "OnUnavailableCounter": (("registrationId", "registration_id"), ("counterId", "counter_id")),
-    "OnClientTimeout": (("clientId", "client_id"),),
-    "OnStaticCounter": _COUNTER,
+    "OnExclusivePublicationReady": (
+        "session_id stream_id position_limit_id=publicationLimitCounterId "
+        "channel_status_id=channelStatusCounterId correlation_id original_registration_id=registrationId log_file=logFileName"
+    ),
+    "OnOperationSuccess": "correlation_id",
+    "OnUnavailableImage": "stream_id image_correlation_id=correlationId subscription_registration_id channel",
+    "OnSubscriptionReady": "correlation_id channel_status_id=channelStatusCounterId",
+    "OnCounterReady": "correlation_id counter_id",
+    "OnUnavailableCounter": "registration_id counter_id",
+    "OnClientTimeout": "client_id",
+    "OnStaticCounter": "correlation_id counter_id",
     "OnPublicationError": (
-        ("registrationId", "registration_id"),
-        ("destinationRegistrationId", "destination_registration_id"),
-        ("sessionId", "session_id"),
-        _STREAM,
-        ("receiverId", "receiver_id"),
-        ("groupTag", "group_tag"),
-        ("errorCode", "error_code"),
-        ("message", "message"),
+        "registration_id destination_registration_id session_id stream_id receiver_id group_tag error_code message"
     ),
-    "OnNextAvailableSessionId": (("correlationId", "correlation_id"), ("sessionId", "session_id")),
+    "OnNextAvailableSessionId": "correlation_id session_id",
 }
 
 
 def record_text(record: object) -> str:
-    """The text of a command or a response."""
-    return " ".join(f"{word}={_value(word, getattr(record, field))}" for word, field in WORDS[type(record).__name__])
+    """Return the text of a command or a response."""
+    parts = []
+    for each in FIELDS[type(record).__name__].split():
+        field, _, word = each.partition("=")
+        parts.append(f"{word or _camel_case(field)}={_value(field, getattr(record, field))}")
+    return " ".join(parts)
 
 
-def _value(word: str, value: Any) -> str:
-    if word == "errorCode":
+def _camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
+def _value(field: str, value: Any) -> str:
+    if field == "error_code":
         return ErrorCode(value).name
-    if word == "tokenBufferLength":
+    if field == "token":
         return str(len(value))
     if isinstance(value, bool):
         return str(value).lower()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.aeron.driver.conductor.untethered import untethered_image_limit, untethered_limit
+from mainstem.aeron.driver.conductor.life_cycle import untethered_image_limit, untethered_limit
 
 WINDOW = 1 << 15
 

@@ -17,7 +17,7 @@ from mainstem._core.driver.tap import TappedTransport
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.command import commands, responses
 from mainstem.aeron.driver.event_log import EventLog, event_log, watched
-from mainstem.aeron.driver.event_log.record_text import WORDS
+from mainstem.aeron.driver.event_log.record_text import FIELDS
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.endpoints import ReceiveDestination
 from mainstem.aeron.driver.media.udp_channel import UdpChannel
@@ -361,10 +361,10 @@ def test_an_untethered_subscriber_is_cut_off_and_let_in_again(logged: Logged) ->
 
 def test_every_command_and_answer_is_described(logged: Logged) -> None:
     records = {*commands.COMMANDS.values(), *responses.RESPONSES.values()}
-    assert {kind.__name__ for kind in records} == set(WORDS)
+    assert {kind.__name__ for kind in records} == set(FIELDS)
     for kind in records:
         fields = set(kind.__dataclass_fields__) | {"revoke"}
-        assert {field for _, field in WORDS[kind.__name__]} <= fields
+        assert {each.partition("=")[0] for each in FIELDS[kind.__name__].split()} <= fields
 
 
 def test_refusals_and_rejections_are_told(logged: Logged) -> None:
