@@ -6,8 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.tools.explanations import SILENT_MS
-from mainstem.aeron.tools.rules import IMAGE_RULES, PUBLICATION_RULES, Cause, decide
+from mainstem.aeron.tools.rules import IMAGE_RULES, PUBLICATION_RULES, SILENT_MS, Cause
 from mainstem.aeron.tools.stream_state import ImageStatus, PublicationStatus
 from mainstem.aeron.tools.streams import Image, Publication, group_streams
 
@@ -128,7 +127,7 @@ def diagnosis_row(diagnosis: Diagnosis) -> dict[str, object]:
 
 
 def _observe_publication(status: PublicationStatus) -> Observation:
-    rule = decide(PUBLICATION_RULES, status)
+    rule = PUBLICATION_RULES.decide(status)
     publication = status.publication
     culprit = None
     if rule.cause is Cause.SPY and status.slowest:
@@ -159,7 +158,7 @@ def _observe_publication(status: PublicationStatus) -> Observation:
 
 
 def _observe_image(status: ImageStatus) -> Observation:
-    rule = decide(IMAGE_RULES, status)
+    rule = IMAGE_RULES.decide(status)
     image = status.image
     culprit = status.slowest.client if status.slowest and rule.cause in (Cause.SLOW_SUBSCRIBER, Cause.DISK) else None
     figures = {

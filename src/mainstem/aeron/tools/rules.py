@@ -1,6 +1,7 @@
 """The decision table of ``mainstem why``: read from the top, the first rule that applies decides.
 
-``docs/why.md`` draws this table, and a test holds the two together.
+Each rule has its name, its cause, its condition in words and as code, and the function that writes its sentence: what was observed,
+with the numbers that show it, and no more than they show. ``docs/why.md`` draws this table, and a test holds the two together.
 """
 
 from __future__ import annotations
@@ -9,13 +10,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from mainstem.aeron.tools import explanations
+from mainstem.aeron.group import group_size, incomplete_group
+from mainstem.aeron.system_counter import SystemCounter
 from mainstem.aeron.tools.stream_state import ImageStatus, PublicationStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mainstem.aeron.tools.streams import Client, Subscriber
+
 T = TypeVar("T", PublicationStatus, ImageStatus)
+
+SILENT_MS = 2_000  # a client's conductor writes a heartbeat each 500 ms
 
 
 class Cause(StrEnum):
@@ -35,13 +41,46 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Rule(Generic[T]):
-    """One row: ``when`` describes what ``applies`` computes, ``sentence`` writes it with the figures."""
+    """One row: ``when`` describes what ``applies`` computes, ``sentence`` writes it with the numbers."""
 
     name: str
     cause: Cause
     when: str
     applies: Callable[[T], bool]
     sentence: Callable[[T], str]
+
+
+class RuleTable(list[Rule[T]]):
+    """Rules in the order in which they are tried; the last one always applies."""
+
+    def row(
+        self, name: str, cause: Cause, when: str, applies: Callable[[T], bool]
+    ) -> Callable[[Callable[[T], str]], Callable[[T], str]]:
+        """Add the decorated function as the sentence of a new rule."""
+
+        def add(sentence: Callable[[T], str]) -> Callable[[T], str]:
+            self.append(Rule(name, cause, when, applies, sentence))
+            return sentence
+
+        return add
+
+    def decide(self, status: T) -> Rule[T]:
+        return next(rule for rule in self if rule.applies(status))
+
+
+PUBLICATION_RULES: RuleTable[PublicationStatus] = RuleTable()
+IMAGE_RULES: RuleTable[ImageStatus] = RuleTable()
+
+
+def _of_both(
+    name: str, cause: Cause, when: str, applies: Callable[[Any], bool]
+) -> Callable[[Callable[[Any], str]], Callable[[Any], str]]:
+    def add(sentence: Callable[[Any], str]) -> Callable[[Any], str]:
+        for table in (PUBLICATION_RULES, IMAGE_RULES):
+            table.append(Rule(name, cause, when, applies, sentence))
+        return sentence
+
+    return add
 
 
 def _waits_for_window(status: PublicationStatus) -> bool:
@@ -83,217 +122,399 @@ def _claim_blocks(status: PublicationStatus) -> bool:
     return status.has_stopped and status.claim_is_open and not status.spy_is_slowest
 
 
-def _image_slow(status: ImageStatus) -> bool:
+def _subscriber_fills_window(status: ImageStatus) -> bool:
     return status.slowest is not None and status.subscriber_lags and status.window_is_used_up
 
 
-_OF_BOTH: tuple[Rule[Any], ...] = (
-    Rule(
-        "driver-gone",
-        Cause.DRIVER,
-        "the driver's heartbeat is -1, missing, or older than 10 s",
-        lambda f: f.driver_is_gone,
-        explanations.driver_gone,
-    ),
-    Rule(
-        "disk-full",
-        Cause.DISK,
-        "the directory's file system has less than a page free, and the log is not wholly allocated",
-        lambda f: f.disk_is_full,
-        explanations.disk_full,
-    ),
+@_of_both(
+    "driver-gone", Cause.DRIVER, "the driver's heartbeat is -1, missing, or older than 10 s", lambda f: f.driver_is_gone
 )
+def _driver_gone(status: PublicationStatus | ImageStatus) -> str:
+    age = status.snapshot.heartbeat_age_ms
+    if age is None:
+        return "the driver has shut down: nothing moves"
+    return f"the driver (pid {status.snapshot.pid})'s last heartbeat was {age / 1000:.1f} s ago: nothing moves"
 
-PUBLICATION_RULES: tuple[Rule[PublicationStatus], ...] = (
-    *_OF_BOTH,
-    Rule(
-        "channel-error",
-        Cause.DRIVER,
-        "the send channel's status is -1",
-        lambda f: f.channel_is_broken,
-        explanations.channel_broken,
-    ),
-    Rule(
-        "ended",
-        Cause.NONE,
-        "the log's metadata has an end-of-stream position, or says revoked",
-        lambda f: f.is_ended,
-        explanations.ended,
-    ),
-    Rule(
-        "no-subscriber",
-        Cause.NO_RECEIVER,
-        "IPC, and the log's metadata says not connected",
-        lambda f: f.publication.is_ipc and not f.is_connected,
-        explanations.no_subscriber,
-    ),
-    Rule(
-        "group-incomplete",
-        Cause.NO_RECEIVER,
-        "not connected, and fc-receivers is above 0",
-        lambda f: not f.is_connected and (f.publication.receivers or 0) > 0,
-        explanations.group_incomplete,
-    ),
-    Rule(
-        "no-receiver",
-        Cause.NO_RECEIVER,
-        "not connected",
-        lambda f: not f.is_connected,
-        explanations.no_receiver,
-    ),
-    Rule(
-        "spy",
-        Cause.SPY,
-        "stalled, and a spy that counts is behind snd-pos",
-        lambda f: f.is_stalled and f.spy_is_slowest,
-        explanations.spy,
-    ),
-    Rule(
-        "unfinished-claim",
-        Cause.PUBLISHER,
-        "stopped, and the frame at the slowest consumer's position has no length yet",
-        _claim_blocks,
-        explanations.open_claim,
-    ),
-    Rule(
-        "loss",
-        Cause.LOSS,
-        "stalled, the next frame does not fit below snd-lmt, this driver's image explains snd-lmt, it has a gap, and its "
-        "subscribers wait at the gap",
-        _window_waits_for_loss,
-        explanations.loss,
-    ),
-    Rule(
-        "slow-recorder",
-        Cause.DISK,
-        "as slow-subscriber, and that client owns an archive's recording position",
-        _recorder_is_slow,
-        explanations.slow_recorder,
-    ),
-    Rule(
-        "slow-subscriber",
-        Cause.SLOW_SUBSCRIBER,
-        "stalled; IPC: the slowest sub-pos; network: the next frame does not fit below snd-lmt, this driver's image explains "
-        "snd-lmt, and its slowest sub-pos is a quarter window or more behind rcv-pos",
-        _reader_is_slow,
-        explanations.slow_reader,
-    ),
-    Rule(
-        "congestion-window",
-        Cause.FLOW_CONTROL_WINDOW,
-        "as receiver-window, and rcv-cc-cubic-wnd is below the configured window",
-        _window_cut,
-        explanations.congestion,
-    ),
-    Rule(
-        "receiver-window",
-        Cause.RECEIVER_BUFFER,
-        "stalled, the next frame does not fit below snd-lmt, this driver's image explains snd-lmt, and its subscribers have "
-        "read nearly everything",
-        _has_limiting_image,
-        explanations.receiver_window,
-    ),
-    Rule(
-        "late-status-message",
-        Cause.FLOW_CONTROL_WINDOW,
-        "stalled, the next frame does not fit below snd-lmt, the stream is unicast, and its receiver, which is this driver's "
-        "too, has granted half a window or more beyond snd-lmt",
-        lambda f: _waits_for_window(f) and f.status_message_is_late,
-        explanations.late_status_message,
-    ),
-    Rule(
-        "group-window",
-        Cause.FLOW_CONTROL_WINDOW,
-        "stalled, the next frame does not fit below snd-lmt, no image here explains snd-lmt, and fc-receivers counts a group",
-        lambda f: _waits_for_window(f) and (f.publication.receivers or 0) > 1,
-        explanations.group_window,
-    ),
-    Rule(
-        "remote-window",
-        Cause.FLOW_CONTROL_WINDOW,
-        "stalled, the next frame does not fit below snd-lmt, and no image here explains snd-lmt",
-        _waits_for_window,
-        explanations.remote_window,
-    ),
-    Rule(
-        "slow-sender",
-        Cause.DRIVER,
-        "stalled, and snd-pos is behind pub-pos with room below snd-lmt",
-        _sender_stuck,
-        explanations.slow_sender,
-    ),
-    Rule(
-        "limit-not-raised",
-        Cause.DRIVER,
-        "stalled, and the slowest consumer is more than an eighth of the window beyond what pub-lmt allows for",
-        lambda f: f.is_stalled and f.limit_lags,
-        explanations.limit_not_raised,
-    ),
-    Rule(
-        "flowing",
-        Cause.NONE,
-        "pub-pos has moved since the sample before",
-        lambda f: f.has_moved,
-        explanations.flowing,
-    ),
-    Rule("idle", Cause.NONE, "otherwise", lambda _: True, explanations.idle),
+
+@_of_both(
+    "disk-full",
+    Cause.DISK,
+    "the directory's file system has less than a page free, and the log is not wholly allocated",
+    lambda f: f.disk_is_full,
 )
+def _disk_full(status: PublicationStatus | ImageStatus) -> str:
+    needed = status.log.unallocated if status.log else 0
+    return (
+        f"the file system of {status.snapshot.directory} is full: {_count(status.snapshot.free_space or 0)} are free, and "
+        f"this log may still need {_count(needed)}; the process that writes the next new page of it is killed"
+    )
 
-IMAGE_RULES: tuple[Rule[ImageStatus], ...] = (
-    *_OF_BOTH,
-    Rule(
-        "image-ended",
-        Cause.NONE,
-        "the log's metadata has an end-of-stream position",
-        lambda f: f.log is not None and f.log.is_ended,
-        explanations.image_ended,
-    ),
-    Rule(
-        "sender-gone",
-        Cause.PUBLISHER,
-        "the log's metadata counts no active transport",
-        lambda f: f.log is not None and f.log.active_transports == 0,
-        explanations.sender_gone,
-    ),
-    Rule(
-        "image-loss",
-        Cause.LOSS,
-        "rcv-hwm is beyond rcv-pos, which stands still or NAKs go out, and the subscribers wait at the gap",
-        lambda f: f.has_gap and not f.subscriber_lags,
-        explanations.image_loss,
-    ),
-    Rule(
-        "image-slow-recorder",
-        Cause.DISK,
-        "as image-slow-subscriber, and that client owns an archive's recording position",
-        lambda f: _image_slow(f) and f.slowest is not None and f.slowest.client.records,
-        explanations.image_recorder,
-    ),
-    Rule(
-        "image-slow-subscriber",
-        Cause.SLOW_SUBSCRIBER,
-        "three quarters of the window lie between the slowest sub-pos and rcv-hwm, a quarter or more of it in order",
-        _image_slow,
-        explanations.image_slow,
-    ),
-    Rule(
-        "image-congestion-window",
-        Cause.FLOW_CONTROL_WINDOW,
-        "rcv-cc-cubic-wnd is below the configured window, and three quarters of it are used",
-        lambda f: f.is_congested and f.window_is_used_up,
-        explanations.image_congestion,
-    ),
-    Rule(
-        "receiving",
-        Cause.NONE,
-        "rcv-pos has moved since the sample before",
-        lambda f: f.has_moved,
-        explanations.receiving,
-    ),
-    Rule("quiet", Cause.NONE, "otherwise", lambda _: True, explanations.quiet),
+
+@PUBLICATION_RULES.row("channel-error", Cause.DRIVER, "the send channel's status is -1", lambda f: f.channel_is_broken)
+def _channel_broken(status: PublicationStatus) -> str:
+    return f"the driver could not open {status.publication.key.channel}; `mainstem errors` shows why"
+
+
+@PUBLICATION_RULES.row(
+    "ended", Cause.NONE, "the log's metadata has an end-of-stream position, or says revoked", lambda f: f.is_ended
 )
+def _ended(status: PublicationStatus) -> str:
+    if status.log is not None and status.log.is_revoked:
+        return "the publication was revoked"
+    left = f": {_count(status.backlog)} are still unread" if status.backlog else ""
+    return f"the publication was closed and will go{left}"
 
 
-def decide(rules: tuple[Rule[T], ...], status: T) -> Rule[T]:
-    """Return the first rule that applies; the last one always does."""
-    return next(rule for rule in rules if rule.applies(status))
+@PUBLICATION_RULES.row(
+    "no-subscriber",
+    Cause.NO_RECEIVER,
+    "IPC, and the log's metadata says not connected",
+    lambda f: f.publication.is_ipc and not f.is_connected,
+)
+def _no_subscriber(status: PublicationStatus) -> str:
+    return f"stream {status.publication.key.stream_id} has no IPC subscription here: offers return NOT_CONNECTED"
+
+
+@PUBLICATION_RULES.row(
+    "group-incomplete",
+    Cause.NO_RECEIVER,
+    "not connected, and fc-receivers is above 0",
+    lambda f: not f.is_connected and (f.publication.receivers or 0) > 0,
+)
+def _group_incomplete(status: PublicationStatus) -> str:
+    channel = status.publication.key.channel
+    group = incomplete_group(status.publication.receivers or 0, group_size(channel))
+    return (
+        f"{group}, and the flow control of {channel} waits for more: offers return NOT_CONNECTED until it is complete"
+    )
+
+
+@PUBLICATION_RULES.row("no-receiver", Cause.NO_RECEIVER, "not connected", lambda f: not f.is_connected)
+def _no_receiver(status: PublicationStatus) -> str:
+    text = "no receiver has responded within the connection timeout: offers return NOT_CONNECTED"
+    if size := group_size(status.publication.key.channel):
+        text += f"; flow control waits for {size} receivers, and all subscriptions on one driver are one receiver"
+    if status.publication.destinations is not None:
+        text += f"; destinations known: {status.publication.destinations}"
+    if status.publication.subscribers:
+        text += f"; {_number(len(status.publication.subscribers), 'spy listens', 'spies listen')}: none counts without ssc=true"
+    return text
+
+
+@PUBLICATION_RULES.row(
+    "spy", Cause.SPY, "stalled, and a spy that counts is behind snd-pos", lambda f: f.is_stalled and f.spy_is_slowest
+)
+def _spy(status: PublicationStatus) -> str:
+    slowest = status.slowest
+    assert slowest is not None
+    behind = status.publication.position - slowest.position
+    sent = (status.publication.sender_position or 0) - slowest.position
+    return (
+        f"{_reader(slowest)} spies on this stream and is {_count(behind)} behind the publisher, "
+        f"{_count(sent)} behind the sender: a publisher waits for its spies{_silent(status, slowest.client)}"
+    )
+
+
+@PUBLICATION_RULES.row(
+    "unfinished-claim",
+    Cause.PUBLISHER,
+    "stopped, and the frame at the slowest consumer's position has no length yet",
+    _claim_blocks,
+)
+def _open_claim(status: PublicationStatus) -> str:
+    return (
+        f"the message at position {status.consumer:,} was claimed but never committed: {_count(status.backlog)} behind it "
+        f"wait until its producer ({_client(status.publication.client)} or another that shares the log) commits it, or the "
+        "driver unblocks it"
+    )
+
+
+@PUBLICATION_RULES.row(
+    "loss",
+    Cause.LOSS,
+    "stalled, the next frame does not fit below snd-lmt, this driver's image explains snd-lmt, it has a gap, and its "
+    "subscribers wait at the gap",
+    _window_waits_for_loss,
+)
+def _loss(status: PublicationStatus) -> str:
+    image = status.limiting_image
+    assert image is not None
+    return f"{_gap(image)}, and the sender has {_count(status.sender_room or 0)} of window left"
+
+
+@PUBLICATION_RULES.row(
+    "slow-recorder",
+    Cause.DISK,
+    "as slow-subscriber, and that client owns an archive's recording position",
+    _recorder_is_slow,
+)
+def _slow_recorder(status: PublicationStatus) -> str:
+    return f"{_slow_reader(status)}; it is a recorder: check its disk first (counters cannot tell a slow disk from a busy CPU)"
+
+
+@PUBLICATION_RULES.row(
+    "slow-subscriber",
+    Cause.SLOW_SUBSCRIBER,
+    "stalled; IPC: the slowest sub-pos; network: the next frame does not fit below snd-lmt, this driver's image explains "
+    "snd-lmt, and its slowest sub-pos is a quarter window or more behind rcv-pos",
+    _reader_is_slow,
+)
+def _slow_reader(status: PublicationStatus) -> str:
+    who = status.reader
+    assert who is not None
+    image = status.limiting_image
+    if status.publication.is_ipc or image is None:
+        behind = status.publication.position - who.position
+        window = status.publication.window
+        of = f" of a window of {_count(window)}" if window else ""
+        return f"{_reader(who)} has {_count(behind)} unread{of}{_silent(status, who.client)}"
+    return (
+        f"{_reader(who)} has {_count(image.unread)} unread of the receiver's window of {_count(image.window or 0)}; the "
+        f"sender has {_count(status.sender_room or 0)} of it left and {_count(status.backlog)} waiting"
+        f"{_silent(status, who.client)}"
+    )
+
+
+@PUBLICATION_RULES.row(
+    "congestion-window",
+    Cause.FLOW_CONTROL_WINDOW,
+    "as receiver-window, and rcv-cc-cubic-wnd is below the configured window",
+    _window_cut,
+)
+def _congestion(status: PublicationStatus) -> str:
+    image = status.limiting_image
+    assert image is not None
+    return (
+        f"congestion control has cut the receiver's window to {_count(image.image.cubic_window or 0)} of "
+        f"{_count(image.image.window or 0)}; the subscribers have read all but {_count(image.unread)}, and "
+        f"{_count(status.backlog)} wait at the sender"
+    )
+
+
+@PUBLICATION_RULES.row(
+    "receiver-window",
+    Cause.RECEIVER_BUFFER,
+    "stalled, the next frame does not fit below snd-lmt, this driver's image explains snd-lmt, and its subscribers have "
+    "read nearly everything",
+    _has_limiting_image,
+)
+def _receiver_window(status: PublicationStatus) -> str:
+    image = status.limiting_image
+    assert image is not None
+    return (
+        f"the receiver's window of {_count(image.window or 0)} is used up though its subscribers have read all but "
+        f"{_count(image.unread)}: what is on the way fills it. A larger one (rcv-wnd, with so-rcvbuf to match) lets more "
+        f"through; {_count(status.backlog)} wait at the sender"
+    )
+
+
+@PUBLICATION_RULES.row(
+    "late-status-message",
+    Cause.FLOW_CONTROL_WINDOW,
+    "stalled, the next frame does not fit below snd-lmt, the stream is unicast, and its receiver, which is this driver's "
+    "too, has granted half a window or more beyond snd-lmt",
+    lambda f: _waits_for_window(f) and f.status_message_is_late,
+)
+def _late_status_message(status: PublicationStatus) -> str:
+    image = status.only_image
+    assert image is not None
+    granted = image.consumed + (image.window or 0)
+    return (
+        f"the subscribers have read up to {image.consumed:,}, which lets the sender go to {granted:,}, and the sender still "
+        f"takes {status.publication.sender_limit or 0:,} for its limit: the status message is late, lost, or not "
+        f"processed yet; {_count(status.backlog)} wait at the sender"
+    )
+
+
+@PUBLICATION_RULES.row(
+    "group-window",
+    Cause.FLOW_CONTROL_WINDOW,
+    "stalled, the next frame does not fit below snd-lmt, no image here explains snd-lmt, and fc-receivers counts a group",
+    lambda f: _waits_for_window(f) and (f.publication.receivers or 0) > 1,
+)
+def _group_window(status: PublicationStatus) -> str:
+    return (
+        f"the slowest of {status.publication.receivers} receivers lets the sender go no further: "
+        f"{_count(status.sender_room or 0)} of window left, {_count(status.backlog)} waiting. Which one, only the counters "
+        f"where the receivers run show{_not_here(status)}"
+    )
+
+
+@PUBLICATION_RULES.row(
+    "remote-window",
+    Cause.FLOW_CONTROL_WINDOW,
+    "stalled, the next frame does not fit below snd-lmt, and no image here explains snd-lmt",
+    _waits_for_window,
+)
+def _remote_window(status: PublicationStatus) -> str:
+    return (
+        f"the receiver lets the sender go no further: {_count(status.sender_room or 0)} of window left, "
+        f"{_count(status.backlog)} waiting. A slow subscriber or too small a window: run this command where the receiver is"
+        f"{_not_here(status)}"
+    )
+
+
+@PUBLICATION_RULES.row(
+    "slow-sender", Cause.DRIVER, "stalled, and snd-pos is behind pub-pos with room below snd-lmt", _sender_stuck
+)
+def _slow_sender(status: PublicationStatus) -> str:
+    longest = status.snapshot.system(SystemCounter.SENDER_MAX_CYCLE_TIME) / 1e6
+    text = (
+        f"the driver's sender has {_count(status.backlog)} to send and {_count(status.sender_room or 0)} of window to do it: "
+        f"its duty cycle is late (longest cycle so far: {longest:.1f} ms"
+    )
+    return f"{text}; the socket did not take {status.short_sends} batches)" if status.short_sends else f"{text})"
+
+
+@PUBLICATION_RULES.row(
+    "limit-not-raised",
+    Cause.DRIVER,
+    "stalled, and the slowest consumer is more than an eighth of the window beyond what pub-lmt allows for",
+    lambda f: f.is_stalled and f.limit_lags,
+)
+def _limit_not_raised(status: PublicationStatus) -> str:
+    ahead = status.consumer - (status.implied_consumer or 0)
+    longest = status.snapshot.system(SystemCounter.CONDUCTOR_MAX_CYCLE_TIME) / 1e6
+    return (
+        f"every consumer is {_count(ahead)} further than the publisher's limit allows for: the driver's conductor has not "
+        f"raised it (longest cycle so far: {longest:.1f} ms)"
+    )
+
+
+@PUBLICATION_RULES.row("flowing", Cause.NONE, "pub-pos has moved since the sample before", lambda f: f.has_moved)
+def _flowing(status: PublicationStatus) -> str:
+    room = max(0, status.publication.limit - status.publication.position)
+    return (
+        f"flows: {_count(status.backlog)} wait, {_count(room)} may be written before back pressure{_left_out(status)}"
+    )
+
+
+@PUBLICATION_RULES.row("idle", Cause.NONE, "otherwise", lambda _: True)
+def _idle(status: PublicationStatus) -> str:
+    return f"nothing waits: the publisher may write{_left_out(status)}"
+
+
+@IMAGE_RULES.row(
+    "image-ended",
+    Cause.NONE,
+    "the log's metadata has an end-of-stream position",
+    lambda f: f.log is not None and f.log.is_ended,
+)
+def _image_ended(status: ImageStatus) -> str:
+    return f"the stream has ended; {_count(status.unread)} are unread"
+
+
+@IMAGE_RULES.row(
+    "sender-gone",
+    Cause.PUBLISHER,
+    "the log's metadata counts no active transport",
+    lambda f: f.log is not None and f.log.active_transports == 0,
+)
+def _sender_gone(status: ImageStatus) -> str:
+    return f"no connection feeds this image: its sender is silent, {_count(status.unread)} that came before are unread"
+
+
+@IMAGE_RULES.row(
+    "image-loss",
+    Cause.LOSS,
+    "rcv-hwm is beyond rcv-pos, which stands still or NAKs go out, and the subscribers wait at the gap",
+    lambda f: f.has_gap and not f.subscriber_lags,
+)
+def _image_loss(status: ImageStatus) -> str:
+    return _gap(status)
+
+
+@IMAGE_RULES.row(
+    "image-slow-recorder",
+    Cause.DISK,
+    "as image-slow-subscriber, and that client owns an archive's recording position",
+    lambda f: _subscriber_fills_window(f) and f.slowest is not None and f.slowest.client.records,
+)
+def _image_recorder(status: ImageStatus) -> str:
+    return f"{_image_slow(status)}; it is a recorder: check its disk first (counters cannot tell a slow disk from a busy CPU)"
+
+
+@IMAGE_RULES.row(
+    "image-slow-subscriber",
+    Cause.SLOW_SUBSCRIBER,
+    "three quarters of the window lie between the slowest sub-pos and rcv-hwm, a quarter or more of it in order",
+    _subscriber_fills_window,
+)
+def _image_slow(status: ImageStatus) -> str:
+    who = status.slowest
+    assert who is not None
+    return (
+        f"{_reader(who)} has {_count(status.unread)} unread of the receiver's window of {_count(status.window or 0)}: its "
+        f"sender can hardly send{_silent(status, who.client)}"
+    )
+
+
+@IMAGE_RULES.row(
+    "image-congestion-window",
+    Cause.FLOW_CONTROL_WINDOW,
+    "rcv-cc-cubic-wnd is below the configured window, and three quarters of it are used",
+    lambda f: f.is_congested and f.window_is_used_up,
+)
+def _image_congestion(status: ImageStatus) -> str:
+    return (
+        f"congestion control has cut the window to {_count(status.image.cubic_window or 0)} of "
+        f"{_count(status.image.window or 0)}, and it is used up"
+    )
+
+
+@IMAGE_RULES.row("receiving", Cause.NONE, "rcv-pos has moved since the sample before", lambda f: f.has_moved)
+def _receiving(status: ImageStatus) -> str:
+    return f"data comes in; the slowest subscriber has {_count(status.unread)} unread"
+
+
+@IMAGE_RULES.row("quiet", Cause.NONE, "otherwise", lambda _: True)
+def _quiet(status: ImageStatus) -> str:
+    unread = f"; {_count(status.unread)} are unread" if status.unread else ""
+    return f"nothing comes in: the sender sends nothing{unread}"
+
+
+def _count(value: int) -> str:
+    """Return a number of bytes, with its thousands apart."""
+    return f"{value:,} bytes"
+
+
+def _client(who: Client) -> str:
+    """Return a client's id and, where it has one, its name."""
+    return f"client {who.client_id} ({who.name})" if who.name else f"client {who.client_id}"
+
+
+def _reader(who: Subscriber) -> str:
+    """Return a subscription and its client."""
+    return f"subscription {who.registration_id} of {_client(who.client)}"
+
+
+def _number(value: int, one: str, several: str) -> str:
+    return f"{value} {one if value == 1 else several}"
+
+
+def _gap(image: ImageStatus) -> str:
+    return (
+        f"data is missing at the receiver from position {image.image.position:,}: up to {_count(image.missing)} behind the "
+        f"gap wait for its repair ({_number(image.naks_sent, 'NAK', 'NAKs')} since the sample before)"
+    )
+
+
+def _silent(status: PublicationStatus | ImageStatus, who: Client) -> str:
+    if who.heartbeat_ms <= 0:
+        return ""
+    age = status.snapshot.epoch_ms - who.heartbeat_ms
+    return f"; that client has written no heartbeat for {age / 1000:.1f} s" if age > SILENT_MS else ""
+
+
+def _not_here(status: PublicationStatus) -> str:
+    if not status.images:
+        return ""
+    places = ", ".join(f"{i.image.key.registration_id} at {i.consumed:,}" for i in status.images)
+    return f" (not the image here: {places})"
+
+
+def _left_out(status: PublicationStatus) -> str:
+    if not status.left_out:
+        return ""
+    ids = ", ".join(str(s.registration_id) for s in status.left_out)
+    return f"; subscription {ids} fell behind and no longer counts (untethered)"

@@ -220,16 +220,18 @@ class Channels:
     def close_if_unused(self, channel: SendChannel | ReceiveChannel) -> None:
         """Have the agent close the sockets once no publication, subscription or image is left."""
         assert channel.users >= 0
-        if not channel.is_unused or channel.status.get() == ChannelStatus.CLOSING:
+        if not channel.is_unused:
+            return
+        if isinstance(channel, SendChannel) and channel in self._sends:
+            self._sends.remove(channel)
+            self._resources.sender.close_endpoint(channel.endpoint)
+        elif isinstance(channel, ReceiveChannel) and channel in self._receives:
+            self._receives.remove(channel)
+            self._resources.receiver.close_endpoint(channel.endpoint)
+        else:
             return
         channel.status.set_release(ChannelStatus.CLOSING)
         self._closing.append(channel)
-        if isinstance(channel, SendChannel):
-            self._sends.remove(channel)
-            self._resources.sender.close_endpoint(channel.endpoint)
-        else:
-            self._receives.remove(channel)
-            self._resources.receiver.close_endpoint(channel.endpoint)
 
     def on_closed(self, message: EndpointClosed, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         channel = next(channel for channel in self._closing if channel.endpoint is message.endpoint)
