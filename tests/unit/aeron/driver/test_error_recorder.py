@@ -42,7 +42,7 @@ class Stub:
         return self.now_ns
 
 
-def test_a_client_that_cannot_be_reached_is_one_line_with_a_count(caplog: pytest.LogCaptureFixture) -> None:
+def test_repeated_errors_are_one_log_line_with_a_count(caplog: pytest.LogCaptureFixture) -> None:
     stub: Any = Stub()
     recorder = ErrorRecorder(stub, stub, stub)
     for step in range(500):

@@ -28,7 +28,7 @@ def test_the_drift_is_found_through_jitter(drift_ppb: int, latency_ns: int, jitt
     assert abs(one_way.drift_ppb - drift_ppb) < 2_000
 
 
-def test_nothing_is_known_before_it_was_measured() -> None:
+def test_nothing_is_known_before_the_first_measurement() -> None:
     one_way = OneWayLatency()
     assert one_way.latency_ns is None
     one_way.observe(100, 150)
@@ -38,14 +38,14 @@ def test_nothing_is_known_before_it_was_measured() -> None:
 
 
 @pytest.mark.parametrize("sent_ns", [-(1 << 63), (1 << 63) - 1, -2 * MAX_CLOCK_DIFFERENCE_NS])
-def test_a_time_that_no_clock_shows_is_not_believed(sent_ns: int) -> None:
+def test_an_impossible_timestamp_is_ignored(sent_ns: int) -> None:
     one_way = OneWayLatency()
     one_way.observe(100, 150)
     assert not one_way.observe(sent_ns, 200)
     assert (one_way.latency_ns, one_way.count) == (50, 1)
 
 
-def test_a_clock_that_was_set_anew_begins_a_new_estimate() -> None:
+def test_a_clock_jump_restarts_the_estimate() -> None:
     one_way = OneWayLatency()
     hour = 3600 * 10**9
     for number in range(10):

@@ -236,7 +236,7 @@ def test_a_stream_flows_from_a_publication_to_an_image(world: World) -> None:
     assert {message.endpoint for message in world.taken(EndpointClosed)} == {create.endpoint, publication.endpoint}
 
 
-def test_many_receivers_of_a_dynamic_channel_are_learnt_served_and_forgotten(world: World) -> None:
+def test_receivers_of_a_dynamic_channel_are_learned_served_and_dropped(world: World) -> None:
     publication = world.publish("aeron:udp?control=127.0.0.1:24010|control-mode=dynamic")
     assert publication.setup_flags == layout.SETUP_FLAG_GROUP
     peers = [world.network.peer(next(world.ports)) for _ in range(3)]
@@ -256,7 +256,7 @@ def test_many_receivers_of_a_dynamic_channel_are_learnt_served_and_forgotten(wor
     assert publication.path.receiver_count == 1
 
 
-def test_destinations_told_by_hand_stay_and_are_looked_up_again_when_silent(world: World) -> None:
+def test_manual_destinations_stay_and_are_resolved_again_when_silent(world: World) -> None:
     publication = world.publish("aeron:udp?control-mode=manual|control=127.0.0.1:24020")
     peers = [world.network.peer(next(world.ports)) for _ in range(2)]
     for number, peer in enumerate(peers):
@@ -331,7 +331,7 @@ def test_a_group_that_is_too_small_does_not_connect(world: World) -> None:
     assert publication.path.sender_limit == 4096
 
 
-def test_a_joining_receiver_is_not_run_away_from(world: World) -> None:
+def test_the_limit_waits_for_a_joining_receiver(world: World) -> None:
     publication, peers = group(world, "min,t:1s")
     world.status_from(peers[0], publication, receiver_id=0)
     world.run()
@@ -345,7 +345,7 @@ def test_a_joining_receiver_is_not_run_away_from(world: World) -> None:
     assert publication.path.sender_limit == 4096 + 1024
 
 
-def test_a_measurement_is_echoed_but_not_to_one_who_asks_too_often(world: World) -> None:
+def test_replies_to_measurements_are_rate_limited(world: World) -> None:
     peer = world.network.peer(24_040)
     publication = world.publish("aeron:udp?endpoint=127.0.0.1:24040")
     request = rttm(12_345, receiver_id=5)
@@ -371,7 +371,7 @@ def test_a_response_publication_sends_to_whoever_asked(world: World) -> None:
     assert len(world.taken(ResponseConnected)) == 1
 
 
-def test_a_request_publication_says_that_it_wants_an_answer_and_reports_who_gives_it(world: World) -> None:
+def test_a_request_publication_asks_for_a_response_and_reports_its_session(world: World) -> None:
     peer = world.network.peer(24_060)
     publication = world.publish("aeron:udp?endpoint=127.0.0.1:24060", response_correlation_id=9)
     (setup,) = [datagram for datagram in peer.take() if Header.read(datagram).type == layout.TYPE_SETUP]
@@ -478,7 +478,7 @@ def lossy_image(world: World, **options: Any) -> tuple[ReceiverImage, Peer, Inet
     return image, peer, place
 
 
-def test_loss_is_told_to_the_conductor(world: World) -> None:
+def test_loss_is_reported_to_the_conductor(world: World) -> None:
     image, peer, place = lossy_image(world)
     image.path.set_nak_counter(70)
     world.network.send(peer, place, frame(bytes(32), term_offset=64))
@@ -489,7 +489,7 @@ def test_loss_is_told_to_the_conductor(world: World) -> None:
     assert world.value(70) == world.value(layout.SYSTEM_NAKS_SENT) > 2
 
 
-def test_cubic_takes_the_window_down_on_loss_and_says_so_at_once(world: World) -> None:
+def test_cubic_shrinks_the_window_on_loss_and_reports_it_at_once(world: World) -> None:
     control = CubicCongestionControl(max_window_length=32_768, mtu=1408, now_ns=world.now_ns, measures=True)
     image, peer, place = lossy_image(world, congestion_control=control)
     world.run(2)
@@ -519,7 +519,7 @@ def test_a_rejected_image_sends_errors_and_a_response_session_is_told_beside_sta
     assert world.value(39) == 3
 
 
-def test_a_removed_image_cools_down_before_its_session_is_welcome_again(world: World) -> None:
+def test_a_removed_images_session_cools_down_before_it_may_return(world: World) -> None:
     image, peer, place = lossy_image(world)
     world.to_receiver.remove_image(image, cool_down_ns=500 * MS)
     world.run()

@@ -55,7 +55,7 @@ def test_threads_are_bound_to_their_processors_and_named_for_the_system() -> Non
                 assert comm.read().startswith("driver-")
 
 
-def test_a_processor_that_is_not_there_is_refused() -> None:
+def test_a_missing_processor_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="AERON_SENDER_CPU_AFFINITY 4000"):
         MediaDriver.launch(threads=True, sender_cpu_affinity=4000)
 
@@ -133,6 +133,6 @@ def test_a_log_says_what_its_sockets_buffers_are() -> None:
     driver.close()
 
 
-def test_threads_have_one_way_to_be_named() -> None:
+def test_thread_naming_must_be_classic() -> None:
     with pytest.raises(ConfigurationError, match="AERON_THREAD_NAMING"):
         small_settings(thread_naming="fancy")

@@ -67,7 +67,7 @@ def test_a_flood_of_setups_alone_makes_no_more_silent_images_than_the_limit() ->
 
 
 @pytest.mark.long
-def test_streams_that_are_alive_are_no_flood() -> None:
+def test_live_streams_are_not_a_flood() -> None:
     with closing(under_attack(counters_buffer_length=4 << 20)) as driver:
         images = 0
         for begin in range(1, 3001, 500):
@@ -106,13 +106,13 @@ def test_the_limits_are_above_what_a_deployment_of_ten_thousand_streams_has() ->
     assert min(settings.driver_source_image_limit, settings.driver_image_limit) > 10_000
 
 
-def test_a_source_at_its_limit_keeps_no_other_out() -> None:
+def test_a_source_at_its_limit_does_not_block_others() -> None:
     with closing(under_attack(driver_source_image_limit=20)) as driver:
         images_of(driver, ATTACKER, range(1, 1000))
         assert images_of(driver, HONEST, range(5000, 5005)) == 5
 
 
-def test_the_images_of_a_flood_are_given_back() -> None:
+def test_images_of_a_flood_are_freed() -> None:
     with closing(under_attack(driver_source_image_limit=20)) as driver:
         counters, free = len(list(driver.counters)), driver.files.free_space("")
         images_of(driver, ATTACKER, range(1, 1000))
@@ -142,7 +142,7 @@ def limiter() -> ImageLimiter:
     return ImageLimiter(stream_limit=2, source_limit=3, total_limit=4)
 
 
-def test_the_census_names_the_limit_that_is_met() -> None:
+def test_the_limiter_names_the_limit_that_was_reached() -> None:
     images = limiter()
     for session in (1, 2):
         assert images.refusal((9, STREAM, session), "192.0.2.1") is None
@@ -168,7 +168,7 @@ def test_a_v6_network_is_one_source() -> None:
     assert images.refusal((7, STREAM, 7), "2001:db8:0:1::1") is None
 
 
-def test_a_session_that_is_asked_for_twice_counts_once() -> None:
+def test_a_repeated_session_counts_once() -> None:
     images = limiter()
     for _ in range(5):
         images.creating((9, STREAM, 1), "192.0.2.1")

@@ -13,7 +13,7 @@ def of(made: MadeUpDirectory) -> dict[str, Stage]:
     return {s.kind: s for s in stages(stream)}
 
 
-def test_each_station_counts_what_the_one_before_it_has_and_it_has_not() -> None:
+def test_each_stage_counts_the_bytes_it_is_behind_the_previous_one() -> None:
     made = MadeUpDirectory().publication(9600, limit=10_000, sent=6400, sender_limit=7000)
     found = of(made.image(3200, high_water_mark=6400).subscriber(1600).spy(960))
     assert {k: s.backlog for k, s in found.items()} == {
@@ -25,7 +25,7 @@ def test_each_station_counts_what_the_one_before_it_has_and_it_has_not() -> None
     }
 
 
-def test_the_room_before_back_pressure_is_told_for_each() -> None:
+def test_each_stage_shows_its_room_before_back_pressure() -> None:
     made = MadeUpDirectory().publication(9600, limit=10_000, sent=6400, sender_limit=7000)
     found = of(made.image(3200, high_water_mark=6400).subscriber(1600).spy(960))
     assert {k: s.room for k, s in found.items()} == {

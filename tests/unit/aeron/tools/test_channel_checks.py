@@ -51,7 +51,7 @@ def test_a_channel_that_a_driver_accepts_is_accepted() -> None:
         "aeron:ipc?alias=\udcff|" + "\udcff" * 5000,
     ],
 )
-def test_a_channel_that_no_driver_takes_is_refused_without_one(
+def test_a_channel_that_every_driver_refuses_is_refused_without_a_driver(
     channel: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for check in (check_publication, check_subscription):

@@ -12,17 +12,17 @@ from mainstem.aeron.system_counter import SystemCounter, system_counter
 from mainstem.aeron.tools.driver_warnings import driver_warnings
 
 
-def test_a_quiet_driver_gives_no_notes() -> None:
+def test_a_quiet_driver_gives_no_warnings() -> None:
     made = MadeUpDirectory().image(0).subscriber(0)
     assert driver_warnings([made.sample(0), made.sample(50)]) == ()
 
 
-def test_a_dead_driver_is_said_to_be_dead() -> None:
+def test_a_dead_driver_is_a_warning() -> None:
     assert "has shut down" in driver_warnings([MadeUpDirectory(heartbeat_age_ms=-1).sample()])[0]
     assert "last heartbeat 12.0 s ago" in driver_warnings([MadeUpDirectory(heartbeat_age_ms=12_000).sample()])[0]
 
 
-def test_a_log_that_was_refused_for_want_of_space_is_a_disk() -> None:
+def test_a_log_refused_for_lack_of_space_is_a_disk_warning() -> None:
     error = ErrorObservation(
         observation_count=3,
         first_observation_ms=NOW_MS - 9_000,
@@ -40,7 +40,7 @@ def test_logs_that_may_outgrow_their_file_system_are_a_warning() -> None:
     assert note.startswith(f"disk: the logs may still need {3 * TERM + 4096:,} bytes")
 
 
-def test_a_subscription_that_nobody_sends_to_is_named() -> None:
+def test_a_subscription_without_a_sender_is_a_warning() -> None:
     made = MadeUpDirectory()
     made.add(names.receive_channel_status(UDP, "127.0.0.1:20121"), 1, SUBSCRIPTION)
     (note,) = driver_warnings([made.sample()])
@@ -54,7 +54,7 @@ def test_a_channel_in_error_points_to_the_errors() -> None:
     assert "mainstem errors" in driver_warnings([made.sample()])[0]
 
 
-def test_what_rose_while_we_looked_is_told() -> None:
+def test_a_counter_that_rose_between_samples_is_a_warning() -> None:
     first, second = MadeUpDirectory(), MadeUpDirectory()
     for made, value in ((first, 5), (second, 9)):
         made.add(system_counter(SystemCounter.SHORT_SENDS), value)

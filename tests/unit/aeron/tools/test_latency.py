@@ -32,7 +32,7 @@ def test_the_bars_count_everything_once(values: list[int]) -> None:
     assert (histogram.min_ns, histogram.max_ns) == (min(values), max(values))
 
 
-def test_nothing_recorded_is_no_error() -> None:
+def test_an_empty_histogram_is_not_an_error() -> None:
     empty = LatencyHistogram()
     assert (empty.count, empty.mean_ns, empty.percentile_ns(99), empty.bars(10)) == (0, 0.0, 0, [])
 
@@ -43,7 +43,7 @@ def test_a_clock_that_was_set_back_counts_as_nothing() -> None:
     assert histogram.max_ns == 0
 
 
-def test_rates_are_told_for_each_step_and_over_all() -> None:
+def test_rates_are_measured_per_step_and_overall() -> None:
     meter = RateMeter(0)
     for _ in range(10):
         meter.add(100)
@@ -68,5 +68,5 @@ def test_a_stall_is_not_followed_by_a_flood() -> None:
     assert pacer.due(1_000_001_000) == 1
 
 
-def test_no_pace_is_as_fast_as_can_be() -> None:
+def test_a_pace_of_zero_does_not_limit_the_rate() -> None:
     assert [Pacer(0.0, 0, burst=9).due(0) for _ in range(2)] == [9, 9]

@@ -57,7 +57,7 @@ def test_shows_frames_with_their_positions_and_payloads(log: LogBuffers, tmp_pat
     assert [(f.position, f.term_id) for f in second] == [(TERM, INITIAL + 1)]
 
 
-def test_passes_over_what_was_cleaned_or_is_missing(log: LogBuffers, tmp_path: Path) -> None:
+def test_skips_cleaned_and_missing_ranges(log: LogBuffers, tmp_path: Path) -> None:
     put(log, 0, 1024, b"a")
     put(log, 0, 40_000, b"b") if 40_000 % 32 == 0 else put(log, 0, 40_032, b"b")
     with LogFile(str(tmp_path / "log")) as file:
@@ -74,7 +74,7 @@ def test_a_claim_that_is_open_is_shown_as_such(log: LogBuffers, tmp_path: Path) 
         ]
 
 
-def test_memory_that_is_no_log_ends_the_walk(log: LogBuffers, tmp_path: Path) -> None:
+def test_garbage_ends_the_walk(log: LogBuffers, tmp_path: Path) -> None:
     put(log, 0, 0, b"a")
     log.buffer.put_i32(64, 10 * TERM)
     put(log, 1, 0, b"b", term=INITIAL + 1)
@@ -101,7 +101,7 @@ def test_partitions_come_from_the_oldest_term_to_the_newest(log: LogBuffers, tmp
         assert file.tails()[0] == (INITIAL + 3, 32)
 
 
-def test_looking_at_a_sparse_log_takes_no_storage(log: LogBuffers, tmp_path: Path) -> None:
+def test_walking_a_sparse_log_allocates_no_storage(log: LogBuffers, tmp_path: Path) -> None:
     put(log, 0, 0, b"a")
     before = os.stat(tmp_path / "log").st_blocks
     with LogFile(str(tmp_path / "log")) as file:
@@ -109,6 +109,6 @@ def test_looking_at_a_sparse_log_takes_no_storage(log: LogBuffers, tmp_path: Pat
     assert os.stat(tmp_path / "log").st_blocks == before
 
 
-def test_says_when_the_file_is_no_log(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="is not a log buffer"):
         LogFile(str(tmp_path / "none"))

@@ -39,12 +39,12 @@ BINARY = MESSAGE._replace(payload=b"\x00\xff")
         ("", b"\n"),
     ],
 )
-def test_a_format_lays_a_message_out(text: str, line: bytes) -> None:
+def test_a_template_formats_a_message(text: str, line: bytes) -> None:
     assert formatter(text)(MESSAGE) == line
 
 
 @pytest.mark.parametrize("text", ["%", "%z", "%m %", "%%%"])
-def test_a_format_with_an_unknown_letter_is_refused(text: str) -> None:
+def test_a_template_with_an_unknown_letter_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="choose one of %m"):
         formatter(text)
 
@@ -60,12 +60,12 @@ def test_json_is_read_back(message: Message) -> None:
 
 
 @pytest.mark.parametrize("message", [MESSAGE, BINARY, MESSAGE._replace(payload=b"")])
-def test_messages_behind_their_length_are_read_back(message: Message) -> None:
+def test_length_prefixed_messages_are_read_back(message: Message) -> None:
     data = with_length(message)
     assert list(read_with_length(io.BytesIO(data + data))) == 2 * [Outgoing(message.payload)]
 
 
-def test_a_json_message_that_is_no_text_is_a_document() -> None:
+def test_a_json_message_that_is_not_text_is_sent_as_json() -> None:
     assert list(read_json(io.BytesIO(b'{"message": {"level": [1, 2]}}'))) == [Outgoing(b'{"level": [1, 2]}')]
 
 
@@ -95,7 +95,7 @@ def test_lines_lose_their_line_feed_only() -> None:
         (read_lines, bytes(2 * MAX_MESSAGE), "line 1 is longer than"),
     ],
 )
-def test_input_that_is_no_message_is_refused_with_its_place(
+def test_malformed_input_is_refused_with_its_position(
     read: Callable[[Any], Iterator[Outgoing]], data: bytes, message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):

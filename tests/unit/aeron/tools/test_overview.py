@@ -78,7 +78,7 @@ def test_errors_are_the_newest_first(files: DriverFiles) -> None:
     monitor.close()
 
 
-def test_a_driver_that_is_not_there_is_a_state(tmp_path: Path) -> None:
+def test_a_missing_driver_is_a_state(tmp_path: Path) -> None:
     monitor = DriverMonitor(str(tmp_path / "none"))
     state = monitor.sample(epoch_ms=2_000, now_ns=NS)
     assert "no media driver in" in state.problem
@@ -95,7 +95,7 @@ def _made(path: Path) -> Path:
 
 
 @pytest.mark.system
-def test_a_live_driver_shows_clients_by_name_and_what_holds_a_stream() -> None:
+def test_a_live_driver_shows_client_names_and_why_a_stream_is_stalled() -> None:
     with (
         MediaDriver.launch(threads=True) as driver,
         Aeron.connect(driver.directory, client_name="prices") as one,

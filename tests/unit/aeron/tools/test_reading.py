@@ -60,7 +60,7 @@ def test_follows_a_driver_that_starts_anew(driver: DriverFiles) -> None:
         second.cnc.close()
 
 
-def test_says_where_no_driver_is(tmp_path: Path) -> None:
+def test_reports_a_directory_without_a_driver(tmp_path: Path) -> None:
     with pytest.raises(DriverTimeout, match=r"no media driver in .*: .*/cnc\.dat does not exist or is not ready"):
         DirectoryReader(str(tmp_path))
 
@@ -90,7 +90,7 @@ def test_reads_the_last_page_of_each_stream_s_log(driver: DriverFiles) -> None:
     assert snapshot.free_space
 
 
-def test_a_log_that_is_gone_or_none_gives_no_facts(tmp_path: Path) -> None:
+def test_a_missing_or_foreign_log_gives_no_state(tmp_path: Path) -> None:
     assert read_log_state(str(tmp_path / "none")) is None
     for content in (b"short", bytes(3 * TERM + 4096)):
         (tmp_path / "odd").write_bytes(content)

@@ -190,11 +190,11 @@ def test_an_ipc_subscriber_is_named_with_its_client() -> None:
     assert f"{WINDOW:,} bytes unread" in found.sentence
 
 
-def test_an_ipc_recorder_is_told_from_other_subscribers() -> None:
+def test_an_ipc_recorder_is_distinguished_from_other_subscribers() -> None:
     assert answer([slow_ipc(records=True)], PUBLICATION).rule == "slow-recorder"
 
 
-def test_an_untethered_subscriber_that_was_left_behind_is_not_blamed() -> None:
+def test_an_untethered_subscriber_that_fell_behind_is_not_the_cause() -> None:
     made = ipc(FAR + 64, FAR + 64 + WINDOW).subscriber(FAR + 64, of=PUBLICATION, channel=IPC)
     made.subscriber(FAR - WINDOW, of=PUBLICATION, channel=IPC, registration_id=31)
     found = answer([made, made], PUBLICATION)
@@ -202,7 +202,7 @@ def test_an_untethered_subscriber_that_was_left_behind_is_not_blamed() -> None:
     assert "subscription 31 fell behind" in found.sentence
 
 
-def test_the_local_receiver_is_not_blamed_for_the_window_of_a_slower_one_elsewhere() -> None:
+def test_the_local_receiver_is_not_the_cause_if_a_remote_one_is_slower() -> None:
     made = held_by_window(FAR, receivers=2, destinations=2, channel=MDC)
     made.image(FAR + WINDOW, channel=MDC).subscriber(FAR + WINDOW)
     found = answer([made], PUBLICATION)
@@ -221,7 +221,7 @@ def test_spies_that_listen_to_an_unconnected_stream_are_mentioned() -> None:
     assert "1 spy listens: none counts without ssc=true" in answer([flow_limit().spy(FAR)], PUBLICATION).sentence
 
 
-def test_the_documentation_draws_the_table_as_it_is() -> None:
+def test_the_documentation_matches_the_table() -> None:
     page = (Path(__file__).parents[4] / "docs" / "why.md").read_text()
     at = 0
     for rule in (*PUBLICATION_RULES, *IMAGE_RULES):
@@ -230,7 +230,7 @@ def test_the_documentation_draws_the_table_as_it_is() -> None:
         assert at >= 0, f"not in docs/why.md, or out of order: {row}"
 
 
-def test_every_channel_parameter_but_the_endpoint_leaves_multicast_alone() -> None:
+def test_only_the_endpoint_decides_whether_a_channel_is_multicast() -> None:
     from mainstem.aeron.tools.stream_state import is_multicast
 
     assert is_multicast("aeron:udp?interface=localhost|endpoint=224.0.1.1:40456")

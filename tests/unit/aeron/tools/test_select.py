@@ -49,7 +49,7 @@ def test_json_has_what_the_key_says() -> None:
     assert (row["session_id"], row["stream_id"], row["channel"], row["value"]) == (SESSION, STREAM, UDP, 96)
 
 
-def test_rates_are_of_what_rose_since_the_look_before() -> None:
+def test_rates_are_of_counters_that_rose_since_the_previous_sample() -> None:
     first = made().sample(0)
     second = made()
     second.counters = [replace(c, value=c.value + 500) if type_name(c) == "snd-pos" else c for c in second.counters]

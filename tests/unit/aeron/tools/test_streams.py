@@ -51,7 +51,7 @@ def test_session_ids_that_repeat_on_another_address_are_told_apart_by_the_addres
     assert owners == {PUBLICATION: 0, 11: 1}
 
 
-def test_a_channel_that_the_key_cut_is_taken_from_the_label() -> None:
+def test_a_truncated_channel_is_completed_from_the_label() -> None:
     channel = "aeron:udp?endpoint=localhost:20121|alias=" + "x" * 100
     made = MadeUpDirectory().image(0, channel=channel).subscriber(0, channel=channel)
     keys = [stream_key(c) for c in made.counters]
@@ -66,7 +66,7 @@ def test_the_client_is_known_by_its_name_and_as_a_recorder() -> None:
     assert (client.name, client.records) == ("orders book", True)
 
 
-def test_counters_of_applications_are_no_streams() -> None:
+def test_counters_of_applications_are_not_streams() -> None:
     made = MadeUpDirectory()
     made.stream(CounterType.PUBLISHER_LIMIT, 5, 7)
     made.counters[0] = type(made.counters[0])(

@@ -29,7 +29,7 @@ def test_allocates_a_counter_that_its_client_owns(driver: InvokedDriver) -> None
     assert counters.registration_id(ready.counter_id) == ready.correlation_id
 
 
-def test_frees_a_counter_on_request_and_tells_everybody(driver: InvokedDriver) -> None:
+def test_frees_a_counter_on_request_and_notifies_all_clients(driver: InvokedDriver) -> None:
     ready = add(driver)
     found = driver.ask(
         commands.RemoveCounter(client_id=CLIENT, correlation_id=driver.next_id(), registration_id=ready.correlation_id)

@@ -133,7 +133,7 @@ def test_a_sender_that_reaches_further_than_its_receiver_is_counted_once(
     assert sum(label.startswith("rcv-hwm") for label in driver.labels().values()) == 1
 
 
-def test_how_far_a_sender_of_one_receiver_reaches_is_nobodys_business(sender: Sender) -> None:
+def test_the_ttl_of_a_unicast_sender_is_not_checked(sender: Sender) -> None:
     subscribe(sender.driver)
     sender.setup(ttl=9)
     assert sender.driver.counters.value(SystemCounter.POSSIBLE_TTL_ASYMMETRY) == 0

@@ -155,7 +155,7 @@ def test_a_draining_publication_is_joined_while_another_subscriber_still_reads_i
     assert count(driver.run(1.1), responses.OnUnavailableImage) == 2
 
 
-def test_revoking_cuts_the_subscribers_at_once(driver: InvokedDriver) -> None:
+def test_revoking_disconnects_subscribers_at_once(driver: InvokedDriver) -> None:
     driver.add_subscription(IPC)
     ready = only(driver.add_publication(IPC), responses.OnPublicationReady)
     log = driver.log(ready.log_file)
@@ -239,7 +239,7 @@ def test_unblocks_a_publication_whose_producer_died(driver: InvokedDriver) -> No
     assert driver.counters.value(19) == 1
 
 
-def test_cuts_off_an_untethered_subscriber_that_falls_behind_and_lets_it_in_again(driver: InvokedDriver) -> None:
+def test_an_untethered_subscriber_that_falls_behind_rests_and_rejoins(driver: InvokedDriver) -> None:
     slow = only(
         driver.add_subscription("aeron:ipc?tether=false|alias=slow"),
         responses.OnSubscriptionReady,
@@ -270,7 +270,7 @@ def test_cuts_off_an_untethered_subscriber_that_falls_behind_and_lets_it_in_agai
     assert driver.counters.value(back.subscriber_position_id) == window
 
 
-def test_a_sleeping_untethered_subscriber_keeps_no_stream_from_ending(driver: InvokedDriver) -> None:
+def test_a_sleeping_untethered_subscriber_does_not_keep_a_stream_from_ending(driver: InvokedDriver) -> None:
     driver.add_subscription("aeron:ipc?tether=false")
     found = driver.add_publication(IPC)
     ready = only(found, responses.OnPublicationReady)

@@ -134,7 +134,7 @@ def test_holds_the_events_that_were_chosen(start: Callable[..., Logged]) -> None
     assert first.startswith("[1000.000000000] DRIVER: CMD_IN_ADD_PUBLICATION [49/49]: ")
 
 
-def test_is_begun_anew_when_it_is_full(start: Callable[..., Logged]) -> None:
+def test_is_truncated_when_it_is_full(start: Callable[..., Logged]) -> None:
     logged = start(event_log_file_max_length=2000)
     for number in range(20):
         logged.driver.add_publication("aeron:ipc", number + 1)
@@ -162,7 +162,7 @@ def test_a_file_that_cannot_be_written_to_ends_the_log_and_not_the_driver(caplog
 
 
 @pytest.mark.parametrize("event", ["FRAME_IN", "FRAME_OUT", "NAK_SENT", "NAK_RECEIVED"])
-def test_sockets_are_watched_only_for_what_only_they_see(event: str) -> None:
+def test_sockets_are_logged_only_for_events_that_need_them(event: str) -> None:
     def transport(events: str) -> object:
         channel = UdpChannel.parse(ChannelUri.parse("aeron:udp?endpoint=127.0.0.1:20199"))
         log = event_log(small_settings(event_log=events))
@@ -210,7 +210,7 @@ def test_what_cannot_be_read_is_logged_as_far_as_it_can(logged: Logged) -> None:
     ]
 
 
-def test_a_gap_is_asked_for(logged: Logged) -> None:
+def test_a_nak_is_logged(logged: Logged) -> None:
     driver, peer = logged.driver, logged.driver.network.peer(30001)
     driver.add_subscription(CHANNEL)
     logged.send(peer, ENDPOINT, setup())
@@ -223,7 +223,7 @@ def test_a_gap_is_asked_for(logged: Logged) -> None:
     }
 
 
-def test_a_request_is_answered(logged: Logged) -> None:
+def test_a_retransmission_is_logged(logged: Logged) -> None:
     driver, peer = logged.driver, logged.driver.network.peer(20121)
     channel = "aeron:udp?endpoint=127.0.0.1:20121"
     ready = only(driver.add_publication(channel), responses.OnPublicationReady)
@@ -283,7 +283,7 @@ def test_names_are_looked_up(start: Callable[..., Logged]) -> None:
     ) in (logged.take())
 
 
-def test_a_name_that_nobody_knows_is_told_too(logged: Logged) -> None:
+def test_an_unknown_name_is_logged_too(logged: Logged) -> None:
     logged.driver.add_publication("aeron:udp?endpoint=nobody:20121")
     seen = logged.take()
     unknown = "resolver=default durationNs=0 name=nobody isReResolution=false address=unknown-address"
@@ -341,7 +341,7 @@ def test_channels_and_streams_come_and_go(logged: Logged) -> None:
     }
 
 
-def test_an_untethered_subscriber_is_cut_off_and_let_in_again(logged: Logged) -> None:
+def test_an_untethered_subscriber_lingers_rests_and_rejoins(logged: Logged) -> None:
     driver = logged.driver
     slow = only(driver.add_subscription("aeron:ipc?tether=false"), responses.OnSubscriptionReady)
     driver.add_subscription("aeron:ipc")
@@ -359,7 +359,7 @@ def test_an_untethered_subscriber_is_cut_off_and_let_in_again(logged: Logged) ->
     assert seen[:3] == [f"{about} ACTIVE -> LINGER", f"{about} LINGER -> RESTING", f"{about} RESTING -> ACTIVE"]
 
 
-def test_every_command_and_answer_is_described(logged: Logged) -> None:
+def test_every_command_and_response_is_described(logged: Logged) -> None:
     records = {*commands.COMMANDS.values(), *responses.RESPONSES.values()}
     assert {kind.__name__ for kind in records} == set(FIELDS)
     for kind in records:
@@ -367,7 +367,7 @@ def test_every_command_and_answer_is_described(logged: Logged) -> None:
         assert {each.partition("=")[0] for each in FIELDS[kind.__name__].split()} <= fields
 
 
-def test_refusals_and_rejections_are_told(logged: Logged) -> None:
+def test_refusals_and_rejections_are_logged(logged: Logged) -> None:
     driver, peer = logged.driver, logged.driver.network.peer(30001)
     driver.add_subscription(CHANNEL)
     image = only([*driver.poll(), *_send(logged, peer, setup())], responses.OnAvailableImage)

@@ -39,6 +39,6 @@ def test_admin_is_everything_but_frames() -> None:
 
 
 @pytest.mark.parametrize("text", ["FRAMES", "9", "-1", "0x", "0x10", "NAK_SENT NAK_RECEIVED"])
-def test_an_event_that_there_is_not_is_refused_with_those_there_are(text: str) -> None:
+def test_an_unknown_event_is_refused_with_the_known_ones(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"AERON_EVENT_LOG: .*FRAME_IN"):
         chosen_events(text, setting="AERON_EVENT_LOG")

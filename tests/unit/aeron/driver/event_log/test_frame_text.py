@@ -63,7 +63,7 @@ VECTORS = {
 
 
 @pytest.mark.parametrize("text", VECTORS)
-def test_a_frame_is_told_in_the_references_words(text: str) -> None:
+def test_a_frame_is_described_in_the_references_words(text: str) -> None:
     assert frame_text(VECTORS[text]) == text
 
 
@@ -87,7 +87,7 @@ def test_only_a_whole_nak_is_one() -> None:
     rest=st.binary(max_size=120),
     length=st.integers(-(1 << 31), (1 << 31) - 1),
 )
-def test_whatever_arrives_is_told_in_one_line(kind: int, rest: bytes, length: int) -> None:
+def test_any_bytes_are_described_in_one_line(kind: int, rest: bytes, length: int) -> None:
     text = frame_text(struct.pack("<iBBH", length, 0, 0, kind) + rest)
     assert text.startswith("type=")
     assert len(text.splitlines()) == 1

@@ -83,9 +83,7 @@ def test_interceptors_follow_one_another() -> None:
         ),
     ],
 )
-def test_a_setting_that_says_nothing_of_use_is_refused(
-    interceptors: str, arguments: dict[str, str], reason: str
-) -> None:
+def test_an_unusable_setting_is_refused(interceptors: str, arguments: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         factory(interceptors, **arguments)
 
@@ -99,8 +97,6 @@ def test_a_setting_that_says_nothing_of_use_is_refused(
         ("multi-gap-loss", {"multi_gap_loss": "term-id=5|gap-radix=32|gap-length=64|total-gaps=2"}),
     ],
 )
-def test_a_number_that_is_none_or_a_gap_without_length_is_refused_by_its_name(
-    interceptors: str, arguments: dict[str, str]
-) -> None:
+def test_an_invalid_number_or_an_empty_gap_is_refused_by_name(interceptors: str, arguments: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match=interceptors):
         factory(interceptors, **arguments)

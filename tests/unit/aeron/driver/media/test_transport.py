@@ -109,7 +109,7 @@ def test_a_multicast_group_reaches_every_member_on_its_interface() -> None:
             each.close()
 
 
-def test_loss_at_the_door_is_counted_over_all_transports() -> None:
+def test_intentional_loss_is_counted_over_all_transports() -> None:
     transports = SystemTransports(outgoing_loss=lambda number: RandomLoss(1.0, number))
     receiver = transports.open(TransportRequest(bind=LOOPBACK))
     sender = transports.open(TransportRequest(bind=LOOPBACK, connect=receiver.local_address))
