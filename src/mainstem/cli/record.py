@@ -63,7 +63,10 @@ MAX_RESTART_NS = 60 * NS_PER_SECOND
 
 def run(
     channel: Annotated[
-        str, typer.Argument(help="The channel to listen on, as in 'aeron:udp?endpoint=:20121' or jmux://0.0.0.0:7000.")
+        str,
+        typer.Argument(
+            help="The channel to listen on, as in 'aeron:udp?endpoint=localhost:20121' or jmux://0.0.0.0:7000."
+        ),
     ],
     out: OutDirectoryOption,
     stream: Annotated[

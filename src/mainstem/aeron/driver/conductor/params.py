@@ -203,7 +203,8 @@ def _start(uri: ChannelUri, term_length: int) -> tuple[int | None, int | None, i
     if (first - initial) & 0xFFFF_FFFF > INT32[1]:
         raise uri.fault(f"{first} must not precede init-term-id {initial}", "term-id")
     if offset > term_length:
-        raise uri.fault(f"{offset} exceeds the term length of {term_length}", "term-offset")
+        requested = uri.values["term-offset"]
+        raise uri.fault(f"{requested} must be between 0 and the term length of {term_length}", "term-offset")
     return initial, first, offset
 
 

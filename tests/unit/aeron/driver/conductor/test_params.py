@@ -121,3 +121,12 @@ def test_an_alias_is_for_labels_only(driver: InvokedDriver) -> None:
     shared = only(driver.add_publication(UDP), responses.OnPublicationReady)
     assert shared.correlation_id != shared.original_registration_id
     assert any("alias=tides" in label for label in driver.labels().values())
+
+
+@pytest.mark.parametrize("offset", ["-32", "131072"])
+def test_a_term_offset_outside_the_term_is_refused_as_it_was_written(driver: InvokedDriver, offset: str) -> None:
+    error = only(
+        driver.add_publication(f"{UDP}|term-length=64k|init-term-id=5|term-id=5|term-offset={offset}"),
+        responses.OnError,
+    )
+    assert f"{offset} must be between 0 and the term length of 65536" in error.message
