@@ -162,6 +162,19 @@ _MAKERS: dict[str, Callable[[list[str]], IdleStrategy]] = {
 }
 _ALIASES = {"spinning": "spin", "busy-spin": "spin", "busy_spin": "spin", "yielding": "yield", "sleeping": "sleep-ns"}
 _ALIASES |= {"sleep": "sleep-ns", "sleep_ns": "sleep-ns", "no-op": "noop", "no_op": "noop"}
+# What the reference's drivers take besides: symbols in C, class names in Java.
+_ALIASES |= {
+    "aeron_idle_strategy_backoff": "backoff",
+    "aeron_idle_strategy_busy_spinning": "spin",
+    "aeron_idle_strategy_noop": "noop",
+    "aeron_idle_strategy_yielding": "yield",
+    "aeron_idle_strategy_sleeping": "sleep-ns",
+    "org.agrona.concurrent.BackoffIdleStrategy": "backoff",
+    "org.agrona.concurrent.BusySpinIdleStrategy": "spin",
+    "org.agrona.concurrent.NoOpIdleStrategy": "noop",
+    "org.agrona.concurrent.YieldingIdleStrategy": "yield",
+    "org.agrona.concurrent.SleepingIdleStrategy": "sleep-ns",
+}
 IDLE_STRATEGIES = tuple(_MAKERS)
 
 

@@ -8,7 +8,16 @@ import pytest
 
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.directory import default_directory
-from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode, port_range
+from mainstem.aeron.driver.conductor.sender_factory import flow_control_defaults
+from mainstem.aeron.driver.settings import (
+    CONGESTION_CONTROL_SUPPLIERS,
+    FLOW_CONTROL_SUPPLIERS,
+    IDLE_AGENTS,
+    DriverSettings,
+    ThreadingMode,
+    port_range,
+)
+from mainstem.aeron.idle import idle_strategy
 from mainstem.errors import ConfigurationError
 from mainstem.settings import Source
 
@@ -147,3 +156,51 @@ def test_a_client_without_a_name_has_that_of_its_program_and_process(
     monkeypatch.setattr("sys.argv", [program])
     assert ClientSettings.load(environ={}).client_name == f"{name}-{os.getpid()}"
     assert ClientSettings.load(environ={"AERON_CLIENT_NAME": "tide"}).client_name == "tide"
+
+
+IDLE_NAMES = {
+    "backoff": ("aeron_idle_strategy_backoff", "org.agrona.concurrent.BackoffIdleStrategy"),
+    "spin": ("aeron_idle_strategy_busy_spinning", "org.agrona.concurrent.BusySpinIdleStrategy"),
+    "noop": ("aeron_idle_strategy_noop", "org.agrona.concurrent.NoOpIdleStrategy"),
+    "yield": ("aeron_idle_strategy_yielding", "org.agrona.concurrent.YieldingIdleStrategy"),
+    "sleep-ns": ("aeron_idle_strategy_sleeping", "org.agrona.concurrent.SleepingIdleStrategy", "sleeping"),
+}
+
+
+@pytest.mark.parametrize("agent", IDLE_AGENTS)
+@pytest.mark.parametrize(
+    ("name", "given"), [(name, each) for name, all_ in IDLE_NAMES.items() for each in (name, *all_)]
+)
+def test_every_agent_takes_the_references_names_of_idle_strategies(agent: str, name: str, given: str) -> None:
+    settings = DriverSettings.load(environ={f"AERON_{agent.upper()}_IDLE_STRATEGY": given})
+    assert idle_strategy(getattr(settings, f"{agent}_idle_strategy")).name == name
+
+
+@pytest.mark.parametrize("setting", ["unicast_flowcontrol_supplier", "multicast_flowcontrol_supplier"])
+@pytest.mark.parametrize("name", FLOW_CONTROL_SUPPLIERS)
+def test_a_flow_control_supplier_has_the_references_name_or_symbol(setting: str, name: str) -> None:
+    settings = DriverSettings.load(environ={f"AERON_{setting.upper()}": name})
+    defaults = flow_control_defaults(settings)
+    used = defaults.unicast if setting.startswith("unicast") else defaults.strategy
+    assert used is FLOW_CONTROL_SUPPLIERS[name]
+
+
+@pytest.mark.parametrize("name", CONGESTION_CONTROL_SUPPLIERS)
+def test_a_congestion_control_supplier_has_the_references_name_or_symbol(name: str) -> None:
+    assert DriverSettings.load(environ={"AERON_CONGESTIONCONTROL_SUPPLIER": name}).congestioncontrol_supplier == name
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("AERON_UNICAST_FLOWCONTROL_SUPPLIER", "'best' is not a known flow control; accepted: unicast_max"),
+        ("AERON_MULTICAST_FLOWCONTROL_SUPPLIER", "'best' is not a known flow control; accepted: unicast_max"),
+        (
+            "AERON_CONGESTIONCONTROL_SUPPLIER",
+            "'best' is not a known congestion control; accepted: default, static or cubic",
+        ),
+    ],
+)
+def test_an_unknown_supplier_is_refused_when_the_driver_starts(setting: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        DriverSettings.load(environ={setting: "best"})

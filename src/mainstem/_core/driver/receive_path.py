@@ -811,7 +811,7 @@ class ReceivePath:
             self.bytes_lost += fresh
 
     def repair(self, now_ns: cython.longlong) -> cython.void:
-        """Ask for the gaps whose time has come, or fills them where the stream is unreliable."""
+        """Ask for the gaps whose time has come, or fill them where the stream is unreliable."""
         i: cython.int
         if self.revoked or self.rejected:
             return

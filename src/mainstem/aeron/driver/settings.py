@@ -14,6 +14,7 @@ from mainstem._core import layout
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
 from mainstem._internal.file_modes import ACCEPTED_MODE, wrong_mode
 from mainstem.aeron.admission import networks
+from mainstem.aeron.channel_values import FlowControlStrategy
 from mainstem.aeron.directory import user_directory
 from mainstem.aeron.idle import idle_strategy
 from mainstem.errors import ConfigurationError
@@ -30,9 +31,32 @@ DATAGRAMS_PER_VECTOR = 4
 MAX_RESEND = 256  # what its retransmit pool has room for
 MAX_BOOTSTRAP_NEIGHBORS = 20
 KIB, MIB = 1 << 10, 1 << 20
-IDLE_AGENTS = ("conductor", "sender", "receiver", "shared", "sharednetwork", "driver_native_resource_agent")
+NATIVE_AGENT = "driver_native_resource_agent"
+IDLE_AGENTS = ("conductor", "sender", "receiver", "shared", "sharednetwork", NATIVE_AGENT)
 NAME_RESOLVERS = ("default", "driver", "csv_table")
+# The reference's names, and the symbols that its driver in C takes in their place.
+FLOW_CONTROL_SUPPLIERS = {
+    "unicast_max": FlowControlStrategy.MAX,
+    "multicast_max": FlowControlStrategy.MAX,
+    "multicast_min": FlowControlStrategy.MIN,
+    "multicast_tagged": FlowControlStrategy.TAGGED,
+    "aeron_unicast_flow_control_strategy_supplier": FlowControlStrategy.MAX,
+    "aeron_max_multicast_flow_control_strategy_supplier": FlowControlStrategy.MAX,
+    "aeron_min_flow_control_strategy_supplier": FlowControlStrategy.MIN,
+    "aeron_tagged_flow_control_strategy_supplier": FlowControlStrategy.TAGGED,
+}
+CONGESTION_CONTROL_SUPPLIERS = {
+    "default": "default",
+    "static": "static",
+    "cubic": "cubic",
+    "aeron_congestion_control_default_strategy_supplier": "default",
+    "aeron_static_window_congestion_control_strategy_supplier": "static",
+    "aeron_cubic_congestion_control_strategy_supplier": "cubic",
+}
+FLOW_CONTROL = "unicast_max, multicast_max, multicast_min or multicast_tagged"
+CONGESTION_CONTROL = "default, static or cubic"
 NETWORKS = "addresses and networks, as in 192.0.2.0/24, separated by commas"
+NATIVE_AGENT_SLEEP = "1ms"
 IDLE = "backoff, spin, noop, yield or sleep-ns"
 
 
@@ -78,6 +102,14 @@ def _wrong_idle_strategy(value: str) -> str | None:
     except ConfigurationError as error:
         return str(error)
     return None
+
+
+def _wrong_flow_control(value: str) -> str | None:
+    return None if value in FLOW_CONTROL_SUPPLIERS else "is not a known flow control"
+
+
+def _wrong_congestion_control(value: str) -> str | None:
+    return None if value in CONGESTION_CONTROL_SUPPLIERS else "is not a known congestion control"
 
 
 def port_range(value: str) -> tuple[int, int] | None:
@@ -186,7 +218,7 @@ class DriverSettings(Settings):
         wrong=_wrong_idle_strategy,
     )
     driver_native_resource_agent_idle_strategy_init_args: str = text(
-        "1ms", "Arguments of that strategy, separated by commas."
+        NATIVE_AGENT_SLEEP, "Arguments of that strategy, separated by commas."
     )
     conductor_cpu_affinity: int = integer(
         -1, "The processor that the conductor's thread is bound to; -1 for any.", low=-1, high=4095
@@ -293,9 +325,14 @@ class DriverSettings(Settings):
         6, "Duty cycles with sends between two polls of the control socket.", low=1, high=INT32_MAX
     )
     # Flow control and retransmission.
-    unicast_flowcontrol_supplier: str = text("unicast_max", "Flow control to one receiver.")
+    unicast_flowcontrol_supplier: str = text(
+        "unicast_max", "Flow control to one receiver.", accepts=FLOW_CONTROL, wrong=_wrong_flow_control
+    )
     multicast_flowcontrol_supplier: str = text(
-        "multicast_max", "Flow control to several receivers where the channel has no fc."
+        "multicast_max",
+        "Flow control to several receivers where the channel has no fc.",
+        accepts=FLOW_CONTROL,
+        wrong=_wrong_flow_control,
     )
     flow_control_group_tag: int = integer(
         -1, "Tag of the receivers that count in tagged flow control.", low=INT64_MIN, high=INT64_MAX
@@ -328,7 +365,12 @@ class DriverSettings(Settings):
     receiver_group_consideration: GroupConsideration = choice(  # noqa: RUF009 - a field specifier
         GroupConsideration.INFER, "Whether receivers behave as members of a group."
     )
-    congestioncontrol_supplier: str = text("default", "Congestion control; default follows the channel's cc.")
+    congestioncontrol_supplier: str = text(
+        "default",
+        "Congestion control; default follows the channel's cc.",
+        accepts=CONGESTION_CONTROL,
+        wrong=_wrong_congestion_control,
+    )
     cubiccongestioncontrol_measurertt: bool = boolean(False, "Whether cubic measures the round trip.")
     cubiccongestioncontrol_initialrtt_ns: int = duration(
         100 * NS_PER_US, "The round trip that cubic begins with.", low=1
@@ -505,7 +547,10 @@ class DriverSettings(Settings):
         self._validate_sockets()
         for agent in IDLE_AGENTS:
             prefix = f"{agent}_idle_strategy"
-            idle_strategy(getattr(self, prefix), getattr(self, f"{prefix}_init_args"))
+            arguments = getattr(self, f"{prefix}_init_args")
+            if agent == NATIVE_AGENT and arguments == NATIVE_AGENT_SLEEP:
+                arguments = ""  # the default belongs to the default strategy alone, as in the reference
+            idle_strategy(getattr(self, prefix), arguments)
         if self.thread_naming != "classic":
             raise ConfigurationError(f"AERON_THREAD_NAMING must be 'classic' (got {self.thread_naming!r})")
         if self.driver_resolver_interface and not self.driver_resolver_name:

@@ -14,7 +14,7 @@ from mainstem.aeron.driver.conductor.params import pick
 from mainstem.aeron.driver.one_way import OneWayLatency
 from mainstem.aeron.driver.receiver.congestion_control import CubicCongestionControl, StaticWindowCongestionControl
 from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
-from mainstem.aeron.driver.settings import GroupConsideration
+from mainstem.aeron.driver.settings import CONGESTION_CONTROL_SUPPLIERS, GroupConsideration
 
 if TYPE_CHECKING:
     from mainstem._core.driver.delay import DelayGenerator
@@ -102,7 +102,7 @@ def _congestion_control(
     settings: DriverSettings, path: ReceivePath, channel: ReceiveChannel, stream: StreamCounters, *, now_ns: int
 ) -> CongestionControl:
     choice = channel.udp.uri.congestion_control
-    if choice is None and settings.congestioncontrol_supplier == Choice.CUBIC:
+    if choice is None and CONGESTION_CONTROL_SUPPLIERS[settings.congestioncontrol_supplier] == "cubic":
         choice = Choice.CUBIC
     if choice is not Choice.CUBIC:
         return StaticWindowCongestionControl(path.window_length)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem._core.driver.retransmit import RetransmitHandler
-from mainstem.aeron.channel_values import FlowControlStrategy
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.driver.event_log import StreamEvents
 from mainstem.aeron.driver.one_way import MeasurementBurst
 from mainstem.aeron.driver.sender.flow_control import FlowControlDefaults, UnicastFlowControl, choose_flow_control
 from mainstem.aeron.driver.sender.sender_publication import SenderPublication
-from mainstem.aeron.driver.settings import DATAGRAMS_PER_VECTOR
-from mainstem.errors import ConfigurationError
+from mainstem.aeron.driver.settings import DATAGRAMS_PER_VECTOR, FLOW_CONTROL_SUPPLIERS
 
 if TYPE_CHECKING:
     from mainstem._core.driver.send_path import SendPath
@@ -23,36 +21,21 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.settings import DriverSettings
 
 MAX_RUNS = 16  # what a compiled batch has room for
-UNICAST = "AERON_UNICAST_FLOWCONTROL_SUPPLIER"
-MULTICAST = "AERON_MULTICAST_FLOWCONTROL_SUPPLIER"
-STRATEGIES = {
-    "unicast_max": FlowControlStrategy.MAX,
-    "multicast_max": FlowControlStrategy.MAX,
-    "multicast_min": FlowControlStrategy.MIN,
-    "multicast_tagged": FlowControlStrategy.TAGGED,
-}
 
 
 def flow_control_defaults(settings: DriverSettings) -> FlowControlDefaults:
-    """Return what holds where a channel has no ``fc``. Raises ConfigurationError for an unknown strategy."""
+    """Return what applies if a channel has no ``fc``."""
     return FlowControlDefaults(
-        strategy=_strategy(MULTICAST, settings.multicast_flowcontrol_supplier),
-        unicast=_strategy(UNICAST, settings.unicast_flowcontrol_supplier),
+        strategy=FLOW_CONTROL_SUPPLIERS[settings.multicast_flowcontrol_supplier],
+        unicast=FLOW_CONTROL_SUPPLIERS[settings.unicast_flowcontrol_supplier],
         group_tag=settings.flow_control_group_tag,
         group_min_size=settings.flow_control_group_min_size,
         receiver_timeout_ns=settings.flow_control_receiver_timeout_ns,
     )
 
 
-def _strategy(setting: str, name: str) -> FlowControlStrategy:
-    strategy = STRATEGIES.get(name)
-    if strategy is None:
-        raise ConfigurationError(f"{setting} must be one of {', '.join(STRATEGIES)} (got {name!r})")
-    return strategy
-
-
 def runs_at_once(settings: DriverSettings) -> int:
-    """Run of datagrams that a publication gives to its socket at once."""
+    """Return how many runs of datagrams a publication gives to its socket at once."""
     vectors = min(settings.network_publication_max_messages_per_send, settings.sender_io_vector_capacity)
     return min(vectors * DATAGRAMS_PER_VECTOR, MAX_RUNS)
 
