@@ -34,6 +34,7 @@ __all__ = [
 
 _NO_LIMIT = (1 << 63) - 1
 _METADATA = "setting"
+_TRUE, _FALSE = ("true", "on", "yes", "1"), ("false", "off", "no", "0")
 
 
 class Source(StrEnum):
@@ -249,7 +250,7 @@ def duration(default: int | None, meaning: str, *, low: int = 0, high: int = _NO
 
 
 def integer(default: int | None, meaning: str, *, low: int, high: int) -> Any:
-    """Declares a whole number.
+    """Declares a whole number, in decimal or with ``0x`` in hexadecimal.
 
     Args:
         default: The default; None declares an optional setting.
@@ -264,12 +265,16 @@ def integer(default: int | None, meaning: str, *, low: int, high: int) -> Any:
         >>> max_resend: int = integer(16, "Retransmissions at once.", low=1, high=256)
     """
     kind = "a whole number"
+
+    def parse(value: str) -> int:
+        return int(value, 16 if value.strip().lower().startswith("0x") else 10)
+
     check = _number(kind, low, high, str)
-    return _field(default, Setting(meaning, kind, f"{low} to {high}", int, check, optional=default is None))
+    return _field(default, Setting(meaning, kind, f"{low} to {high}", parse, check, optional=default is None))
 
 
 def boolean(default: bool, meaning: str) -> Any:
-    """Declares a truth value: ``true``/``false`` or ``1``/``0``.
+    """Declares a truth value: ``true``/``false``, ``on``/``off``, ``yes``/``no`` or ``1``/``0``, in any case.
 
     Args:
         default: The default.
@@ -283,10 +288,10 @@ def boolean(default: bool, meaning: str) -> Any:
     """
 
     def parse(value: str) -> bool:
-        try:
-            return {"true": True, "1": True, "false": False, "0": False}[value.strip().lower()]
-        except KeyError:
-            raise ValueError from None
+        word = value.strip().lower()
+        if word not in _TRUE and word not in _FALSE:
+            raise ValueError
+        return word in _TRUE
 
     def check(value: Any) -> str | None:
         return None if isinstance(value, bool) else "is neither true nor false"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _SIZE = re.compile(r"(-?\d+)([kKmMgG]?)")
 _SIZE_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|min|h|d)?")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|min|h|d)?", re.IGNORECASE)
 _DURATION_FACTORS = {
     "ns": 1,
     "us": 1_000,
@@ -47,7 +47,7 @@ def parse_duration_ns(text: str, *, name: str = "duration", plain_unit: str = "n
     A number without a unit is in ``plain_unit``; where that is empty, a unit is required.
     """
     match = _DURATION.fullmatch(text.strip())
-    unit = (match[2] or plain_unit) if match is not None else ""
+    unit = (match[2] or plain_unit).lower() if match is not None else ""
     if match is None or not unit:
         raise ConfigurationError(f"{name}: {text!r} is not a duration (as in 500ms, 10s, 5min, 24h or 7d)")
     factor = _DURATION_FACTORS[unit]
