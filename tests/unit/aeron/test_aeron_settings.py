@@ -111,7 +111,7 @@ def test_an_operators_environment_works_unchanged():
         ({"ipc_publication_term_window_length": "1k"}, "AERON_IPC_PUBLICATION_TERM_WINDOW_LENGTH 1024"),
         ({"publication_reserved_session_id_low": 2000}, "is above AERON_PUBLICATION_RESERVED_SESSION_ID_HIGH"),
         ({"driver_resolver_interface": "localhost:8050"}, "requires AERON_DRIVER_RESOLVER_NAME"),
-        ({"driver_resolver_bootstrap_neighbor": ",".join("abcdefghijklmnopqrstu")}, "names 21 neighbours"),
+        ({"driver_resolver_bootstrap_neighbor": ",".join("abcdefghijklmnopqrstu")}, "names 21 neighbors"),
         ({"sender_idle_strategy": "nap"}, "sender_idle_strategy: 'nap'"),
         ({"sender_idle_strategy_init_args": "1,2"}, "backoff takes max spins"),
         ({"receiver_wildcard_port_range": "9 8"}, "is not a first and a last port"),

@@ -72,7 +72,7 @@ class RandomLoss(LossGenerator):
             raise ValueError(f"rate: {rate} is not between 0 and 1")
         LossGenerator.__init__(self, mask, then)
         self.rate = rate
-        # Neighbouring seeds must not begin alike, and the generator must not stand on zero.
+        # Neighboring seeds must not begin alike, and the generator must not stand on zero.
         self.state = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % 0xFFFFFFFFFFFFFFFF or 1
 
     def decide(self, base: cython.p_const_uchar, at: cython.longlong, length: cython.longlong) -> cython.bint:

@@ -127,7 +127,7 @@ def _wrong_port_range(value: str) -> str | None:
 
 def _wrong_neighbors(value: str) -> str | None:
     count = len([part for part in value.split(",") if part.strip()])
-    return f"names {count} neighbours, above {MAX_BOOTSTRAP_NEIGHBORS}" if count > MAX_BOOTSTRAP_NEIGHBORS else None
+    return f"names {count} neighbors, above {MAX_BOOTSTRAP_NEIGHBORS}" if count > MAX_BOOTSTRAP_NEIGHBORS else None
 
 
 def _wrong_networks(value: str) -> str | None:
@@ -478,13 +478,13 @@ class DriverSettings(Settings):
     )
     name_resolver_supplier: str = text("default", "What resolves names: default, driver or csv_table.")
     name_resolver_init_args: str = text("", "Arguments of that resolver.")
-    driver_resolver_name: str | None = text(None, "This driver's name among its neighbours.")
+    driver_resolver_name: str | None = text(None, "This driver's name among its neighbors.")
     driver_resolver_interface: str | None = text(None, "Address and port that the resolver is bound to.")
     driver_resolver_bootstrap_neighbor: str | None = text(
-        None, "Neighbours to begin with, separated by commas.", accepts="up to 20 of host:port", wrong=_wrong_neighbors
+        None, "Neighbors to begin with, separated by commas.", accepts="up to 20 of host:port", wrong=_wrong_neighbors
     )
     driver_resolver_neighbor_timeout_ns: int = duration(
-        10 * NS_PER_SECOND, "When a silent neighbour is forgotten.", low=1
+        10 * NS_PER_SECOND, "When a silent neighbor is forgotten.", low=1
     )
     driver_resolver_self_resolution_interval_ns: int = duration(
         NS_PER_SECOND, "How often this driver announces its name.", low=1
@@ -493,7 +493,7 @@ class DriverSettings(Settings):
         2 * NS_PER_SECOND, "How often it announces all names that it has.", low=1
     )
     driver_resolver_bootstrap_neighbor_resolution_interval_ns: int = duration(
-        10 * NS_PER_SECOND, "How often neighbours to begin with are resolved again.", low=1
+        10 * NS_PER_SECOND, "How often neighbors to begin with are resolved again.", low=1
     )
     # The event log.
     event_log: str = text("", "Events to log: admin, all, or names or ids; empty for none.")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.settings import DriverSettings
     from mainstem.aeron.system_counter import SystemCounters
 
-# A thread that does not end within this long is in a call that never returns; saying so beats waiting for ever.
+# A thread that does not end within this long is in a call that never returns; saying so beats waiting forever.
 JOIN_TIMEOUT_S = 10.0
 SYSTEM_NAME_LENGTH = 15  # of a thread, in Linux
 
@@ -178,7 +178,7 @@ def pauses(settings: DriverSettings, agent: str) -> tuple[int, int, int, int]:
         return strategy.max_spins, strategy.max_yields, strategy.min_park_ns, strategy.max_park_ns
     if isinstance(strategy, SleepIdle):
         return 0, 0, strategy.sleep_ns, strategy.sleep_ns
-    # Without a park the loop yields for ever where it may yield at all, and spins for ever where it may not.
+    # Without a park the loop yields forever where it may yield at all, and spins forever where it may not.
     return 0, int(isinstance(strategy, YieldIdle)), 0, 0
 
 

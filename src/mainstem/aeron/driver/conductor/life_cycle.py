@@ -233,7 +233,7 @@ def untethered_image_limit(reference_position: int, window_length: int, reported
 
     A subscriber that is inactive less than a quarter beyond ``reported_position`` keeps the receiver from reporting more: once
     the sender has used up what was reported, down to the last quarter or the last datagram, it is eligible too. By the
-    plain limit it would hold the stream up for ever.
+    plain limit it would hold the stream up forever.
     """
     limit = untethered_limit(reference_position, window_length)
     quarter = window_length // 4

@@ -1,4 +1,4 @@
-"""The destinations of a channel with many: added by commands, or learnt from status messages (docs/protocols/aeron.md, 19.3)."""
+"""The destinations of a channel with many: added by commands, or learned from status messages (docs/protocols/aeron.md, 19.3)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNKNOWN_RECEIVER = -1
 
 @dataclass(slots=True, kw_only=True)
 class Destination:
-    """One destination. ``name`` is its ``host:port`` as the command has it, empty for one that was learnt."""
+    """One destination. ``name`` is its ``host:port`` as the command has it, empty for one that was learned."""
 
     packed: bytes
     name: str
@@ -32,7 +32,7 @@ class Destination:
 class DestinationTracker:
     """Keeps the compiled endpoint's list of destinations; used in the sender's thread.
 
-    A learnt destination is removed when it is silent for ``timeout_ns``; one that was added by a command stays, and its name is
+    A learned destination is removed when it is silent for ``timeout_ns``; one that was added by a command stays, and its name is
     resolved again.
     """
 
@@ -113,7 +113,7 @@ class DestinationTracker:
                 return
 
     def on_time(self, now_ns: int) -> list[Destination]:
-        """Drop learnt destinations that are silent. Return those of commands whose names are to be resolved again."""
+        """Drop learned destinations that are silent. Return those of commands whose names are to be resolved again."""
         rows = self._core.destinations.rows()
         silent = [index for index, row in enumerate(rows) if now_ns - row[2] > self._timeout_ns]
         if self._is_manual:
