@@ -19,7 +19,7 @@ BUGS = (
     Bug(
         name="an untethered subscriber holds the stream",
         harm="a subscriber that need not keep up stops all others",
-        file=f"{CONDUCTOR}/untethered.py",
+        file=f"{CONDUCTOR}/life_cycle.py",
         old="            elif now_ns - position.since_ns >= timeouts.window_limit_ns:\n",
         new="            elif now_ns - position.since_ns < 0:\n",
         finder=Simulator(scenarios=("untethered",)),
@@ -27,7 +27,7 @@ BUGS = (
     Bug(
         name="a subscriber that rests comes back to where it stopped",
         harm="a subscriber that was cut off reads what is overwritten",
-        file=f"{CONDUCTOR}/untethered.py",
+        file=f"{CONDUCTOR}/life_cycle.py",
         old="            position.cell.set_release(source.join_position)\n",
         new="            position.cell.set_release(position.cell.get_acquire())\n",
         finder=Simulator(scenarios=("untethered", "spies")),
