@@ -28,7 +28,7 @@ from harness.report import Report
 
 from mainstem._internal.units import parse_size
 from mainstem.capture.index import build
-from mainstem.capture.planning import FrameSelection, Part, plan
+from mainstem.capture.planning import CapturePartition, FrameSelection, plan
 from mainstem.capture.reading import read
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ for packet in scapy.all.PcapReader(sys.argv[1]):
 """
 
 
-def rows_of(part: Part, wanted: FrameSelection) -> tuple[int, int, float]:
+def rows_of(part: CapturePartition, wanted: FrameSelection) -> tuple[int, int, float]:
     """Rows of a part, the most memory that its process ever held in KiB, and the seconds of its processor."""
     start = time.process_time()
     rows = sum(batch.num_rows for batch in read(part, wanted))

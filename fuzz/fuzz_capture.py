@@ -17,7 +17,7 @@ WANTED = [
         names=tuple(column.name for column in columns(payload=True)), bymux_ports=(9000,), jmux_ports=(9001,)
     ),
     FrameSelection(
-        names=("packet", "frame_type", "text"), aeron_ports=(1, 40123), jmux_ports=(9000,), count_passed=True
+        names=("packet", "frame_type", "text"), aeron_ports=(1, 40123), jmux_ports=(9000,), count_skipped=True
     ),
 ]
 
