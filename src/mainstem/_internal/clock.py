@@ -24,6 +24,24 @@ def seconds_ns(seconds: float) -> int:
     return round(min(seconds * NS_PER_SECOND, NEVER_NS))
 
 
+class Deadline:
+    """The end of one wait, ``timeout`` seconds from its creation; never, if that is None."""
+
+    def __init__(self, clock: Clock, timeout: float | None) -> None:
+        self._clock = clock
+        self._end_ns = NEVER_NS if timeout is None else min(clock.monotonic_ns() + seconds_ns(timeout), NEVER_NS)
+
+    @property
+    def expired(self) -> bool:
+        """Whether it has passed."""
+        return self._clock.monotonic_ns() > self._end_ns
+
+    @property
+    def left(self) -> float | None:
+        """The seconds until it passes, at least 0; None if it never does."""
+        return None if self._end_ns == NEVER_NS else max(0, self._end_ns - self._clock.monotonic_ns()) / NS_PER_SECOND
+
+
 class Clock(Protocol):
     """A monotonic reading for durations, and the epoch's for what other programs read."""
 

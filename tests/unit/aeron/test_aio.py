@@ -66,7 +66,7 @@ async def test_messages_are_sent_and_iterated_until_the_stream_ends():
 async def test_waiting_gives_up_when_its_time_is_over():
     driver = HandDriver()
     async with running(driver) as aeron:
-        async with await aeron.add_exclusive_publication(CHANNEL, 1) as publication:
+        async with aeron.add_exclusive_publication(CHANNEL, 1) as publication:
             driver.counters.cell(driver.publications[publication.registration_id].position_limit_id).set(0)
             with pytest.raises(BackPressured, match=r"for 0\.01 s"):
                 await publication.send(b"x", timeout=0.01)
@@ -97,6 +97,32 @@ async def test_batches_counters_and_refusals_come_without_blocking_the_loop():
 
 
 @pytest.mark.parametrize(
+    "add",
+    [
+        lambda aeron: aeron.add_publication(CHANNEL, 1),
+        lambda aeron: aeron.add_exclusive_publication(CHANNEL, 1),
+        lambda aeron: aeron.add_subscription(CHANNEL, 1),
+        lambda aeron: aeron.add_counter(1001, "c"),
+        lambda aeron: aeron.add_static_counter(1002, "c", registration_id=1),
+    ],
+)
+async def test_what_an_add_returns_is_awaited_or_entered(add: Any):
+    driver = HandDriver()
+    async with running(driver) as aeron:
+        awaited = await add(aeron)
+        assert not awaited.closed
+        async with add(aeron) as entered:
+            assert type(entered) is type(awaited)
+            assert not entered.closed
+        assert entered.closed
+        await awaited.close()
+        commands = len(driver.commands)
+        with pytest.warns(RuntimeWarning, match=r"add_\w+\(\) was never awaited"):
+            add(aeron)
+        assert len(driver.commands) == commands
+
+
+@pytest.mark.parametrize(
     ("add", "removal"),
     [
         (lambda aeron: aeron.add_publication(CHANNEL, 1), "RemovePublication"),
@@ -120,6 +146,16 @@ async def test_a_cancelled_add_leaves_nothing_in_the_driver(add: Any, removal: s
             assert len(driver.commands) == 2
             assert driver.commands[1].registration_id == driver.commands[0].correlation_id
             assert not aeron._conductor.resources
+
+
+@pytest.mark.parametrize("kind", ["Requester", "Responder"])
+async def test_opening_gives_up_after_its_timeout(kind: str):
+    driver = HandDriver()
+    async with running(driver) as aeron:
+        driver.silent = True
+        back = {"response_channel": CHANNEL, "response_stream_id": 1002}
+        with pytest.raises(DriverTimeout, match=r"within 0\.01 s"):
+            await getattr(mainstem.aio, kind)(aeron, CHANNEL, 1001, **back, timeout=0.01)
 
 
 async def test_connecting_without_a_driver_ends_in_a_timeout():

@@ -113,6 +113,7 @@ def test_what_waits_takes_a_timeout(name: str) -> None:
     for method in public(asynchronous):
         member = getattr(asynchronous, method, None)
         waits = inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
-        # Closing waits for no peer; serving ends with the responder; a persistent subscription is opened from a store.
-        if waits and method not in ("add_persistent_subscription", "close", "serve"):
+        opens = inspect.isroutine(member) and str(inspect.signature(member).return_annotation).startswith("Opening")
+        # Closing waits for no peer; serving ends with the responder.
+        if (waits or opens) and method not in ("close", "serve"):
             assert "timeout" in inspect.signature(member).parameters, method

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.patience import until
 from tests.support.streams import Stream
+from tests.unit.aeron.client.hand_driver import HandDriver
 
+from mainstem import aio
 from mainstem._core.log.columns import Fragments
 from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.errors import ClosedError, ConfigurationError, RecordingError, Timeout
@@ -137,7 +141,7 @@ class FakeClient:
     def __init__(self) -> None:
         self.live: FakeLive | None = None
 
-    def add_subscription(self, channel: str, stream_id: int) -> Any:
+    def add_subscription(self, channel: str, stream_id: int, /, *, timeout: float | None = None) -> Any:
         assert self.live is None, "the stream is subscribed to once"
         self.live = FakeLive()
         return self.live
@@ -440,3 +444,37 @@ def test_lives_that_were_recorded_are_read_whole_before_the_live_one(
             for _ in range(4):  # the archive is read again after a while
                 found += everything(subscription)
             assert found == first.payloads + second.payloads
+
+
+def test_opening_gives_up_when_the_recordings_are_not_read_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Recorder(tmp_path).close()
+    closed: list[PersistentStream] = []
+    close = PersistentStream.close
+    monkeypatch.setattr(PersistentStream, "close", lambda self: (closed.append(self), close(self)))
+    client = FakeClient()
+    with pytest.raises(Timeout, match=r"was not read within 0\.01 s"):
+        persistent(client, tmp_path, timeout=0.01)  # each look at the clock takes 0.02 s
+    assert client.live is None
+    assert len(closed) == 1
+
+
+async def test_opening_for_asyncio_gives_up_while_the_recordings_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Recorder(tmp_path).close()
+    readable, closed = threading.Event(), threading.Event()
+    refresh, close = PersistentStream._refresh, PersistentStream.close
+    monkeypatch.setattr(PersistentStream, "_refresh", lambda self: (readable.wait(), refresh(self)))
+    monkeypatch.setattr(PersistentStream, "close", lambda self: (close(self), closed.set()))
+    driver = HandDriver()
+    async with aio.connect("/driver", files=driver.files, clock=driver.clock) as aeron:
+        try:
+            with pytest.raises(Timeout, match="add_persistent_subscription: timed out"):
+                await aeron.add_persistent_subscription("aeron:ipc", 1001, recordings=tmp_path, timeout=0.01)
+            driver.clock.advance_ns(NS_PER_SECOND)
+        finally:
+            readable.set()
+        await until(closed.is_set)
+        assert not aeron.stats().subscriptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mainstem._internal.clock import NS_PER_SECOND
 from mainstem._internal.opening import Opening
@@ -21,16 +21,23 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from mainstem.aeron.aio.streams import Image
+    from mainstem.aeron.client.operation import Operation
     from mainstem.aeron.client.settings import ClientSettings
     from mainstem.recording.persistent.aio import PersistentSubscription
 
+T = TypeVar("T")
+
 
 class Aeron(AeronBase, Closing):
-    """A client of a media driver for asyncio. Create one with ``connect``.
+    """A client of a media driver for asyncio.
+
+    ``connect`` and every ``add_...`` return an object to await, or to use with ``async with``, which closes what it opened. One
+    that is cancelled has added nothing.
 
     Example:
         >>> async with mainstem.aio.Aeron.connect() as aeron:
-        ...     publication = await aeron.add_publication("aeron:ipc", 1001)
+        ...     async with aeron.add_publication("aeron:ipc", 1001) as publication:
+        ...         await publication.send(b"tick")
     """
 
     @classmethod
@@ -43,15 +50,7 @@ class Aeron(AeronBase, Closing):
         timeout: float | None = None,
         **overrides: Any,
     ) -> Opening[Self]:
-        """Attaches to the driver in a directory. A call that is cancelled leaves nothing open.
-
-        Returns:
-            An object to await, or to use in ``async with``, for the client.
-
-        Example:
-            >>> async with mainstem.aio.Aeron.connect("/dev/shm/aeron-prices", client_name="pricing") as aeron:
-            ...     publication = await aeron.add_publication("aeron:ipc", 1001)
-        """
+        """Attach to the driver in a directory, like :meth:`mainstem.Aeron.connect`."""
         context = ClientContext.build(directory, settings, context, overrides)
         return Opening(partial(cls._attach, context, timeout), "mainstem.aio.Aeron.connect()")
 
@@ -64,27 +63,27 @@ class Aeron(AeronBase, Closing):
             await asyncio.sleep(ATTACH_POLL_INTERVAL_NS / NS_PER_SECOND)
         return cls(conductor)
 
-    async def add_publication(self, channel: str, stream_id: int, *, timeout: float | None = None) -> Publication:
-        """Adds a concurrent publication. A call that is cancelled has added none.
+    def _adding(self, name: str, send: Callable[[], Operation[T]], timeout: float | None) -> Opening[T]:
+        """Return the opening that sends a command and waits for the driver's response."""
 
-        Example:
-            >>> publication = await aeron.add_publication("aeron:ipc", 1001)
-        """
-        operation = self._conductor.add_publication(Publication, channel, stream_id)
-        return await result_of(self._conductor, operation, timeout)
+        async def add() -> T:
+            return await result_of(self._conductor, send(), timeout)
 
-    async def add_exclusive_publication(
+        return Opening(add, f"{name}()")
+
+    def add_publication(self, channel: str, stream_id: int, *, timeout: float | None = None) -> Opening[Publication]:
+        """Add a concurrent publication, like :meth:`mainstem.Aeron.add_publication`."""
+        send = partial(self._conductor.add_publication, Publication, channel, stream_id)
+        return self._adding("add_publication", send, timeout)
+
+    def add_exclusive_publication(
         self, channel: str, stream_id: int, *, timeout: float | None = None
-    ) -> ExclusivePublication:
-        """Adds a publication with one writer and a session of its own. A call that is cancelled has added none.
+    ) -> Opening[ExclusivePublication]:
+        """Add an exclusive publication, like :meth:`mainstem.Aeron.add_exclusive_publication`."""
+        send = partial(self._conductor.add_publication, ExclusivePublication, channel, stream_id)
+        return self._adding("add_exclusive_publication", send, timeout)
 
-        Example:
-            >>> publication = await aeron.add_exclusive_publication("aeron:ipc", 1001)
-        """
-        operation = self._conductor.add_publication(ExclusivePublication, channel, stream_id)
-        return await result_of(self._conductor, operation, timeout)
-
-    async def add_subscription(
+    def add_subscription(
         self,
         channel: str,
         stream_id: int,
@@ -92,20 +91,16 @@ class Aeron(AeronBase, Closing):
         on_available_image: Callable[[Image], object] | None = None,
         on_unavailable_image: Callable[[Image], object] | None = None,
         timeout: float | None = None,
-    ) -> Subscription:
-        """Adds a subscription. A call that is cancelled has added none.
+    ) -> Opening[Subscription]:
+        """Add a subscription, like :meth:`mainstem.Aeron.add_subscription`.
 
         The handlers run on the conductor's thread, outside the event loop.
-
-        Example:
-            >>> subscription = await aeron.add_subscription("aeron:ipc", 1001)
         """
-        operation = self._conductor.add_subscription(
-            Subscription, channel, stream_id, on_available_image, on_unavailable_image
-        )
-        return await result_of(self._conductor, operation, timeout)
+        handlers = on_available_image, on_unavailable_image
+        send = partial(self._conductor.add_subscription, Subscription, channel, stream_id, *handlers)
+        return self._adding("add_subscription", send, timeout)
 
-    async def add_persistent_subscription(
+    def add_persistent_subscription(
         self,
         channel: str,
         stream_id: int,
@@ -115,18 +110,17 @@ class Aeron(AeronBase, Closing):
         recorded_channel: str | None = None,
         strict: bool = True,
         options: Mapping[str, str] | None = None,
-    ) -> PersistentSubscription:
-        """Adds a subscription that begins with what was recorded and goes on with the live stream.
+        timeout: float | None = None,
+    ) -> Opening[PersistentSubscription]:
+        """Add a subscription that begins with recorded messages, like :meth:`mainstem.Aeron.add_persistent_subscription`.
 
-        What reads recordings runs in a thread.
-
-        Example:
-            >>> subscription = await aeron.add_persistent_subscription("aeron:ipc", 1001, recordings="tides")
+        The recordings are read in a thread. It is not interrupted: after a timeout or a cancellation it closes what it opens.
         """
         # The one import that points upwards, as in the blocking client.
         from mainstem.recording.persistent.aio import open_persistent
 
-        return await open_persistent(
+        open_subscription = partial(
+            open_persistent,
             self,
             channel,
             stream_id,
@@ -135,43 +129,35 @@ class Aeron(AeronBase, Closing):
             recorded_channel=recorded_channel,
             strict=strict,
             options=options,
+            timeout=timeout,
         )
+        return Opening(open_subscription, "add_persistent_subscription()")
 
-    async def add_counter(self, type_id: int, label: str, *, key: bytes = b"", timeout: float | None = None) -> Counter:
-        """Adds a counter that lives as long as this client. A call that is cancelled has added none.
+    def add_counter(
+        self, type_id: int, label: str, *, key: bytes = b"", timeout: float | None = None
+    ) -> Opening[Counter]:
+        """Add a counter that lives as long as this client, like :meth:`mainstem.Aeron.add_counter`."""
+        send = partial(self._conductor.add_counter, Counter, type_id, key, label)
+        return self._adding("add_counter", send, timeout)
 
-        Example:
-            >>> orders = await aeron.add_counter(1001, "orders accepted")
-        """
-        operation = self._conductor.add_counter(Counter, type_id, key, label)
-        return await result_of(self._conductor, operation, timeout)
-
-    async def add_static_counter(
+    def add_static_counter(
         self, type_id: int, label: str, *, registration_id: int, key: bytes = b"", timeout: float | None = None
-    ) -> Counter:
-        """Adds a counter that belongs to no client. A call that is cancelled may have added it.
+    ) -> Opening[Counter]:
+        """Add a counter that outlives this client, like :meth:`mainstem.Aeron.add_static_counter`.
 
-        Example:
-            >>> version = await aeron.add_static_counter(1002, "schema version", registration_id=7)
+        One that is cancelled may have added it.
         """
-        operation = self._conductor.add_counter(Counter, type_id, key, label, registration_id)
-        return await result_of(self._conductor, operation, timeout)
+        send = partial(self._conductor.add_counter, Counter, type_id, key, label, registration_id)
+        return self._adding("add_static_counter", send, timeout)
 
     async def next_session_id(self, stream_id: int, *, timeout: float | None = None) -> int:
-        """Returns a session id that is free for a stream.
-
-        Example:
-            >>> channel = f"aeron:ipc?session-id={await aeron.next_session_id(1001)}"
-        """
+        """Return a session id that is free for a stream."""
         return await result_of(self._conductor, self._conductor.next_session_id(stream_id), timeout)
 
     async def close(self) -> None:
-        """Ends the client with its publications, subscriptions and counters. May be called twice.
+        """End the client with its publications, subscriptions and counters.
 
-        The client is closed at once, also where the call is cancelled; the rest of it waits for the conductor's thread.
-
-        Example:
-            >>> await aeron.close()
+        The client is closed at once, also if the call is cancelled. It then waits for the conductor's thread to end.
         """
         self._conductor.close()
         if self._runner is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from mainstem._internal.clock import Deadline
 from mainstem._internal.opening import Opening
 from mainstem._internal.validation import check_int
 from mainstem.aeron.aio.resource import Closing
@@ -80,14 +81,17 @@ class Requester(Opened[RequesterState], RequesterBase):
         response_channel: str,
         response_stream_id: int,
         max_in_flight: int = MAX_IN_FLIGHT,
+        timeout: float | None = None,
     ) -> None:
         check_int({"max_in_flight": max_in_flight}, min_value=1)
 
         async def open_state() -> RequesterState:
-            subscription = await aeron.add_subscription(response_mode(response_channel), response_stream_id)
+            deadline = Deadline(aeron.context.clock, timeout)
+            responses = response_mode(response_channel)
+            subscription = await aeron.add_subscription(responses, response_stream_id, timeout=timeout)
             try:
-                parameter = f"response-correlation-id={subscription.registration_id}"
-                publication = await aeron.add_exclusive_publication(with_parameter(channel, parameter), stream_id)
+                requests = with_parameter(channel, f"response-correlation-id={subscription.registration_id}")
+                publication = await aeron.add_exclusive_publication(requests, stream_id, timeout=deadline.left)
             except BaseException:
                 subscription._end()
                 raise
@@ -159,11 +163,12 @@ class Responder(Opened[ResponderState], ResponderBase):
         response_channel: str,
         response_stream_id: int,
         max_clients: int = MAX_CLIENTS,
+        timeout: float | None = None,
     ) -> None:
         check_int({"max_clients": max_clients}, min_value=1)
 
         async def open_state() -> ResponderState:
-            subscription = await aeron.add_subscription(channel, stream_id)
+            subscription = await aeron.add_subscription(channel, stream_id, timeout=timeout)
             return ResponderState(
                 aeron._conductor, ExclusivePublication, subscription, response_channel, response_stream_id, max_clients
             )

@@ -211,6 +211,7 @@ class Aeron(AeronBase, Closing):
         recorded_channel: str | None = None,
         strict: bool = True,
         options: Mapping[str, str] | None = None,
+        timeout: float | None = None,
     ) -> PersistentSubscription:
         """Adds a subscription that begins with what was recorded and goes on with the live stream.
 
@@ -226,11 +227,14 @@ class Aeron(AeronBase, Closing):
             recorded_channel: The channel that was recorded, where the place has the stream of several; by default ``channel``.
             strict: Whether positions that are missing or damaged raise; otherwise they are logged and passed over.
             options: Options of the store, for a URL.
+            timeout: Seconds to open: to read the catalog, and to wait for the driver. A read that has begun is not interrupted. By
+                default the store's own retries and the driver timeout are the limits.
 
         Returns:
             The subscription.
 
         Raises:
+            Timeout: The recordings were not read in time.
             ConfigurationError: ``start`` is not possible, or it is not clear which recordings are meant.
             RecordingError: There are no recordings, or they are damaged.
             StoreError: The store cannot be read.
@@ -255,6 +259,7 @@ class Aeron(AeronBase, Closing):
             recorded_channel=recorded_channel,
             strict=strict,
             options=options,
+            timeout=timeout,
         )
         return PersistentSubscription(stream)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from mainstem._internal.clock import Deadline
 from mainstem._internal.validation import check_int
 from mainstem.aeron.client.publication import ExclusivePublication
 from mainstem.aeron.client.requests import (
@@ -109,6 +110,7 @@ class Requester(RequesterBase, Closing):
         response_channel: The channel of responses, as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
         response_stream_id: Their stream id.
         max_in_flight: How many requests may wait for their responses at once.
+        timeout: Seconds to wait for the driver; at most the driver timeout for each of two commands, which is also the default.
 
     Raises:
         ChannelUriError: A key of a channel is a likely typing error of a known one.
@@ -130,12 +132,14 @@ class Requester(RequesterBase, Closing):
         response_channel: str,
         response_stream_id: int,
         max_in_flight: int = MAX_IN_FLIGHT,
+        timeout: float | None = None,
     ) -> None:
         check_int({"max_in_flight": max_in_flight}, min_value=1)
-        subscription = aeron.add_subscription(response_mode(response_channel), response_stream_id)
+        deadline = Deadline(aeron.context.clock, timeout)
+        subscription = aeron.add_subscription(response_mode(response_channel), response_stream_id, timeout=timeout)
         try:
             channel = with_parameter(channel, f"response-correlation-id={subscription.registration_id}")
-            publication = aeron.add_exclusive_publication(channel, stream_id)
+            publication = aeron.add_exclusive_publication(channel, stream_id, timeout=deadline.left)
         except BaseException:
             subscription.close()
             raise
@@ -253,6 +257,7 @@ class Responder(ResponderBase, Closing):
         response_channel: The channel of responses, as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
         response_stream_id: Their stream id.
         max_clients: How many requesters may be connected; each has a log of its own at the driver.
+        timeout: Seconds to wait for the driver; at most the driver timeout, which is also the default.
 
     Raises:
         ChannelUriError: A key of a channel is a likely typing error of a known one.
@@ -274,9 +279,10 @@ class Responder(ResponderBase, Closing):
         response_channel: str,
         response_stream_id: int,
         max_clients: int = MAX_CLIENTS,
+        timeout: float | None = None,
     ) -> None:
         check_int({"max_clients": max_clients}, min_value=1)
-        subscription = aeron.add_subscription(channel, stream_id)
+        subscription = aeron.add_subscription(channel, stream_id, timeout=timeout)
         self._made = ResponderState(
             aeron._conductor, ExclusivePublication, subscription, response_channel, response_stream_id, max_clients
         )
@@ -301,14 +307,19 @@ class Responder(ResponderBase, Closing):
         """
         state = self._state
         waiting = state.subscription._conductor.waiting(timeout)
-        while not state.subscription.closed:
-            if state.work():
-                request = Request(*state.queue[0])
-                del state.queue[0]
-                yield request
-                waiting.restart()
-            elif not waiting.step():
-                raise Timeout(f"no request came for {timeout:g} s", timeout=timeout)
+        try:
+            while not state.subscription.closed:
+                if state.work():
+                    request = Request(*state.queue[0])
+                    del state.queue[0]
+                    yield request
+                    waiting.restart()
+                elif not waiting.step():
+                    raise Timeout(f"no request came for {timeout:g} s", timeout=timeout)
+        finally:
+            if state.subscription.closed:
+                # Another thread closed it: what the last turn here opened after that is closed too.
+                state.close()
         state.subscription._conductor.raise_failure()
 
     def serve(self, handler: Callable[[bytes], Any]) -> None:

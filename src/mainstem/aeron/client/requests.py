@@ -17,6 +17,7 @@ Nothing here waits; ``requester.py`` and ``aeron/aio/requests.py`` do.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -167,8 +168,10 @@ class ResponderState:
 
     def _follow(self, images: tuple[ImageBase, ...]) -> None:
         present = {image.correlation_id for image in images}
-        for correlation_id in [key for key in self._publications if key not in present]:
-            self._publications.pop(correlation_id)._end()
+        for correlation_id, publication in list(self._publications.items()):
+            if correlation_id not in present:
+                publication._end()
+                self._publications.pop(correlation_id, None)
         self._refused &= present
         for image in images:
             correlation_id = image.correlation_id
@@ -183,11 +186,13 @@ class ResponderState:
                 continue
             channel = with_parameter(self._channel, f"response-correlation-id={correlation_id}")
             self._pending[correlation_id] = self._conductor.add_publication(self._kind, channel, self._stream_id)
-        for correlation_id, operation in [item for item in self._pending.items() if item[1].is_done]:
+        for correlation_id, operation in list(self._pending.items()):
+            if not operation.is_done:
+                continue
             try:
                 publication = operation.result()
             except MainstemError as error:
-                del self._pending[correlation_id]
+                self._pending.pop(correlation_id, None)
                 self._conductor.context.on_error(error)
                 refused = next((image for image in images if image.correlation_id == correlation_id), None)
                 if refused is not None:
@@ -197,7 +202,7 @@ class ResponderState:
                 self._publications[correlation_id] = publication
             else:
                 publication._end()
-            del self._pending[correlation_id]
+            self._pending.pop(correlation_id, None)
 
     def _refuse(self, image: ImageBase, reason: str) -> None:
         # The driver ends the image, and with it the requester's connection: it learns at once that no response will come.
@@ -206,11 +211,12 @@ class ResponderState:
         self._conductor.reject_image(image, reason)
 
     def close(self) -> None:
-        """Closes the subscription and every way back."""
+        """Close the subscription and every way back; any thread may call this, while another one works."""
         self.subscription._end()
-        for publication in self._publications.values():
-            publication._end()
-        self._publications.clear()
-        for operation in self._pending.values():
-            operation.cancel()
-        self._pending.clear()
+        # One at a time: the thread that works takes from both, too.
+        with suppress(KeyError):
+            while True:
+                self._publications.popitem()[1]._end()
+        with suppress(KeyError):
+            while True:
+                self._pending.popitem()[1].cancel()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from mainstem._internal.clock import Deadline
+from mainstem._internal.tasks import within
 from mainstem.aeron.aio.resource import Closing
 from mainstem.aeron.client.subscription import Subscription
-from mainstem.errors import ClosedError
+from mainstem.errors import ClosedError, Timeout
 from mainstem.recording.persistent.stream import PersistentStream
-from mainstem.recording.persistent.subscription import IDLE_S, Deadline, PersistentBase
+from mainstem.recording.persistent.subscription import IDLE_S, PersistentBase
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,7 +28,7 @@ class PersistentSubscription(PersistentBase, Closing):
     ``Aeron.add_persistent_subscription`` creates it. A cancelled call has taken nothing.
 
     Example:
-        >>> async with await aeron.add_persistent_subscription("aeron:ipc", 1001, recordings="tides") as subscription:
+        >>> async with aeron.add_persistent_subscription("aeron:ipc", 1001, recordings="tides") as subscription:
         ...     async for message in subscription:
         ...         print(message)
     """
@@ -72,7 +74,7 @@ class PersistentSubscription(PersistentBase, Closing):
             session = await self._ready()
             if session is not None or self.is_end_of_stream:
                 return session
-            if deadline.is_over:
+            if deadline.expired:
                 raise self._timeout(timeout)
             self._stream.client.invoke()
             await asyncio.sleep(IDLE_S)
@@ -120,20 +122,24 @@ class _Client:
         self._conductor = client._conductor
         self.invoke = client.invoke
 
-    def add_subscription(self, channel: str, stream_id: int, /) -> Subscription:
-        return self._conductor.add_subscription(Subscription, channel, stream_id)._wait_or_cancel(None)
+    def add_subscription(self, channel: str, stream_id: int, /, *, timeout: float | None = None) -> Subscription:
+        return self._conductor.add_subscription(Subscription, channel, stream_id)._wait_or_cancel(timeout)
 
 
-async def open_persistent(client: AeronBase, channel: str, stream_id: int, **options: Any) -> PersistentSubscription:
-    """Opens a persistent subscription; what opening reads is read in a thread."""
+async def open_persistent(
+    client: AeronBase, channel: str, stream_id: int, *, timeout: float | None, **options: Any
+) -> PersistentSubscription:
+    """Open a persistent subscription; what opening reads is read in a thread."""
 
     def make() -> PersistentStream:
-        return PersistentStream(_Client(client), channel, stream_id, clock=client.context.clock, **options)
+        return PersistentStream(
+            _Client(client), channel, stream_id, clock=client.context.clock, timeout=timeout, **options
+        )
 
     opening = asyncio.get_running_loop().run_in_executor(None, make)
     try:
-        stream = await asyncio.shield(opening)
-    except asyncio.CancelledError:
+        stream = await within(timeout, asyncio.shield(opening), "add_persistent_subscription")
+    except (asyncio.CancelledError, Timeout):
         # The thread goes on; what it opens is closed.
         opening.add_done_callback(_close_opened)
         raise

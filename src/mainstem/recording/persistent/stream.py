@@ -6,10 +6,10 @@ import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, Deadline
 from mainstem._internal.units import parse_time
 from mainstem.aeron.client.resource import raise_error_of
-from mainstem.errors import ClosedError, ConfigurationError, RecordingError
+from mainstem.errors import ClosedError, ConfigurationError, RecordingError, Timeout
 from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.persistent.session import SessionStream
 from mainstem.recording.reader import RecordingReader
@@ -37,7 +37,7 @@ RECORDING_TIMEOUT_NS = 10 * NS_PER_SECOND
 class Client(Protocol):
     """What is needed of an Aeron client. It waits for the driver: the stream belongs to a thread that may wait."""
 
-    def add_subscription(self, channel: str, stream_id: int, /) -> Subscription: ...
+    def add_subscription(self, channel: str, stream_id: int, /, *, timeout: float | None = None) -> Subscription: ...
     def invoke(self) -> int: ...
 
 
@@ -56,7 +56,9 @@ class PersistentStream:
         recorded_channel: str | None = None,
         strict: bool = True,
         options: Mapping[str, str] | None = None,
+        timeout: float | None = None,
     ) -> None:
+        deadline = Deadline(clock, timeout)
         self.channel, self.stream_id = channel, stream_id
         self.client, self.clock = client, clock
         self._start, self._recorded_channel, self._strict = checked_start(start), recorded_channel, strict
@@ -72,7 +74,9 @@ class PersistentStream:
         self.closed = False
         try:
             self._refresh()
-            self._join()
+            if deadline.expired:
+                raise Timeout(f"{self._archive.url} was not read within {timeout:g} s", timeout=timeout)
+            self._join(deadline.left)
         except BaseException:
             self.close()
             raise
@@ -234,7 +238,7 @@ class PersistentStream:
         # A publisher may have been live before its recorder joined.
         return first if session.join_position is None else min(first, session.join_position)
 
-    def _join(self) -> None:
+    def _join(self, timeout: float | None = None) -> None:
         """Subscribes to the live stream when little is left to read, or nothing of the past is wanted."""
         if self.live is None and (
             self._is_latest
@@ -243,7 +247,7 @@ class PersistentStream:
                 for session in self._sessions.values()
             )
         ):
-            self.live = self.client.add_subscription(self.channel, self.stream_id)
+            self.live = self.client.add_subscription(self.channel, self.stream_id, timeout=timeout)
 
     def _take_images(self) -> None:
         if self.live is None:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from mainstem._core.log.columns import Columns
-from mainstem._internal.clock import seconds_ns
+from mainstem._internal.clock import Deadline
 from mainstem.aeron.client.resource import Closing
 from mainstem.errors import Timeout, needs_extras
 from mainstem.recording.persistent.batch import COLUMNS
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from mainstem._internal.clock import Clock
     from mainstem.recording.persistent.batch import MessageBatch
     from mainstem.recording.persistent.session import SessionStream
     from mainstem.recording.persistent.stream import PersistentStream
@@ -209,7 +208,7 @@ class PersistentSubscription(PersistentBase, Closing):
         """A session that has messages; None at the end of the stream, and when this is closed meanwhile."""
         deadline = Deadline(self._stream.clock, timeout)
         while (session := self._stream.ready()) is None and not self.is_end_of_stream:
-            if deadline.is_over:
+            if deadline.expired:
                 raise self._timeout(timeout)
             if not self._stream.client.invoke():
                 if self._stream.live is not None:
@@ -219,16 +218,3 @@ class PersistentSubscription(PersistentBase, Closing):
             if self.closed:
                 return None
         return session
-
-
-class Deadline:
-    """The end of one wait."""
-
-    def __init__(self, clock: Clock, timeout: float | None) -> None:
-        self._clock = clock
-        self._end_ns = None if timeout is None else clock.monotonic_ns() + seconds_ns(timeout)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it passed."""
-        return self._end_ns is not None and self._clock.monotonic_ns() > self._end_ns

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from tests.support.patience import STALL_S, until, wait_for
 from tests.support.ports import free_port
+from tests.unit.aeron.client.hand_driver import HandDriver
 
 import mainstem
 from mainstem.aeron.client.requester import Request
 from mainstem.aeron.client.requests import RequesterState
+from mainstem.aeron.command.responses import OnSubscriptionReady
 from mainstem.errors import (
     BackPressured,
     ClosedError,
     ConfigurationError,
     Delivery,
+    DriverTimeout,
     MainstemError,
     NotConnected,
     Timeout,
@@ -390,3 +393,74 @@ async def test_a_requester_that_is_closed_says_whether_the_request_was_sent(
         with pytest.raises(ClosedError) as raised:
             await ask()
         assert (raised.value.delivery, raised.value.may_retry) == (Delivery.NONE, True)
+
+
+def test_closing_a_responder_from_another_thread_ends_every_way_back(aeron: mainstem.Aeron) -> None:
+    channel, back = ways("ipc")
+    with mainstem.Requester(aeron, channel, 1001, **back), mainstem.Requester(aeron, channel, 1001, **back):
+        responder = mainstem.Responder(aeron, channel, 1001, **back)
+        state = responder._state
+        wait_for(lambda: not state.work() and state.clients == 2)
+        opened = list(state._publications.values())
+        end = opened[-1]._end
+
+        def end_while_the_other_thread_works() -> None:
+            state.work()
+            end()
+
+        opened[-1]._end = end_while_the_other_thread_works
+        responder.close()
+        assert all(publication.closed for publication in opened)
+
+
+def test_a_way_back_that_opens_while_another_thread_closes_is_closed_too(
+    aeron: mainstem.Aeron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel, back = ways("ipc")
+    responder = mainstem.Responder(aeron, channel, 1001, **back)
+    late = aeron.add_exclusive_publication("aeron:ipc", 1003)
+
+    def work() -> bool:
+        responder.close()
+        responder._state._publications[1] = late
+        return False
+
+    monkeypatch.setattr(responder._state, "work", work)
+    assert list(responder.requests()) == []
+    assert late.closed
+
+
+SILENT = {"response_channel": "aeron:ipc", "response_stream_id": 1002, "timeout": 0.2}
+
+
+@pytest.mark.parametrize("kind", ["Requester", "Responder"])
+def test_opening_gives_up_after_its_timeout(kind: str) -> None:
+    driver = HandDriver()
+    driver.silent = True
+    with (
+        mainstem.connect(
+            "/driver", files=driver.files, clock=driver.clock, use_invoker=True, driver_invoker=driver.do_work
+        ) as client,
+        pytest.raises(DriverTimeout, match=r"within 0\.2 s"),
+    ):
+        getattr(mainstem, kind)(client, "aeron:ipc", 1001, **SILENT)
+
+
+def test_the_timeout_of_opening_a_requester_is_for_both_of_its_commands() -> None:
+    driver = HandDriver()
+    with mainstem.connect(
+        "/driver", files=driver.files, clock=driver.clock, use_invoker=True, driver_invoker=driver.do_work
+    ) as client:
+        driver.tick_ns = 20_000_000
+        begin_ns = driver.clock.monotonic_ns()
+        answered = driver.answer
+
+        def answer_the_first(response: Any) -> None:
+            answered(response)
+            driver.silent = isinstance(response, OnSubscriptionReady)
+
+        driver.answer = answer_the_first  # type: ignore[method-assign]
+        with pytest.raises(DriverTimeout, match="did not answer the exclusive publication"):
+            mainstem.Requester(client, "aeron:ipc", 1001, **SILENT)
+        assert driver.clock.monotonic_ns() - begin_ns < 300_000_000
+        assert not client.stats().subscriptions
