@@ -79,7 +79,7 @@ ALLOWED: dict[str, set[str]] = {
     "spark/sources/background_recorder.py": {"threading", "time"},
     "aeron/agent.py": {"threading"},
     "aeron/aio/": {"asyncio"},
-    "aeron/client/conductor.py": {"threading"},
+    "aeron/client/registry.py": {"threading"},
     "aeron/idle.py": {"time"},
     "_internal/loop_thread.py": {"asyncio", "threading"},
     "mux/blocking.py": {"asyncio"},

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 
 class Poller(PollerBase[Subscription]):
-    """Reads several subscriptions of one client for asyncio. One task uses it.
+    """Reads several subscriptions of one client in turn. One task uses it.
 
     Example:
-        >>> poller = Poller([quotes, orders])
-        >>> async for subscription, message in poller.messages(timeout=10.0):
+        >>> async for subscription, message in Poller([quotes, orders]).messages(timeout=10.0):
         ...     print(subscription.stream_id, message)
     """
 
@@ -37,12 +36,7 @@ class Poller(PollerBase[Subscription]):
     async def messages(
         self, *, timeout: float | None = None, metadata: bool = False
     ) -> AsyncIterator[tuple[Subscription, Any]]:
-        """Yields whole messages as they come. An iterator that is left or cancelled loses nothing.
-
-        Example:
-            >>> async for subscription, message in poller.messages(timeout=10.0):
-            ...     print(subscription.stream_id, message)
-        """
+        """Yield whole messages as they arrive. An iterator that is left or cancelled loses nothing."""
         if self._conductor is None:
             return
         pause = Pause.of(self._conductor, timeout)

@@ -32,7 +32,7 @@ S = TypeVar("S", bound="RequesterState | ResponderState")
 
 
 class Opened(Exchange[S], Closing, Generic[S]):
-    """What ``await`` or ``async with`` opens. One that is dropped before that warns, as a coroutine does."""
+    """What ``await`` or ``async with`` opens. Like a coroutine, one that is dropped before that warns."""
 
     _opening: Opening[S] | None = None
 
@@ -61,9 +61,9 @@ class Opened(Exchange[S], Closing, Generic[S]):
 
 
 class Requester(Opened[RequesterState], RequesterBase):
-    """Sends requests, and returns the response to each. Any number of tasks may call ``request``.
+    """Sends requests and returns the response to each. Any number of tasks may call ``request``.
 
-    ``await`` or ``async with`` opens it.
+    Await it, or use it with ``async with``, to open it.
 
     Example:
         >>> async with Requester(
@@ -100,11 +100,7 @@ class Requester(Opened[RequesterState], RequesterBase):
         self._opens_with(open_state)
 
     async def request(self, payload: Any, timeout: float | None = None) -> bytes:
-        """Sends a request and waits for its response. A cancelled call frees its slot; the request may have been sent.
-
-        Example:
-            >>> response = await requester.request(b"price of XYZ", timeout=1.0)
-        """
+        """Send a request and wait for its response. A cancelled call frees its slot; the request may have been sent."""
         state = self._state
         pause = Pause.of(state.subscription._conductor, timeout)
         slot = state.open_slot()
@@ -125,26 +121,17 @@ class Requester(Opened[RequesterState], RequesterBase):
 
 
 class Request(RequestBase):
-    """One request that a responder for asyncio received.
-
-    Example:
-        >>> async for request in responder.requests():
-        ...     await request.respond(request.payload.upper())
-    """
+    """One request that a responder received."""
 
     async def respond(self, payload: Any, timeout: float | None = RESPONSE_TIMEOUT) -> None:
-        """Sends the response.
-
-        Example:
-            >>> await request.respond(b"42")
-        """
+        """Send the response."""
         await self._publication.send(payload, timeout, reserved_value=self.correlation_id)
 
 
 class Responder(Opened[ResponderState], ResponderBase):
     """Receives requests, and responds to each requester over a publication of its own.
 
-    ``await`` or ``async with`` opens it.
+    Await it, or use it with ``async with``, to open it.
 
     Example:
         >>> async with Responder(
@@ -176,12 +163,7 @@ class Responder(Opened[ResponderState], ResponderBase):
         self._opens_with(open_state)
 
     async def requests(self, *, timeout: float | None = None) -> AsyncIterator[Request]:
-        """Yields requests as they arrive, until the responder is closed. Leaving the loop and starting another loses nothing.
-
-        Example:
-            >>> async for request in responder.requests():
-            ...     await request.respond(request.payload.upper())
-        """
+        """Yield requests as they arrive. Leaving the loop and starting another loses nothing."""
         state = self._state
         conductor = state.subscription._conductor
         pause = Pause.of(conductor, timeout)
@@ -192,19 +174,19 @@ class Responder(Opened[ResponderState], ResponderBase):
                     await asyncio.sleep(0)
                 pause.restart()
             elif not await pause.step():
-                raise Timeout(f"no request came for {timeout:g} s", timeout=timeout)
+                raise Timeout(f"no request arrived within {timeout:g} s", timeout=timeout)
         conductor.raise_failure()
 
     async def serve(self, handler: Callable[[bytes], Awaitable[Any]], *, max_concurrent: int = MAX_CONCURRENT) -> None:
-        """Responds to every request with what a coroutine function returns, until the responder is closed.
+        """Respond to every request with what a coroutine function returns, until the responder is closed.
 
-        Handlers run at once, each in a task of its own, and responses may overtake one another. While ``max_concurrent`` run,
-        further requests wait in their logs, and requesters feel back pressure. Handlers that run when this ends, because the
-        responder was closed or the call cancelled, are cancelled.
+        Each handler runs in a task of its own, and responses may overtake one another. While ``max_concurrent`` handlers run,
+        further requests wait in their logs, and requesters feel back pressure. When the responder is closed or the call cancelled,
+        running handlers are cancelled.
 
         Args:
             handler: Called with each request; returns the response, any buffer of bytes.
-            max_concurrent: Handlers that run at once (64 by default); 1 responds in the order of the requests.
+            max_concurrent: The most handlers that run at once (64 by default); 1 responds in the order of the requests.
 
         Raises:
             ConfigurationError: ``max_concurrent`` is less than 1.

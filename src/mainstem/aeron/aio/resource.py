@@ -18,11 +18,7 @@ class Closing:
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Closes it. May be called twice.
-
-        Example:
-            >>> await subscription.close()
-        """
+        """Close it. Calling it again does nothing."""
         self._end()
 
     async def __aenter__(self) -> Self:
@@ -38,17 +34,9 @@ class Destinations(Resource, Closing):
     """A resource with several channels."""
 
     async def add_destination(self, channel: str, *, timeout: float | None = None) -> int:
-        """Adds a destination. A call that is cancelled has added none.
-
-        Example:
-            >>> destination = await publication.add_destination("aeron:udp?endpoint=localhost:20122")
-        """
+        """Add a destination. A call that is cancelled has added none."""
         return await result_of(self._conductor, self._conductor.add_destination(self, channel), timeout)
 
     async def remove_destination(self, destination: str | int, *, timeout: float | None = None) -> None:
-        """Removes a destination. A call that is cancelled may have removed it.
-
-        Example:
-            >>> await publication.remove_destination(destination)
-        """
+        """Remove a destination. A call that is cancelled may have removed it."""
         await result_of(self._conductor, self._conductor.remove_destination(self, destination), timeout)

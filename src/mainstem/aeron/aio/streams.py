@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Sending(PublicationBase, Destinations):
-    """A publication of an asyncio program."""
+    """A publication that waits with the event loop."""
 
     async def send(
         self: Any,
@@ -34,11 +34,7 @@ class Sending(PublicationBase, Destinations):
         *,
         reserved_value: int | Callable[[memoryview], int] | None = None,
     ) -> int:
-        """Offers a message until there is room. A call that is cancelled has sent nothing.
-
-        Example:
-            >>> position = await publication.send(b"tick", timeout=1.0)
-        """
+        """Offer a message until there is room. A call that is cancelled has sent nothing."""
         if timeout is not None and timeout != timeout:
             raise ValueError(NOT_A_TIME)
         pause: Pause | None = None
@@ -52,61 +48,49 @@ class Sending(PublicationBase, Destinations):
         sent: int = position
         return sent
 
+    async def close(self) -> None:
+        """Close the publication. Messages that were sent are still delivered; ``revoke`` drops them instead."""
+        self._end()
+
 
 class Publication(Sending, ConcurrentAppender):
-    """A concurrent publication for asyncio. What never waits, as ``offer`` and ``try_claim``, is not awaited.
+    """A concurrent publication for asyncio. Methods that never wait, such as ``offer`` and ``try_claim``, are plain calls.
 
     Example:
-        >>> async with await aeron.add_publication("aeron:ipc", 1001) as publication:
+        >>> async with aeron.add_publication("aeron:ipc", 1001) as publication:
         ...     await publication.send(b"tick")
     """
 
 
 class ExclusivePublication(Sending, ExclusiveAppender):
-    """A publication for asyncio with one writer and a session of its own.
-
-    Example:
-        >>> async with await aeron.add_exclusive_publication("aeron:ipc", 1001) as publication:
-        ...     await publication.send(b"tick")
-    """
+    """A publication for asyncio with one writer and a session of its own."""
 
     _is_exclusive = True
 
 
 class Counter(CounterBase, Closing):
-    """A counter of an asyncio client; its value is read and written without waiting.
-
-    Example:
-        >>> async with await aeron.add_counter(1001, "orders accepted") as orders:
-        ...     orders.add(1)
-    """
+    """A counter of an asyncio client; its value is read and written without waiting."""
 
 
 class Image(ImageBase):
-    """One publication's stream in a subscription for asyncio.
-
-    Example:
-        >>> for image in subscription.images:
-        ...     print(image.source_identity, image.position)
-    """
+    """One publication's stream in a subscription for asyncio."""
 
     subscription: Subscription
 
     async def reject(self, reason: str, *, timeout: float | None = None) -> None:
-        """Rejects the stream. A call that is cancelled may have rejected it.
-
-        Example:
-            >>> await image.reject("unknown schema")
-        """
+        """Reject the stream. A call that is cancelled may have rejected it."""
         owner = self.subscription._conductor
         await result_of(owner, owner.reject_image(self, reason), timeout)
 
 
 class Subscription(SubscriptionBase[Image], Destinations):
-    """A subscription for asyncio; iterating yields whole messages. What never waits, as ``poll``, is not awaited.
+    """A subscription for asyncio; iterating over it yields whole messages. Methods that never wait are plain calls.
+
+    Attributes:
+        images: A tuple of the streams that it receives, one for each publication.
 
     Example:
-        >>> async with await aeron.add_subscription("aeron:ipc", 1001) as subscription:
+        >>> async with aeron.add_subscription("aeron:ipc", 1001) as subscription:
         ...     async for message in subscription:
         ...         print(message)
     """
@@ -128,12 +112,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
     ) -> AsyncIterator[bytes] | AsyncIterator[Message]: ...
 
     async def messages(self, *, timeout: float | None = None, metadata: bool = False) -> AsyncIterator[Any]:
-        """Yields whole messages as they come. An iterator that is left or cancelled loses nothing.
-
-        Example:
-            >>> async for message in subscription.messages(timeout=10.0, metadata=True):
-            ...     print(message.position, message.session_id, message.payload)
-        """
+        """Yield whole messages as they arrive. An iterator that is left or cancelled loses nothing."""
         pause = Pause.of(self._conductor, timeout)
         while True:
             batch = self._take_messages(MESSAGES_AT_ONCE, metadata)
@@ -147,15 +126,10 @@ class Subscription(SubscriptionBase[Image], Destinations):
                 self._conductor.raise_failure()
                 return
             elif not await pause.step():
-                raise Timeout(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
+                raise Timeout(f"no message arrived on {self!r} within {timeout:g} s", timeout=timeout)
 
     async def wait_for_data(self, *, timeout: float | None = None) -> bool:
-        """Waits until there is something to poll, or the subscription is closed.
-
-        Example:
-            >>> while await subscription.wait_for_data(timeout=1.0):
-            ...     subscription.poll(handler)
-        """
+        """Wait until there is something to poll, or the subscription is closed."""
         pause = Pause.of(self._conductor, timeout)
         while not self.has_data():
             if self._closed or not await pause.step():
@@ -163,12 +137,8 @@ class Subscription(SubscriptionBase[Image], Destinations):
         return True
 
     async def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
-        """Waits for messages and returns them as a record batch. A call that is cancelled has taken none.
-
-        Example:
-            >>> batch = await subscription.next_arrow(1000)
-        """
+        """Wait for messages and return them as a record batch. A call that is cancelled has taken none."""
         if not await self.wait_for_data(timeout=timeout):
             self._conductor.raise_failure()
-            raise Timeout(f"nothing came on {self!r}", timeout=timeout)
+            raise Timeout(f"no message arrived on {self!r}", timeout=timeout)
         return self.poll_arrow(limit)

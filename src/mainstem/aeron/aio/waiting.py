@@ -23,7 +23,7 @@ MAX_SLEEP = 0.002
 
 
 class Pause:
-    """Idles for one waiting call: turns of the loop, then sleeps."""
+    """Idles for one waiting call: first turns of the loop, then sleeps."""
 
     def __init__(self, clock: Clock, timeout: float | None, invokers: tuple[Callable[[], int], ...] = ()) -> None:
         self._clock = clock
@@ -33,11 +33,11 @@ class Pause:
 
     @classmethod
     def of(cls, owner: ResourceOwner, timeout: float | None) -> Pause:
-        """Returns the pause of one call of a client, which runs the client's invokers."""
+        """Return the pause of one call of a client, which runs the client's invokers."""
         return cls(owner.context.clock, timeout, owner.invokers)
 
     def restart(self) -> None:
-        """Begins anew after a success."""
+        """Start over after a success."""
         self._turns = 0
         self._sleep = MIN_SLEEP
         self._deadline_ns = 0
@@ -45,7 +45,7 @@ class Pause:
             self._deadline_ns = self._clock.monotonic_ns() + self._timeout_ns
 
     async def step(self) -> bool:
-        """Idles once; false when the time is over."""
+        """Idle once; false when the time is over."""
         if self._timeout_ns is not None and self._clock.monotonic_ns() >= self._deadline_ns:
             return False
         for invoke in self._invokers:
@@ -60,7 +60,7 @@ class Pause:
 
 
 async def result_of(owner: ResourceOwner, operation: Operation[T], timeout: float | None) -> T:
-    """Waits for the driver's response to a command; whatever ends the wait early cancels the command."""
+    """Return the result of a command; if anything ends the wait early, the command is cancelled."""
     try:
         pause = Pause.of(owner, timeout)
         while not operation.is_done:

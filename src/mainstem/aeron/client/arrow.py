@@ -21,29 +21,27 @@ COLUMNS = layout.COLUMN_POSITION | layout.COLUMN_SESSION_ID | layout.COLUMN_RESE
 class ColumnSource(Protocol):
     """What messages are gathered from: an image."""
 
-    def _gather_columns(self, columns: Columns, limit: int) -> None:
-        """Adds at most ``limit`` whole messages to the columns."""
-        ...
+    def _gather_columns(self, columns: Columns, limit: int) -> None: ...
 
 
 def arrow_buffers(
     column: pa.Array[Any] | pa.ChunkedArray[Any], first: int, count: int
 ) -> Iterator[tuple[tuple[Any, Any], int, int, bool]]:
-    """Yields ((data, offsets), first row, rows, wide) of each chunk of a column that holds rows ``first`` to ``first + count``."""
+    """Yield ((data, offsets), first row, rows, wide) for each chunk with some of ``count`` rows from ``first`` on."""
     with needs_extras():
         import pyarrow as pa
 
     total = len(column)
     end = total if count < 0 else first + count
     if not 0 <= first <= end <= total:
-        raise ValueError(f"rows [{first}, {end}) lie outside a column of {total}")
+        raise ValueError(f"rows [{first}, {end}) lie outside a column of {total} rows")
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         kind = chunk.type
         wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
         if not (wide or pa.types.is_binary(kind) or pa.types.is_string(kind)):
-            raise TypeError(f"a column of messages is binary or string, not {kind}; cast it first")
+            raise TypeError(f"a column of messages must be binary or string (got {kind}); cast it first")
         if chunk.null_count:
-            raise ValueError(f"the column has {chunk.null_count} nulls, and a message is never null")
+            raise ValueError(f"the column has {chunk.null_count} nulls, but a message is never null; filter them out")
         rows = min(end, len(chunk)) - first
         if rows > 0:
             _validity, offsets, data = chunk.buffers()
@@ -52,10 +50,7 @@ def arrow_buffers(
 
 
 def poll_arrow(images: Iterable[ColumnSource], limit: int, columns: Columns) -> pa.RecordBatch:
-    """Returns whole messages of several images as one batch, and moves their positions.
-
-    ``columns`` remembers how large batches are.
-    """
+    """Return whole messages of several images as one batch, moving their positions. ``columns`` remembers the size of batches."""
     for image in images:
         if columns.rows >= limit:
             break

@@ -1,4 +1,4 @@
-"""The client of either variant: its conductor, what it knows, and its end."""
+"""What the clients of both variants have: a conductor, what it knows, and an end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND, seconds_ns
 from mainstem._internal.exit_cleanup import close_at_exit
 from mainstem.aeron.agent import AgentInvoker, AgentRunner
-from mainstem.aeron.client import response_handlers
 from mainstem.aeron.client.conductor import ClientConductor
 from mainstem.aeron.client.ownership import foreign_driver, warn_of
 from mainstem.aeron.client.publication import PublicationBase
@@ -24,7 +23,7 @@ BUSY_SLEEP_NS = 1 * NS_PER_MS  # how long the conductor sleeps while a command i
 
 
 class _ConductorIdle:
-    """Sleeps as long as the settings say, and briefly while a command is pending, which ends a sleep when it is written."""
+    """Sleeps as long as the settings say, and briefly while a command is pending; writing a command ends a sleep."""
 
     name = "conductor"
 
@@ -38,7 +37,7 @@ class _ConductorIdle:
             self._conductor.sleep(self._short_s if self._conductor.pending else self._long_s)
 
     def reset(self) -> None:
-        """Nothing to forget."""
+        pass
 
 
 class Attaching:
@@ -55,9 +54,9 @@ class Attaching:
         )
 
     def step(self) -> ClientConductor | None:
-        """Returns the client's conductor once its driver is ready, else None.
+        """Return the client's conductor once its driver is ready, else None.
 
-        Raises DriverTimeout once the wait is over; ConfigurationError where the driver's CnC version is another one, or the
+        Raises DriverTimeout once the time is over, and ConfigurationError if the driver's CnC version is unknown, or if its
         directory belongs to another user and ``require_own_driver`` is set.
         """
         clock = self._context.clock
@@ -66,11 +65,11 @@ class Attaching:
         if cnc is None:
             return None
         warn_of(foreign)
-        return ClientConductor(self._context, cnc, clock.monotonic_ns(), response_handlers.handle)
+        return ClientConductor(self._context, cnc, clock.monotonic_ns())
 
 
 class AeronBase:
-    """What the clients of both variants have besides waiting."""
+    """The part of a client that never waits."""
 
     def __init__(self, conductor: ClientConductor) -> None:
         self._conductor = conductor
@@ -110,7 +109,7 @@ class AeronBase:
 
     @property
     def error(self) -> Exception | None:
-        """Why the client ended without ``close``: a DriverTimeout or a ClientTimeout; else None."""
+        """What ended the client without ``close``: a DriverTimeout or a ClientTimeout; else None."""
         return self._conductor.failure
 
     @property
@@ -119,12 +118,10 @@ class AeronBase:
         return self._conductor.counters
 
     def stats(self) -> ClientStats:
-        """Returns what the client has at this moment: publications, subscriptions and images with their positions.
-
-        It costs the streams nothing: what it shows is there already.
+        """Return the client's publications, subscriptions and images with their positions. It costs the streams nothing.
 
         Returns:
-            The figures; ``print`` shows them in some lines.
+            The numbers; ``print`` shows them in a few lines.
 
         Example:
             >>> print(aeron.stats())
@@ -148,25 +145,18 @@ class AeronBase:
             )
 
     def next_correlation_id(self) -> int:
-        """Returns a number that is unique among all clients of this driver.
+        """Return a number that is unique among all clients of this driver.
 
         Returns:
             The number.
-
-        Example:
-            >>> request_id = aeron.next_correlation_id()
         """
         return self._conductor.cnc.to_driver.next_correlation_id()
 
     def invoke(self) -> int:
-        """Runs one duty cycle of the conductor, of a client that was connected with ``use_invoker=True``.
+        """Run one duty cycle of the conductor, for a client that was connected with ``use_invoker=True``.
 
         Returns:
-            How much work was done; 0 for a client with a conductor's thread.
-
-        Example:
-            >>> while running:
-            ...     aeron.invoke()
+            How much work was done; 0 for a client whose conductor has a thread.
         """
         return 0 if self._invoker is None else self._invoker.invoke()
 
@@ -178,7 +168,7 @@ class AeronBase:
             self._runner.close()
 
     def _leave_to_parent(self) -> None:
-        """Ends the client in a forked child, in this process only: nothing is sent to the driver."""
+        """End the client in a forked child, in this process only: the driver is told nothing."""
         self._conductor.leave_to_parent()
         self._invoker = self._runner = None
 

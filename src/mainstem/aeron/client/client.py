@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class Aeron(AeronBase, Closing):
     """A client of a media driver: it adds publications, subscriptions and counters.
 
-    Create one with ``connect``. It is a context manager, and ``close`` may be called twice. Every ``add_...`` waits for the
-    driver's response; its ``async_add_...`` form returns at once.
+    Create one with ``connect``, and use it as a context manager. Every ``add_...`` waits for the driver's response; its
+    ``async_add_...`` form returns at once with an operation to poll. That is Aeron's name; for asyncio use ``mainstem.aio``.
 
     Example:
         >>> with Aeron.connect() as aeron, aeron.add_publication("aeron:ipc", 1001) as publication:
@@ -46,22 +46,22 @@ class Aeron(AeronBase, Closing):
         timeout: float | None = None,
         **overrides: Any,
     ) -> Self:
-        """Attaches to the driver in a directory, and waits until the driver is ready.
+        """Attach to the driver in a directory, waiting until it is ready.
 
         Args:
             directory: The driver's directory; by default ``AERON_DIR``, or ``/dev/shm/aeron-USER``.
-            settings: The client's settings; those of the environment by default.
-            context: Handlers, clock and files; the defaults of ``ClientContext`` when left out.
-            timeout: Seconds to wait for the driver; at most ``driver_timeout_ns``, which is also the default.
+            settings: The client's settings; by default those of the environment.
+            context: Handlers, clock and files; by default ``ClientContext()``.
+            timeout: Seconds to wait for the driver; by default, and at most, ``driver_timeout_ns``.
             **overrides: Single fields of the settings or of the context, by name.
 
         Returns:
             The client.
 
         Raises:
-            DriverTimeout: No driver is ready in the directory in time.
-            ConfigurationError: The driver's CnC version is another one, a setting is not accepted, or the directory belongs to
-                another user and ``require_own_driver`` is set.
+            DriverTimeout: No driver became ready in the directory in time.
+            ConfigurationError: The driver's CnC version is unknown, a setting is not accepted, or the directory belongs to another
+                user and ``require_own_driver`` is set.
 
         Example:
             >>> aeron = Aeron.connect("/dev/shm/aeron-prices", client_name="pricing")
@@ -75,41 +75,38 @@ class Aeron(AeronBase, Closing):
         return cls(conductor)
 
     def add_publication(self, channel: str, stream_id: int, *, timeout: float | None = None) -> Publication:
-        """Adds a concurrent publication, and waits for the driver.
+        """Add a concurrent publication.
 
         Every client that adds the same channel and stream shares one stream.
 
         Args:
-            channel: The channel URI, as ``aeron:ipc`` or ``aeron:udp?endpoint=localhost:20121``.
+            channel: The channel URI, such as ``aeron:ipc`` or ``aeron:udp?endpoint=localhost:20121``.
             stream_id: The stream id, an int32.
-            timeout: Seconds to wait; at most the driver timeout, which is also the default.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Returns:
             The publication.
 
         Raises:
-            ChannelUriError: A key of the channel is a likely typing error of a known one.
+            ChannelUriError: A key of the channel looks like a misspelled one.
             RegistrationError: The driver refused; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
-
-        Example:
-            >>> publication = aeron.add_publication("aeron:ipc", 1001)
         """
         return self._conductor.add_publication(Publication, channel, stream_id)._wait_or_cancel(timeout)
 
     def async_add_publication(self, channel: str, stream_id: int) -> Operation[Publication]:
-        """Adds a concurrent publication without waiting.
+        """Add a concurrent publication without waiting.
 
         Args:
             channel: The channel URI.
             stream_id: The stream id, an int32.
 
         Returns:
-            The pending operation; poll it or wait for it.
+            The pending operation.
 
         Raises:
-            ChannelUriError: A key of the channel is a likely typing error of a known one.
+            ChannelUriError: A key of the channel looks like a misspelled one.
             DriverTimeout: The driver's command buffer is full.
             ClosedError: The client is closed.
 
@@ -123,44 +120,38 @@ class Aeron(AeronBase, Closing):
     def add_exclusive_publication(
         self, channel: str, stream_id: int, *, timeout: float | None = None
     ) -> ExclusivePublication:
-        """Adds a publication with one writer and a session of its own, and waits for the driver.
+        """Add a publication with one writer and a session of its own.
 
         Args:
             channel: The channel URI.
             stream_id: The stream id, an int32.
-            timeout: Seconds to wait; at most the driver timeout, which is also the default.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Returns:
             The publication.
 
         Raises:
-            ChannelUriError: A key of the channel is a likely typing error of a known one.
+            ChannelUriError: A key of the channel looks like a misspelled one.
             RegistrationError: The driver refused; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
-
-        Example:
-            >>> publication = aeron.add_exclusive_publication("aeron:ipc", 1001)
         """
         return self._conductor.add_publication(ExclusivePublication, channel, stream_id)._wait_or_cancel(timeout)
 
     def async_add_exclusive_publication(self, channel: str, stream_id: int) -> Operation[ExclusivePublication]:
-        """Adds an exclusive publication without waiting.
+        """Add an exclusive publication without waiting.
 
         Args:
             channel: The channel URI.
             stream_id: The stream id, an int32.
 
         Returns:
-            The pending operation; poll it or wait for it.
+            The pending operation.
 
         Raises:
-            ChannelUriError: A key of the channel is a likely typing error of a known one.
+            ChannelUriError: A key of the channel looks like a misspelled one.
             DriverTimeout: The driver's command buffer is full.
             ClosedError: The client is closed.
-
-        Example:
-            >>> operation = aeron.async_add_exclusive_publication("aeron:ipc", 1001)
         """
         return self._conductor.add_publication(ExclusivePublication, channel, stream_id)
 
@@ -173,29 +164,26 @@ class Aeron(AeronBase, Closing):
         on_unavailable_image: Callable[[Image], object] | None = None,
         timeout: float | None = None,
     ) -> Subscription:
-        """Adds a subscription, and waits for the driver.
+        """Add a subscription.
 
-        The handlers run on the conductor's thread and must not wait: an available image is passed before it is polled, an
-        unavailable one after it was closed.
+        The handlers run on the conductor's thread and must not wait. The first is called before the image is polled, the second
+        after the image was closed.
 
         Args:
-            channel: The channel URI; ``aeron-spy:`` in front subscribes to a publication of this driver.
+            channel: The channel URI; the prefix ``aeron-spy:`` subscribes to a publication of this driver.
             stream_id: The stream id, an int32.
-            on_available_image: Called with each image that becomes available; the context's by default.
-            on_unavailable_image: Called with each image that became unavailable; the context's by default.
-            timeout: Seconds to wait; at most the driver timeout, which is also the default.
+            on_available_image: Called with each image that becomes available; by default the context's handler.
+            on_unavailable_image: Called with each image that became unavailable; by default the context's handler.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Returns:
             The subscription.
 
         Raises:
-            ChannelUriError: A key of the channel is a likely typing error of a known one.
+            ChannelUriError: A key of the channel looks like a misspelled one.
             RegistrationError: The driver refused; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
-
-        Example:
-            >>> subscription = aeron.add_subscription("aeron:udp?endpoint=localhost:20121", 1001)
         """
         return self.async_add_subscription(
             channel, stream_id, on_available_image=on_available_image, on_unavailable_image=on_unavailable_image
@@ -213,19 +201,20 @@ class Aeron(AeronBase, Closing):
         options: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> PersistentSubscription:
-        """Adds a subscription that begins with what was recorded and goes on with the live stream.
+        """Add a subscription that begins with recorded messages and continues with the live stream.
 
-        No message is missing and none comes twice, however long the recordings take to read and however slow the reader is, while
-        a recorder runs. The live stream is joined when nearly everything recorded was read.
+        While a recorder runs, no message is missing and none comes twice, however slow the reader is. The live stream is joined
+        when nearly all recorded messages have been read.
 
         Args:
             channel: The channel URI of the live stream.
             stream_id: The stream id, an int32.
-            recordings: Where the stream is recorded: a directory or a URL.
-            start: ``earliest``; ``latest``, from now on; a time, ``datetime`` or ISO 8601 in UTC, exact to an entry of the index; a
-                position, after which messages are wanted; or positions by recording id, as ``positions`` of an earlier one.
-            recorded_channel: The channel that was recorded, where the place has the stream of several; by default ``channel``.
-            strict: Whether positions that are missing or damaged raise; otherwise they are logged and passed over.
+            recordings: The location of the recordings: a directory or a URL.
+            start: ``earliest``; ``latest``, for new messages only; a time (``datetime``, or ISO 8601 in UTC), exact to an entry of
+                the index; a position, for the messages after it; or positions by recording id, as ``positions`` of an earlier
+                subscription.
+            recorded_channel: The channel that was recorded, if the location has this stream of several; by default ``channel``.
+            strict: Whether missing or corrupt positions raise; if not, they are logged and skipped.
             options: Options of the store, for a URL.
             timeout: Seconds to open: to read the catalog, and to wait for the driver. A read that has begun is not interrupted. By
                 default the store's own retries and the driver timeout are the limits.
@@ -235,8 +224,8 @@ class Aeron(AeronBase, Closing):
 
         Raises:
             Timeout: The recordings were not read in time.
-            ConfigurationError: ``start`` is not possible, or it is not clear which recordings are meant.
-            RecordingError: There are no recordings, or they are damaged.
+            ConfigurationError: ``start`` is not possible, or several recordings fit.
+            RecordingError: There are no recordings, or they are corrupt.
             StoreError: The store cannot be read.
             RegistrationError: The driver refused; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
@@ -271,37 +260,34 @@ class Aeron(AeronBase, Closing):
         on_available_image: Callable[[Image], object] | None = None,
         on_unavailable_image: Callable[[Image], object] | None = None,
     ) -> Operation[Subscription]:
-        """Adds a subscription without waiting.
+        """Add a subscription without waiting.
 
         Args:
             channel: The channel URI.
             stream_id: The stream id, an int32.
-            on_available_image: Called with each image that becomes available; the context's by default.
-            on_unavailable_image: Called with each image that became unavailable; the context's by default.
+            on_available_image: Called with each image that becomes available; by default the context's handler.
+            on_unavailable_image: Called with each image that became unavailable; by default the context's handler.
 
         Returns:
-            The pending operation; poll it or wait for it.
+            The pending operation.
 
         Raises:
-            ChannelUriError: A key of the channel is a likely typing error of a known one.
+            ChannelUriError: A key of the channel looks like a misspelled one.
             DriverTimeout: The driver's command buffer is full.
             ClosedError: The client is closed.
-
-        Example:
-            >>> operation = aeron.async_add_subscription("aeron:ipc", 1001)
         """
         return self._conductor.add_subscription(
             Subscription, channel, stream_id, on_available_image, on_unavailable_image
         )
 
     def add_counter(self, type_id: int, label: str, *, key: bytes = b"", timeout: float | None = None) -> Counter:
-        """Adds a counter that lives as long as this client, and waits for the driver.
+        """Add a counter that lives as long as this client.
 
         Args:
             type_id: The type; ids from 1000 on are for applications.
             label: The text that tools show, at most 380 bytes.
             key: Bytes that identify the counter to programs, at most 112.
-            timeout: Seconds to wait; at most the driver timeout, which is also the default.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Returns:
             The counter.
@@ -319,7 +305,7 @@ class Aeron(AeronBase, Closing):
         return self._conductor.add_counter(Counter, type_id, key, label)._wait_or_cancel(timeout)
 
     def async_add_counter(self, type_id: int, label: str, *, key: bytes = b"") -> Operation[Counter]:
-        """Adds a counter without waiting.
+        """Add a counter without waiting.
 
         Args:
             type_id: The type; ids from 1000 on are for applications.
@@ -327,31 +313,28 @@ class Aeron(AeronBase, Closing):
             key: Bytes that identify the counter to programs, at most 112.
 
         Returns:
-            The pending operation; poll it or wait for it.
+            The pending operation.
 
         Raises:
             LocalProtocolError: The key or the label is too long.
             DriverTimeout: The driver's command buffer is full.
             ClosedError: The client is closed.
-
-        Example:
-            >>> operation = aeron.async_add_counter(1001, "orders accepted")
         """
         return self._conductor.add_counter(Counter, type_id, key, label)
 
     def add_static_counter(
         self, type_id: int, label: str, *, registration_id: int, key: bytes = b"", timeout: float | None = None
     ) -> Counter:
-        """Adds a counter that belongs to no client and outlives this one.
+        """Add a counter that belongs to no client and outlives this one.
 
-        Added again with the same type and registration id it is the same counter.
+        Adding one with the same type and registration id again returns the same counter.
 
         Args:
             type_id: The type; ids from 1000 on are for applications.
             label: The text that tools show, at most 380 bytes.
-            registration_id: The number that, with the type, identifies the counter.
+            registration_id: The number that identifies the counter, together with its type.
             key: Bytes that identify the counter to programs, at most 112.
-            timeout: Seconds to wait; at most the driver timeout, which is also the default.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Returns:
             The counter.
@@ -360,38 +343,28 @@ class Aeron(AeronBase, Closing):
             RegistrationError: The driver refused.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
-
-        Example:
-            >>> version = aeron.add_static_counter(1002, "schema version", registration_id=7)
         """
         return self._conductor.add_counter(Counter, type_id, key, label, registration_id)._wait_or_cancel(timeout)
 
     def next_session_id(self, stream_id: int, *, timeout: float | None = None) -> int:
-        """Returns a session id that is free for a stream; the driver must have control protocol 1.0.0 or later.
+        """Return a session id that is free for a stream; the driver must have control protocol 1.0.0 or later.
 
         Args:
             stream_id: The stream id, an int32.
-            timeout: Seconds to wait; at most the driver timeout, which is also the default.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Returns:
             The session id, for ``session-id=`` in a channel.
 
         Raises:
             RegistrationError: The driver refused.
-            DriverTimeout: The driver did not respond, as one that does not have the command.
+            DriverTimeout: The driver did not respond; one without this command never does.
             ClosedError: The client is closed.
-
-        Example:
-            >>> channel = f"aeron:ipc?session-id={aeron.next_session_id(1001)}"
         """
         return self._conductor.next_session_id(stream_id)._wait_or_cancel(timeout)
 
     def close(self) -> None:
-        """Ends the client with its publications, subscriptions and counters. May be called twice.
-
-        Example:
-            >>> aeron.close()
-        """
+        """End the client with its publications, subscriptions and counters. Calling it again does nothing."""
         self._end()
 
 

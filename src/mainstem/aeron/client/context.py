@@ -23,14 +23,7 @@ _limit = LogThrottle(logging.getLogger(__name__))
 
 
 def log_error(error: BaseException) -> None:
-    """Writes an error to this module's log, a repeated one as a line with a count: the default error handler.
-
-    Args:
-        error: The error.
-
-    Example:
-        >>> context = ClientContext(on_error=log_error)
-    """
+    """Log an error; the default ``on_error``. Repeated errors become one line with a count."""
     text = f"{type(error).__name__}: {error}"
     _limit.log(logging.ERROR, kind_of(error), text, SYSTEM_CLOCK.monotonic_ns())
 
@@ -39,25 +32,24 @@ def log_error(error: BaseException) -> None:
 class ClientContext:
     """Settings, clock, files and handlers of one client (docs/protocols/aeron.md, 7).
 
-    Handlers run on the conductor's thread and must not wait: inside one, only the ``async_add_...`` forms may be used.
+    Handlers run on the conductor's thread and must not wait: inside one, use only the ``async_add_...`` forms.
 
     Attributes:
-        settings: The client's settings; those of the environment by default.
-        use_invoker: True runs no thread: the program calls ``Aeron.invoke`` at least every second.
+        settings: The client's settings; by default those of the environment.
+        use_invoker: Whether there is no conductor thread: the program calls ``Aeron.invoke`` at least every second.
         driver_invoker: Called while the client waits, for a driver that runs in the same thread.
         files: What maps the driver's files.
         clock: Where the time is read.
-        on_available_image: Called with each image that becomes available, of subscriptions without a handler of their own.
+        on_available_image: Called with each image that becomes available, if its subscription has no handler of its own.
         on_unavailable_image: Called with each image that became unavailable.
         on_available_counter: Called with the counters, the registration id and the counter id of each new counter.
-        on_unavailable_counter: The same for each counter that was freed.
+        on_unavailable_counter: Called with the same arguments for each counter that was freed.
         on_publication_error: Called when a receiver rejects a stream of this client.
-        on_error: Called with errors that no call can raise: of a handler, of an endpoint, the driver's end.
+        on_error: Called with errors that no call can raise: a handler's, an endpoint's, the end of the driver.
         on_close: Called when the client has ended.
 
     Example:
-        >>> context = ClientContext(on_error=print, use_invoker=True)
-        >>> aeron = Aeron.connect(context=context)
+        >>> aeron = Aeron.connect(context=ClientContext(on_error=print, use_invoker=True))
     """
 
     settings: ClientSettings = field(default_factory=ClientSettings.load)
@@ -81,7 +73,7 @@ class ClientContext:
         context: ClientContext | None,
         overrides: dict[str, Any],
     ) -> ClientContext:
-        """Builds the context of a ``connect`` call.
+        """Return the context of a ``connect`` call.
 
         Args:
             directory: The driver's directory; None for that of the settings.
@@ -94,9 +86,6 @@ class ClientContext:
 
         Raises:
             ConfigurationError: A setting is unknown or not accepted.
-
-        Example:
-            >>> context = ClientContext.build("/dev/shm/aeron", None, None, {"client_name": "pricing"})
         """
         own = {item.name for item in dataclasses.fields(cls)}
         built = context or (cls() if settings is None else cls(settings=settings))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CounterBase(Resource, CounterCell):
-    """A counter of either variant."""
+    """The part of a counter that never waits."""
 
     _removal = commands.RemoveCounter
 
@@ -40,7 +40,7 @@ class CounterBase(Resource, CounterCell):
 class Counter(CounterBase, Closing):
     """A counter that this client allocated; ``close`` frees it, unless it is static.
 
-    The value is read and written by the cell's own methods: ``get``, ``set``, ``add`` and the ordered ones.
+    ``get``, ``set``, ``add`` and their ordered forms read and write the value.
 
     Attributes:
         counter_id: The counter's index in the driver's counters.

@@ -1,4 +1,4 @@
-"""Images: one publication's stream as one subscription receives it, without what waits for the driver."""
+"""What the images of both variants have: one publication's stream as one subscription receives it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ImageBase(ImageReader):
-    """An image of either variant."""
+    """The part of an image that never waits."""
 
     subscription: Any
 
@@ -42,7 +42,7 @@ class ImageBase(ImageReader):
         self._columns = Columns(COLUMNS)
 
     def scan_into(self, offsets: Any, lengths: Any, limit: int = -1) -> tuple[int, int]:
-        """Writes the places of fragments into buffers of the caller's; nothing is copied, and the position stays.
+        """Write the places of fragments into the caller's buffers, without copying or moving the position.
 
         The payloads stay until ``release(position)``.
 
@@ -52,7 +52,7 @@ class ImageBase(ImageReader):
             limit: The most fragments; -1 for as many as fit.
 
         Returns:
-            How many fragments there are, and the position after the last.
+            The number of fragments, and the position after the last.
 
         Example:
             >>> count, position = image.scan_into(offsets, lengths)
@@ -61,24 +61,21 @@ class ImageBase(ImageReader):
         return self.scan(AtomicBuffer(offsets), AtomicBuffer(lengths), limit)
 
     def poll_arrow(self, limit: int = 4096) -> pa.RecordBatch:
-        """Returns whole messages as a record batch and moves the position past them.
+        """Return whole messages as a record batch and move the position past them.
 
         Args:
             limit: The most messages.
 
         Returns:
-            A batch with the columns position, session_id, reserved_value and payload; without rows when there is none.
+            A batch with the columns position, session_id, reserved_value and payload; it has no rows if there are no messages.
 
         Raises:
             MissingExtraError: pyarrow is not installed.
-
-        Example:
-            >>> batch = image.poll_arrow(1000)
         """
         return poll_arrow([self], limit, self._columns)
 
     def _gather_columns(self, columns: Columns, limit: int) -> None:
-        """Adds whole messages to columns and moves the position past them."""
+        """Add whole messages to columns and move the position past them."""
         if self.closed:
             return
         position = self.position
@@ -87,23 +84,20 @@ class ImageBase(ImageReader):
         self.release(position + passed)
 
     def _corrupt_frame(self, position: int, length: int) -> Exception:
-        """Returns the error for a frame whose length is not possible, for the polls."""
+        """Return the error of a poll that met an impossible frame length."""
         sentence = f"{self.log_file or 'log'}: {super()._corrupt_frame(position, length)}"
         return CorruptLogError(sentence, log_file=self.log_file, position=position)
 
     def _corrupt_position(self, position: int) -> Exception:
-        """Returns the error for a subscriber position at which no frame begins, for the polls."""
+        """Return the error of a poll whose subscriber position is not the start of a frame."""
         sentence = f"{self.log_file or 'log'}: {super()._corrupt_position(position)}"
         return CorruptLogError(sentence, log_file=self.log_file, position=position)
 
     def stats(self) -> ImageStats:
-        """Returns where the image is at this moment.
+        """Return the image's positions.
 
         Returns:
-            Its positions.
-
-        Example:
-            >>> image.stats().position
+            The positions.
         """
         return ImageStats(
             self.session_id, self.source_identity, self.join_position, self.position, self.is_end_of_stream

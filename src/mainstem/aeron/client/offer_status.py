@@ -1,4 +1,4 @@
-"""The numbers that offers return and that handlers of controlled polls return."""
+"""What offers return instead of a position, and what handlers of controlled polls return."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
 class OfferStatus(IntEnum):
     """What an offer returns instead of a position (docs/protocols/aeron.md, 11.1).
+
+    Attributes:
+        NOT_CONNECTED: No subscriber is connected.
+        BACK_PRESSURED: The window is full: a subscriber is slower than this publisher. Offer again.
+        ADMIN_ACTION: The log is rotating to its next term. Offer again at once.
+        CLOSED: The publication or its client is closed.
+        MAX_POSITION_EXCEEDED: The stream has used up its positions; only a new publication can continue.
 
     Example:
         >>> position = publication.offer(b"tick")
@@ -34,9 +41,13 @@ class OfferStatus(IntEnum):
 
 
 class Action(IntEnum):
-    """What the handler of a controlled poll returns; None is CONTINUE.
+    """What the handler of a controlled poll returns; None means CONTINUE.
 
-    ABORT does not consume the fragment: it comes again. BREAK ends the poll after it, COMMIT moves the position now.
+    Attributes:
+        ABORT: Do not consume this fragment, and end the poll; the next poll delivers it again.
+        BREAK: Consume this fragment, and end the poll.
+        COMMIT: Move the position past this fragment now, and continue.
+        CONTINUE: Continue; the position moves when the poll ends.
 
     Example:
         >>> subscription.controlled_poll(lambda fragment: Action.CONTINUE if store(fragment) else Action.ABORT)
@@ -58,6 +69,6 @@ _REASONS: dict[OfferStatus, tuple[type[MainstemError], str]] = {
 
 
 def offer_error(status: int, subject: str, waited: str = "") -> MainstemError:
-    """Returns the error for a status."""
+    """Return the error for a status."""
     kind, reason = _REASONS[OfferStatus(status)]
     return kind(f"{subject}: {reason}{waited}")

@@ -1,4 +1,4 @@
-"""A command that the driver has not responded to yet, and how a caller waits for it."""
+"""A command that the driver has not responded to, and how a caller waits for it."""
 
 from __future__ import annotations
 
@@ -26,17 +26,11 @@ class OperationRunner(Protocol):
 
     dropped: deque[PendingCommand[Any]]
 
-    def await_operation(self, pending: PendingCommand[Any], timeout: float | None) -> None:
-        """Waits until the command is done."""
-        ...
+    def await_operation(self, pending: PendingCommand[Any], timeout: float | None) -> None: ...
 
-    def give_up(self, pending: PendingCommand[Any], timeout: float | None) -> None:
-        """Ends a command whose caller has waited long enough."""
-        ...
+    def give_up(self, pending: PendingCommand[Any], timeout: float | None) -> None: ...
 
-    def cancel_operation(self, pending: PendingCommand[Any]) -> None:
-        """Removes what the driver creates for the command, unless a caller has its result."""
-        ...
+    def cancel_operation(self, pending: PendingCommand[Any]) -> None: ...
 
 
 class PendingCommand(Generic[T]):
@@ -53,7 +47,7 @@ class PendingCommand(Generic[T]):
         self._complete = complete
 
     def succeed(self, response: Response) -> None:
-        """Makes the result; an error while it is made is the command's own."""
+        """Make the result; an error while it is made is the command's own."""
         try:
             self.result = self._complete(response)
         except Exception as error:
@@ -61,13 +55,13 @@ class PendingCommand(Generic[T]):
         self.is_done = True
 
     def fail(self, error: BaseException) -> None:
-        """Ends it without a result that a caller can take."""
+        """End it without a result that a caller can take."""
         if self.error is None:
             self.error = error
             self.is_done = True
 
     def take(self) -> T | None:
-        """Returns the result, for a caller, or raises the error; None while there is neither."""
+        """Return the result, or raise the error; None while there is neither."""
         if self.error is not None:
             raise self.error.with_traceback(None)
         self.is_taken = self.is_done
@@ -77,7 +71,7 @@ class PendingCommand(Generic[T]):
 class Operation(Generic[T]):
     """A pending command: ``poll`` returns its result once there is one, ``wait`` waits for it.
 
-    Keep it until you have the result. If it is garbage-collected before, or times out, or is cancelled, the client removes what the
+    Keep it until you have the result. If it is garbage-collected before, times out or is cancelled, the client removes what the
     driver creates for it. A destination stays if the driver had responded already.
 
     Attributes:
@@ -108,26 +102,22 @@ class Operation(Generic[T]):
         return f"<Operation for {self._pending.what}, {state}>"
 
     def poll(self) -> T | None:
-        """Returns the result once there is one; runs nothing and never waits.
+        """Return the result once there is one. Never waits.
 
         Returns:
-            The result, or None while the driver has not responded.
+            The result; None while the driver has not responded.
 
         Raises:
             RegistrationError: The driver refused.
             DriverTimeout: The driver did not respond in time.
-
-        Example:
-            >>> while (publication := operation.poll()) is None:
-            ...     work()
         """
         return self._pending.take()
 
     def wait(self, timeout: float | None = None) -> T:
-        """Waits for the result, never longer than the driver timeout.
+        """Wait for the result.
 
         Args:
-            timeout: Seconds to wait; None for the driver timeout.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Returns:
             The result.
@@ -135,16 +125,13 @@ class Operation(Generic[T]):
         Raises:
             RegistrationError: The driver refused.
             DriverTimeout: The driver did not respond in time.
-            LocalProtocolError: Called from a handler, which the response could never reach.
-
-        Example:
-            >>> publication = operation.wait()
+            LocalProtocolError: Called from a handler, which would keep the response from arriving.
         """
         self._conductor.await_operation(self._pending, timeout)
         return self.result()
 
     def _wait_or_cancel(self, timeout: float | None) -> T:
-        """Waits as ``wait`` does, and cancels the operation when that raises anything."""
+        """Wait like ``wait``, and cancel the operation if that raises."""
         try:
             return self.wait(timeout)
         except BaseException:
@@ -152,20 +139,15 @@ class Operation(Generic[T]):
             raise
 
     def _give_up(self, timeout: float | None) -> None:
-        """Ends it with a DriverTimeout, unless it is done."""
+        """End it with a DriverTimeout, unless it is done."""
         self._conductor.give_up(self._pending, timeout)
 
     def cancel(self) -> None:
-        """Gives the operation up: the client removes what the driver creates for it. Does nothing once you have the result.
-
-        Example:
-            >>> operation = aeron.async_add_subscription("aeron:ipc", 1001)
-            >>> operation.cancel()
-        """
+        """Give the operation up: the client removes what the driver creates for it. Does nothing once you have the result."""
         self._conductor.cancel_operation(self._pending)
 
     def result(self) -> T:
-        """Returns the result of an operation that is done.
+        """Return the result of an operation that is done.
 
         Returns:
             The result.
@@ -173,10 +155,6 @@ class Operation(Generic[T]):
         Raises:
             RegistrationError: The driver refused.
             DriverTimeout: The driver did not respond in time.
-
-        Example:
-            >>> if operation.is_done:
-            ...     publication = operation.result()
         """
         return self._pending.take()  # type: ignore[return-value]
 
@@ -187,7 +165,7 @@ class Operation(Generic[T]):
 
 
 class Waiting:
-    """Idles between two checks for something that is not there yet, until a time limit."""
+    """Idles between two checks, until a time limit."""
 
     def __init__(
         self, idle: IdleStrategy, clock: Clock, timeout: float | None, invokers: tuple[Callable[[], int], ...]
@@ -199,12 +177,12 @@ class Waiting:
         self.restart()
 
     def restart(self) -> None:
-        """Begins anew after a success."""
+        """Start over after a success."""
         self._deadline_ns = None if self._timeout_ns is None else self._clock.monotonic_ns() + self._timeout_ns
         self._idle.reset()
 
     def step(self, subscription: SubscriptionReader | None = None) -> bool:
-        """Idles once; false when the time is over. For a subscription's data it waits outside the interpreter's lock."""
+        """Idle once; false when the time is over. Waiting for a subscription's data releases the interpreter's lock."""
         left_ns = None
         if self._deadline_ns is not None:
             left_ns = self._deadline_ns - self._clock.monotonic_ns()

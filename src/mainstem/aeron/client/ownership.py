@@ -1,4 +1,4 @@
-"""Whose driver a client attaches to: who owns its directory reads and changes everything that the client sends and receives."""
+"""Whose driver a client attaches to: the owner of its directory can read and change all that the client sends and receives."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ log = logging.getLogger("mainstem.aeron.client")
 
 
 def foreign_driver(context: ClientContext) -> str:
-    """Returns one sentence if the driver's directory or its CnC file belongs to another user who isn't root, else nothing.
+    """Return a sentence if the driver's directory or CnC file belongs to another user who isn't root, else an empty string.
 
-    Raises ConfigurationError with it where the settings require an own driver.
+    Raises ConfigurationError with that sentence if the settings require the user's own driver.
     """
     directory = context.settings.dir
     for path in (directory, cnc_path(directory)):
@@ -31,6 +31,6 @@ def foreign_driver(context: ClientContext) -> str:
 
 
 def warn_of(foreign: str) -> None:
-    """Logs the sentence, once."""
+    """Log the sentence, once."""
     if foreign:
         warn_once(log, foreign)

@@ -1,8 +1,8 @@
 """Messages that come from the log into a queue within one call of C.
 
-Theory of operation. A signal handler may raise in the thread that polls: behind every call, at the start of every function, and
-before every turn of a loop, but not inside C. What a poll has returned by then, and nobody holds, is lost. So a queue polls while
-it is extended: ``queue.extend(polled(subscription.poll_bytes, limit))``. An exception comes before or after it.
+Theory of operation. A signal handler may raise in the thread that polls: after every call, at the start of every function, and
+before every iteration of a loop, but not inside C. Messages that a poll has returned by then, and that nobody holds, are lost. So a
+queue polls while it is extended: ``queue.extend(polled(subscription.poll_bytes, limit))``. An exception comes before or after it.
 
 A message leaves its queue in statements that call nothing, such as ``del queue[0]``, between which no handler runs either.
 """
@@ -19,5 +19,5 @@ T = TypeVar("T")
 
 
 def polled(poll: Callable[[int], list[T]], limit: int) -> Iterator[T]:
-    """Returns an iterator that polls when it is consumed; all of it is C."""
+    """Return an iterator that polls when it is consumed; all of it is C."""
     return chain.from_iterable(map(poll, (limit,)))

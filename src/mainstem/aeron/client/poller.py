@@ -19,11 +19,11 @@ BATCH = 64  # messages of one subscription before the next has its turn
 
 
 class PollerBase(Generic[S]):
-    """What the pollers of both variants have besides waiting."""
+    """The part of a poller that never waits."""
 
     def __init__(self, subscriptions: Iterable[S] = (), *, batch: int = BATCH) -> None:
         if batch < 1:
-            raise ConfigurationError(f"batch: {batch} messages would be no turn at all")
+            raise ConfigurationError(f"batch must be at least 1 (got {batch})")
         self._batch = batch
         self._subscriptions: list[S] = []
         self._conductor: ResourceOwner | None = None
@@ -35,45 +35,41 @@ class PollerBase(Generic[S]):
 
     @property
     def subscriptions(self) -> tuple[S, ...]:
-        """The subscriptions, in the order of their turns: the next one first."""
+        """The subscriptions in the order of their turns, the next one first."""
         return tuple(self._subscriptions)
 
     def add(self, subscription: S) -> None:
-        """Adds a subscription, while messages are iterated too. One that is there stays as it is.
+        """Add a subscription, also while messages are iterated. Adding it again changes nothing.
 
         Args:
-            subscription: One of the same client.
+            subscription: A subscription of the same client.
 
         Raises:
-            ConfigurationError: It is another client's, whose driver this one would not wait for.
-
-        Example:
-            >>> poller.add(aeron.add_subscription("aeron:ipc", 1003))
+            ConfigurationError: It belongs to another client.
         """
         if self._subscriptions and subscription._conductor is not self._conductor:
-            raise ConfigurationError(f"{subscription!r} is of another client: a poller reads those of one")
+            raise ConfigurationError(
+                f"{subscription!r} belongs to another client: a Poller reads subscriptions of one client"
+            )
         self._conductor = subscription._conductor
         if not any(each is subscription for each in self._subscriptions):
             self._subscriptions.append(subscription)
 
     def remove(self, subscription: S) -> None:
-        """Takes a subscription out; it stays open. What was taken of it and not yielded is the next that it yields by itself.
+        """Remove a subscription; it stays open. It keeps the messages that were taken from it and not yielded.
 
         Args:
-            subscription: One that was added; any other changes nothing.
-
-        Example:
-            >>> poller.remove(quotes)
+            subscription: The subscription; one that was not added changes nothing.
         """
         self._subscriptions = [each for each in self._subscriptions if each is not subscription]
 
     @property
     def is_finished(self) -> bool:
-        """Whether every subscription is closed, or its images have all ended and were read; so with none at all."""
+        """Whether every subscription is closed or at the end of its stream; true if there are none."""
         return all(each.closed or each.is_end_of_stream for each in self._subscriptions)
 
     def _take_messages(self, metadata: bool) -> tuple[S, Iterator[Any]] | None:
-        """Takes the messages of the next subscription that has some; None when none has any."""
+        """Take the messages of the next subscription that has some; None if none has any."""
         for subscription in self.subscriptions:
             if subscription.closed:
                 self.remove(subscription)
@@ -87,20 +83,22 @@ class PollerBase(Generic[S]):
         return None
 
     def _timeout(self, timeout: float | None) -> Timeout:
-        return Timeout(f"nothing came on {len(self._subscriptions)} subscriptions for {timeout:g} s", timeout=timeout)
+        return Timeout(
+            f"no message arrived on {len(self._subscriptions)} subscriptions within {timeout:g} s", timeout=timeout
+        )
 
 
 class Poller(PollerBase[Subscription]):
-    """Reads several subscriptions of one client: a busy one does not keep another waiting. One thread uses it.
+    """Reads several subscriptions of one client in turn, so that a busy one cannot starve another. One thread uses it.
 
-    It owns none of them: closing them is the program's.
+    It does not own the subscriptions: the program closes them.
 
     Args:
-        subscriptions: Those to begin with.
+        subscriptions: The subscriptions to start with.
         batch: The most messages of one subscription before the next has its turn.
 
     Raises:
-        ConfigurationError: They are of several clients, or ``batch`` is less than 1.
+        ConfigurationError: They belong to several clients, or ``batch`` is less than 1.
 
     Example:
         >>> poller = Poller([quotes, orders])
@@ -119,27 +117,23 @@ class Poller(PollerBase[Subscription]):
     ) -> Iterator[tuple[Subscription, Message]]: ...
 
     def messages(self, *, timeout: float | None = None, metadata: bool = False) -> Iterator[tuple[Subscription, Any]]:
-        """Yields whole messages as they come, until every subscription has ended or is closed.
+        """Yield whole messages as they arrive, until every subscription is closed or has ended.
 
-        One that is closed drops out; one whose publishers have all ended stays, since others may come, as long as another has
-        not. An iterator that is left, by ``break`` or by a time-out, loses nothing.
+        A closed subscription drops out. One whose publishers have all ended stays as long as another has not, since new publishers
+        may come. Leaving the iterator, by ``break`` or a timeout, loses nothing.
 
         Args:
             timeout: Seconds to wait for the next message; None waits forever.
-            metadata: True yields a ``Message``: the bytes with position, session, reserved value and image.
+            metadata: Whether to yield a ``Message``, which has position, session, reserved value and image, instead of bytes.
 
         Yields:
             A subscription and one message of it.
 
         Raises:
-            Timeout: Nothing came on any subscription for ``timeout`` seconds.
+            Timeout: Nothing arrived on any subscription for ``timeout`` seconds.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
-            LocalProtocolError: An iterator without metadata was left before the messages that it had taken were yielded.
-
-        Example:
-            >>> for subscription, message in poller.messages(timeout=10.0):
-            ...     print(subscription.stream_id, message)
+            LocalProtocolError: An iterator without metadata was left before it had yielded the messages that it had taken.
         """
         if self._conductor is None:
             return

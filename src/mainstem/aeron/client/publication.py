@@ -1,4 +1,4 @@
-"""Publications: where messages go in. The calls a message are the compiled appender's own; the rest is here."""
+"""Publications. The compiled appenders do the work of each message; the rest is here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["BufferClaim", "ExclusivePublication", "Publication"]
 
 
 class PublicationBase(Resource):
-    """What the publications of both variants have besides appending and waiting."""
+    """The part of a publication that neither appends nor waits."""
 
     _removal = commands.RemovePublication
     _is_exclusive: ClassVar[bool] = False
@@ -44,13 +44,10 @@ class PublicationBase(Resource):
         self._log = log
 
     def stats(self: Any) -> PublicationStats:
-        """Returns where the publication is at this moment.
+        """Return the publication's position and window.
 
         Returns:
-            Its position, and the bytes that may be published before back pressure.
-
-        Example:
-            >>> publication.stats().available_window
+            The position, and the bytes that may be published before back pressure.
         """
         return PublicationStats(
             self.channel,
@@ -65,15 +62,15 @@ class PublicationBase(Resource):
     def offer_arrow(
         self: Any, column: pa.Array[Any] | pa.ChunkedArray[Any], *, first: int = 0, count: int = -1
     ) -> tuple[int, int]:
-        """Offers the rows of a binary or string column of pyarrow as messages, as ``offer_many`` does, without copying the column.
+        """Offer the rows of a binary or string column of pyarrow as messages, like ``offer_many``, without copying the column.
 
         Args:
-            column: The messages, one a row.
+            column: The messages, one per row.
             first: The first row.
-            count: How many rows; -1 for all from ``first`` on.
+            count: The number of rows; -1 for all from ``first`` on.
 
         Returns:
-            How many rows were taken, and the position after them; a negative status when none was.
+            The number of rows that were taken, and the position after them; a negative status if none was.
 
         Raises:
             ValueError: The column has nulls, or the rows lie outside it.
@@ -95,11 +92,7 @@ class PublicationBase(Resource):
         return rows, position
 
     def revoke(self) -> None:
-        """Closes the publication and ends the stream for its subscribers at once, without draining it.
-
-        Example:
-            >>> publication.revoke()
-        """
+        """Close the publication and end the stream for its subscribers at once: messages they have not read are dropped."""
         self._conductor.close_resource(self, revoke=True)
 
     def _destinations_id(self) -> int:
@@ -114,9 +107,9 @@ class PublicationBase(Resource):
 
 
 def offer_error_of(publication: Any, status: int, subject: str, waited: str = "") -> MainstemError:
-    """Returns the error for a status that an offer of a publication returned, with its reason as far as the client knows it.
+    """Return the error for a status that an offer of a publication returned, with the reason as far as the client knows it.
 
-    A NotConnected names an incomplete group of receivers. Where the publication is closed because the client failed, it is that
+    NotConnected names an incomplete group of receivers. If the publication is closed because the client failed, the error is that
     failure.
     """
     owner = publication._conductor
@@ -135,7 +128,7 @@ def offer_error_of(publication: Any, status: int, subject: str, waited: str = ""
 
 
 class Sending(PublicationBase, Destinations):
-    """A publication of a blocking program."""
+    """A publication that waits by blocking."""
 
     def send(
         self: Any,
@@ -144,7 +137,7 @@ class Sending(PublicationBase, Destinations):
         *,
         reserved_value: int | Callable[[memoryview], int] | None = None,
     ) -> int:
-        """Offers a message until there is room, and returns the position after it.
+        """Offer a message until there is room.
 
         Args:
             message: Any buffer of bytes.
@@ -155,15 +148,12 @@ class Sending(PublicationBase, Destinations):
             The position after the message.
 
         Raises:
-            BackPressured: A subscriber was slower than the publisher for the whole time.
-            NotConnected: No subscriber was connected for the whole time, or the group of receivers was not complete.
+            BackPressured: The window stayed full: a subscriber is slower than the publisher.
+            NotConnected: No subscriber was connected, or the group of receivers was not complete.
             AdminAction: The log was rotating when the time was over.
-            ClosedError: The publication is closed; DriverTimeout or ClientTimeout where that is why.
+            ClosedError: The publication is closed; DriverTimeout or ClientTimeout if that is why.
             MaxPositionExceeded: The stream has used up its positions.
             ValueError: The message is longer than ``max_message_length``, or ``timeout`` is NaN.
-
-        Example:
-            >>> position = publication.send(b"tick", timeout=1.0)
         """
         if timeout is not None and timeout != timeout:
             raise ValueError(NOT_A_TIME)
@@ -180,6 +170,13 @@ class Sending(PublicationBase, Destinations):
             position = self.offer(message, reserved_value=reserved_value)
         return position
 
+    def close(self) -> None:
+        """Close the publication. Messages that were sent are still delivered; ``revoke`` drops them instead.
+
+        Calling it again does nothing.
+        """
+        self._end()
+
 
 class Publication(Sending, ConcurrentAppender):
     """A concurrent publication: any number of threads and processes may publish to the same stream.
@@ -192,7 +189,7 @@ class Publication(Sending, ConcurrentAppender):
         stream_id: The stream id.
         session_id: The session id.
         registration_id: The correlation id of the command that added it.
-        original_registration_id: That of the command which created the stream.
+        original_registration_id: The correlation id of the command that created the stream.
         max_message_length: The longest message, in bytes.
         max_payload_length: The longest message that is one frame, in bytes.
 
@@ -203,7 +200,7 @@ class Publication(Sending, ConcurrentAppender):
 
 
 class ExclusivePublication(Sending, ExclusiveAppender):
-    """A publication with one writer and a stream of its own; a little faster. Use it from one thread at a time.
+    """A publication with one writer and a stream of its own; slightly faster. Use it from one thread at a time.
 
     It has everything that ``Publication`` has, and ``offer_block``.
 

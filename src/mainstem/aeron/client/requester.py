@@ -64,56 +64,50 @@ class Exchange(Generic[S]):
 
 
 class RequesterBase(Exchange[RequesterState]):
-    """What requesters of both variants have besides waiting."""
+    """The part of a requester that never waits."""
 
     def stats(self) -> RequesterStats:
-        """Returns what the requester waits for at this moment.
+        """Return the number of requests in flight and of responses that came too late.
 
         Returns:
-            The requests in flight, and the responses that came too late.
-
-        Example:
-            >>> requester.stats().in_flight
+            The numbers.
         """
         return RequesterStats(len(self._state.slots), self._state.late_responses)
 
 
 class ResponderBase(Exchange[ResponderState]):
-    """What responders of both variants have besides waiting."""
+    """The part of a responder that never waits."""
 
     _undelivered = 0
     _handling = 0
 
     def stats(self) -> ResponderStats:
-        """Returns who uses the responder at this moment.
+        """Return the number of connected and of refused requesters, and what ``serve`` is doing.
 
         Returns:
-            The requesters that have a way back, and those that were refused.
-
-        Example:
-            >>> responder.stats().clients
+            The numbers.
         """
         state = self._state
         return ResponderStats(state.clients, state.refused_clients, self._undelivered, self._handling)
 
 
 class Requester(RequesterBase, Closing):
-    """Sends requests, and returns the response to each. Any number of threads may call ``request``.
+    """Sends requests and returns the response to each. Any number of threads may call ``request``.
 
-    Requests go over a publication, responses come over a response channel, and the reserved value of the frames carries the
-    correlation id: the payload is the program's alone.
+    Requests go over a publication, and responses come over a response channel. The reserved value of the frames carries the
+    correlation id, so the payload is the application's alone.
 
     Args:
         aeron: The client.
-        channel: The channel of requests, as ``aeron:udp?endpoint=server:20121`` or ``aeron:ipc``.
-        stream_id: Their stream id.
-        response_channel: The channel of responses, as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
-        response_stream_id: Their stream id.
+        channel: The channel of requests, such as ``aeron:udp?endpoint=server:20121`` or ``aeron:ipc``.
+        stream_id: The stream id of requests.
+        response_channel: The channel of responses, such as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
+        response_stream_id: The stream id of responses.
         max_in_flight: How many requests may wait for their responses at once.
-        timeout: Seconds to wait for the driver; at most the driver timeout for each of two commands, which is also the default.
+        timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
     Raises:
-        ChannelUriError: A key of a channel is a likely typing error of a known one.
+        ChannelUriError: A key of a channel looks like a misspelled one.
         RegistrationError: The driver refused.
         DriverTimeout: The driver did not respond in time.
         ConfigurationError: ``max_in_flight`` is not an integer >= 1.
@@ -147,11 +141,11 @@ class Requester(RequesterBase, Closing):
         self._lock = threading.Lock()
 
     def request(self, payload: Any, timeout: float | None = None) -> bytes:
-        """Sends a request and waits for its response.
+        """Send a request and wait for its response.
 
         Args:
             payload: The request, any buffer of bytes.
-            timeout: Seconds for all of it, the wait for a connection included; None waits forever.
+            timeout: Seconds for the whole call, including the wait for a connection; None waits forever.
 
         Returns:
             The response.
@@ -159,14 +153,11 @@ class Requester(RequesterBase, Closing):
         Raises:
             Timeout: The request was sent, and no response came in time. The text says whether the responder is still connected.
                 It may have received the request, so ``may_retry`` is false.
-            NotConnected: No responder was connected in time: nothing was sent.
-            BackPressured: There was no room in time, or ``max_in_flight`` requests wait already: nothing was sent.
+            NotConnected: No responder was connected in time; nothing was sent.
+            BackPressured: There was no room in time, or ``max_in_flight`` requests are waiting already; nothing was sent.
             ClosedError: The requester is closed.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
-
-        Example:
-            >>> response = requester.request(b"price of XYZ", timeout=1.0)
         """
         state = self._state
         waiting = state.subscription._conductor.waiting(timeout)
@@ -199,7 +190,7 @@ class Requester(RequesterBase, Closing):
 
 
 class RequestBase:
-    """What the requests of both variants carry."""
+    """What a request carries in both variants."""
 
     def __init__(self, message: Message, publication: Any) -> None:
         self.payload = message.payload
@@ -220,14 +211,10 @@ class Request(RequestBase):
         correlation_id: The reserved value of the request, which its response has too.
         session_id: The requester's session id.
         source_identity: Where it came from: ``ip:port``, or ``aeron:ipc``.
-
-    Example:
-        >>> for request in responder.requests():
-        ...     request.respond(request.payload.upper())
     """
 
     def respond(self, payload: Any, timeout: float | None = RESPONSE_TIMEOUT) -> None:
-        """Sends the response.
+        """Send the response.
 
         Args:
             payload: The response, any buffer of bytes.
@@ -237,30 +224,27 @@ class Request(RequestBase):
             ClosedError: The requester has gone, or the responder is closed.
             NotConnected: The requester has gone.
             BackPressured: The requester does not read its responses.
-
-        Example:
-            >>> request.respond(b"42")
         """
         self._publication.send(payload, timeout=timeout, reserved_value=self.correlation_id)
 
 
 class Responder(ResponderBase, Closing):
-    """Receives requests, and responds to each requester over a publication of its own. One thread uses it.
+    """Receives requests, and responds to each requester over a publication of its own. One thread uses it; any may close it.
 
-    A requester's publication is closed when the requester goes. A publisher without a response channel, and one beyond
-    ``max_clients``, is rejected.
+    A requester's publication is closed when the requester goes. A publisher without a response channel is rejected, and so is one
+    beyond ``max_clients``.
 
     Args:
         aeron: The client.
-        channel: The channel of requests, as ``aeron:udp?endpoint=0.0.0.0:20121`` or ``aeron:ipc``.
-        stream_id: Their stream id.
-        response_channel: The channel of responses, as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
-        response_stream_id: Their stream id.
+        channel: The channel of requests, such as ``aeron:udp?endpoint=0.0.0.0:20121`` or ``aeron:ipc``.
+        stream_id: The stream id of requests.
+        response_channel: The channel of responses, such as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
+        response_stream_id: The stream id of responses.
         max_clients: How many requesters may be connected; each has a log of its own at the driver.
-        timeout: Seconds to wait for the driver; at most the driver timeout, which is also the default.
+        timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
     Raises:
-        ChannelUriError: A key of a channel is a likely typing error of a known one.
+        ChannelUriError: A key of a channel looks like a misspelled one.
         RegistrationError: The driver refused.
         DriverTimeout: The driver did not respond in time.
         ConfigurationError: ``max_clients`` is not an integer >= 1.
@@ -287,8 +271,12 @@ class Responder(ResponderBase, Closing):
             aeron._conductor, ExclusivePublication, subscription, response_channel, response_stream_id, max_clients
         )
 
+    def close(self) -> None:
+        """Close it, which ends ``requests`` and ``serve``; any thread may call this. Calling it again does nothing."""
+        self._end()
+
     def requests(self, *, timeout: float | None = None) -> Iterator[Request]:
-        """Yields requests as they arrive, until the responder is closed. Leaving the loop and starting another loses nothing.
+        """Yield requests as they arrive, until the responder is closed. Leaving the loop and starting another loses nothing.
 
         Args:
             timeout: Seconds to wait for the next request; None waits forever.
@@ -315,7 +303,7 @@ class Responder(ResponderBase, Closing):
                     yield request
                     waiting.restart()
                 elif not waiting.step():
-                    raise Timeout(f"no request came for {timeout:g} s", timeout=timeout)
+                    raise Timeout(f"no request arrived within {timeout:g} s", timeout=timeout)
         finally:
             if state.subscription.closed:
                 # Another thread closed it: what the last turn here opened after that is closed too.
@@ -323,13 +311,11 @@ class Responder(ResponderBase, Closing):
         state.subscription._conductor.raise_failure()
 
     def serve(self, handler: Callable[[bytes], Any]) -> None:
-        """Responds to every request with what a function returns, until the responder is closed.
+        """Respond to every request with what a function returns, until the responder is closed, by another thread or a handler.
 
-        One request is handled at a time, in this thread: a handler that waits keeps every requester waiting. For handlers that
-        wait use ``aio.Responder.serve``, which runs many at once.
-
-        What the function raises, and what prevents a response, goes to the client's ``on_error``; the request gets no response, and
-        serving goes on.
+        Requests are handled one at a time, in this thread, so a slow handler delays every requester. For handlers that wait, use
+        ``aio.Responder.serve``, which runs many at once. If the function raises, or the response cannot be sent, the client's
+        ``on_error`` gets the error, the request gets no response, and serving continues.
 
         Args:
             handler: Called with each request; returns the response, any buffer of bytes.
@@ -337,9 +323,6 @@ class Responder(ResponderBase, Closing):
         Raises:
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
-
-        Example:
-            >>> responder.serve(lambda request: request.upper())
         """
         on_error = self._state.subscription._conductor.context.on_error
         for request in self.requests():

@@ -27,9 +27,9 @@ from mainstem.errors import BackPressured, ClosedError, Delivery, MainstemError,
 
 if TYPE_CHECKING:
     from mainstem._core.log.fragment import Message
-    from mainstem.aeron.client.conductor import ClientConductor
     from mainstem.aeron.client.image import ImageBase
     from mainstem.aeron.client.operation import Operation
+    from mainstem.aeron.client.registry import ClientRegistry
 
 MAX_IN_FLIGHT = 1024  # requests of one requester that wait for their responses: each holds a slot
 MAX_CLIENTS = 256  # requesters of one responder: each has a log of its own, which is memory of the driver
@@ -41,12 +41,12 @@ BATCH = 16  # requests that a responder takes of one requester before it turns t
 
 
 def with_parameter(channel: str, parameter: str) -> str:
-    """Returns a channel with one more parameter."""
+    """Return a channel with one more parameter."""
     return f"{channel}{'|' if '?' in channel else '?'}{parameter}"
 
 
 def response_mode(channel: str) -> str:
-    """Returns a channel with ``control-mode=response``, which it may have already."""
+    """Return the channel with ``control-mode=response``."""
     return channel if "control-mode=" in channel else with_parameter(channel, "control-mode=response")
 
 
@@ -61,7 +61,7 @@ class Slot:
 
 
 class RequesterState:
-    """The slots of the requests in flight, and what their responses become."""
+    """The slots of the requests in flight, and their responses."""
 
     def __init__(self, publication: Any, subscription: Any, max_in_flight: int) -> None:
         self.publication = publication
@@ -73,7 +73,7 @@ class RequesterState:
         self._next_id = 1
 
     def open_slot(self) -> Slot:
-        """Returns the slot of a new request. Raises BackPressured, ClosedError."""
+        """Return the slot of a new request. Raises BackPressured or ClosedError."""
         self.check_open(Delivery.NONE)
         if len(self.slots) >= self.max_in_flight:
             raise BackPressured(f"{len(self.slots)} requests wait for their responses, as many as max_in_flight allows")
@@ -82,7 +82,7 @@ class RequesterState:
         return slot
 
     def check_open(self, delivery: Delivery) -> None:
-        """Raises what ended the client, or ClosedError, which says how much of the request may have reached the responder."""
+        """Raise what ended the client, or ClosedError; ``delivery`` says how much of the request may have reached the responder."""
         if self.subscription.closed:
             self.subscription._conductor.raise_failure()
             error = ClosedError("the requester is closed")
@@ -90,16 +90,14 @@ class RequesterState:
             raise error
 
     def not_sent(self, status: int, timeout: float | None) -> MainstemError:
-        """Returns the error of a request for which there was no room in time."""
         return offer_error_of(self.publication, status, "request", f", for {timeout:g} s")
 
     def no_response(self, timeout: float | None) -> Timeout:
-        """Returns the error of a request that was sent and has no response in time."""
         why = "its responder is connected" if self.publication.is_connected else "its responder has gone"
         return Timeout(f"no response came within {timeout:g} s: the request was sent, and {why}", timeout=timeout)
 
     def poll(self) -> int:
-        """Gives each response that is there to its slot; one thread at a time."""
+        """Give each response to its slot; one thread at a time."""
         arrived = self._arrived
         arrived.extend(polled(self.subscription.poll_with_metadata, RESPONSES))
         count = len(arrived)
@@ -115,21 +113,21 @@ class RequesterState:
         return count
 
     def free(self, slot: Slot) -> None:
-        """Gives a slot up: a response that comes later is counted and dropped."""
+        """Give a slot up: a later response is counted and dropped."""
         self.slots.pop(slot.correlation_id, None)
 
     def close(self) -> None:
-        """Closes publication and subscription; requests that wait raise ClosedError."""
+        """Close publication and subscription; waiting requests raise ClosedError."""
         self.publication._end()
         self.subscription._end()
 
 
 class ResponderState:
-    """The requesters that are there, each with its way back, and the requests that were read."""
+    """The connected requesters, each with its response publication, and the requests that were read."""
 
     def __init__(
         self,
-        conductor: ClientConductor,
+        conductor: ClientRegistry,
         kind: type[Any],
         subscription: Any,
         response_channel: str,
@@ -151,11 +149,10 @@ class ResponderState:
 
     @property
     def clients(self) -> int:
-        """How many requesters have a way back."""
         return len(self._publications)
 
     def work(self) -> bool:
-        """Follows the images, and reads requests while none waits; true when there is one."""
+        """Follow the images, and read requests if none is waiting; true if there is one."""
         images = self.subscription.images
         self._follow(images)
         if not self.queue and images:

@@ -30,43 +30,28 @@ class ResourceOwner(Protocol):
     failure: MainstemError | None
     invokers: tuple[Callable[[], int], ...]
 
-    def raise_failure(self) -> None:
-        """Raises the error that ended the client, if one did."""
-        ...
+    def raise_failure(self) -> None: ...
 
-    def waiting(self, timeout: float | None) -> Waiting:
-        """Returns the idling of one blocking call."""
-        ...
+    def waiting(self, timeout: float | None) -> Waiting: ...
 
-    def close_resource(self, resource: Resource, *, revoke: bool = False) -> None:
-        """Closes a publication, subscription or counter, and notifies the driver."""
-        ...
+    def close_resource(self, resource: Resource, *, revoke: bool = False) -> None: ...
 
-    def add_destination(self, resource: Resource, channel: str) -> Operation[int]:
-        """Adds a destination of a publication or of a subscription; the result is its id."""
-        ...
+    def add_destination(self, resource: Resource, channel: str) -> Operation[int]: ...
 
-    def remove_destination(self, resource: Resource, destination: str | int) -> Operation[None]:
-        """Removes a destination by its channel or its id."""
-        ...
+    def remove_destination(self, resource: Resource, destination: str | int) -> Operation[None]: ...
 
-    def reject_image(self, image: Any, reason: str) -> Operation[None]:
-        """Rejects an image."""
-        ...
+    def reject_image(self, image: Any, reason: str) -> Operation[None]: ...
 
-    def release_image(self, image: Any) -> None:
-        """Closes an image, and unmaps its log in a while."""
-        ...
+    def release_image(self, image: Any) -> None: ...
 
-    def unmap(self, buffer: AtomicBuffer | None) -> None:
-        """Unmaps a log."""
-        ...
+    def unmap(self, buffer: AtomicBuffer | None) -> None: ...
 
 
 class Resource:
     """Something that the driver holds for this client until it is closed.
 
-    It doesn't say how it is closed: a blocking resource is a ``Closing`` of this module, an asyncio one of ``aeron.aio``.
+    How it is closed is the variant's: a blocking resource is a ``Closing`` of this module, an asyncio one a ``Closing`` of
+    ``aeron.aio``.
     """
 
     _conductor: ResourceOwner
@@ -98,7 +83,7 @@ class Resource:
 
     @property
     def channel_status(self) -> ChannelStatus:
-        """The state of the channel's endpoint; ACTIVE for IPC, which has none."""
+        """The state of the channel's endpoint; always ACTIVE for IPC, which has none."""
         if self._closed:
             return ChannelStatus.CLOSING
         if self.channel_status_id == NO_CHANNEL_STATUS:
@@ -107,7 +92,7 @@ class Resource:
 
     @property
     def local_addresses(self) -> list[str]:
-        """The addresses that the endpoint is bound to, as ``ip:port``; empty for IPC and while it is not bound."""
+        """The addresses that the endpoint is bound to, as ``ip:port``; empty for IPC, and until it is bound."""
         if self._closed or self.channel_status_id == NO_CHANNEL_STATUS:
             return []
         return find_local_addresses(self._conductor.counters, self.channel_status_id)
@@ -117,11 +102,11 @@ class Resource:
         return self.registration_id
 
     def _release(self) -> None:
-        """Gives up shared memory, once: after this it is closed."""
+        """Give up shared memory, once; afterwards it is closed."""
         raise NotImplementedError
 
     def _leave_to_parent(self) -> None:
-        """Closes it in a forked child, for the conductor: in this process's memory only."""
+        """Close it in a forked child, in this process's memory only."""
         self._release()
 
     def _end(self) -> None:
@@ -146,11 +131,7 @@ class Closing:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Closes it. May be called twice.
-
-        Example:
-            >>> subscription.close()
-        """
+        """Close it. Calling it again does nothing."""
         self._end()
 
     def __enter__(self) -> Self:
@@ -166,77 +147,68 @@ class Destinations(Resource, Closing):
     """A resource with several channels: a publication that sends to each, or a subscription that receives from each."""
 
     def add_destination(self, channel: str, *, timeout: float | None = None) -> int:
-        """Adds a destination, where the channel has ``control-mode=manual``.
+        """Add a destination: one more channel to send to, or to receive from. The channel must have ``control-mode=manual``.
 
         Args:
-            channel: The destination, as ``aeron:udp?endpoint=host:port``; a subscription's may be ipc or a spy.
-            timeout: Seconds to wait for the driver; at most the driver timeout, which is also the default.
+            channel: The destination, such as ``aeron:udp?endpoint=host:port``; a subscription's may be IPC or a spy.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Returns:
             The destination's id, for ``remove_destination``.
 
         Raises:
-            ChannelUriError: A key of the channel is a likely typing error of a known one.
-            RegistrationError: The driver refused.
+            ChannelUriError: A key of the channel looks like a misspelled one.
+            RegistrationError: The driver refused; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
-            ClosedError: This is closed.
-
-        Example:
-            >>> destination = publication.add_destination("aeron:udp?endpoint=localhost:20122")
+            ClosedError: The client is closed.
         """
         return self._conductor.add_destination(self, channel)._wait_or_cancel(timeout)
 
     def async_add_destination(self, channel: str) -> Operation[int]:
-        """Adds a destination without waiting.
+        """Add a destination without waiting.
 
         Args:
-            channel: The destination, as ``aeron:udp?endpoint=host:port``; a subscription's may be ipc or a spy.
+            channel: The destination, such as ``aeron:udp?endpoint=host:port``; a subscription's may be IPC or a spy.
 
         Returns:
             The pending operation; its result is the destination's id.
 
         Raises:
-            ChannelUriError: A key of the channel is a likely typing error of a known one.
-
-        Example:
-            >>> operation = subscription.async_add_destination("aeron:udp?endpoint=localhost:20122")
+            ChannelUriError: A key of the channel looks like a misspelled one.
         """
         return self._conductor.add_destination(self, channel)
 
     def remove_destination(self, destination: str | int, *, timeout: float | None = None) -> None:
-        """Removes a destination.
+        """Remove a destination.
 
         Args:
             destination: Its channel, or the id that ``add_destination`` returned.
-            timeout: Seconds to wait for the driver; at most the driver timeout, which is also the default.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Raises:
             RegistrationError: The driver refused.
             DriverTimeout: The driver did not respond in time.
-            ClosedError: This is closed.
+            ClosedError: The publication or subscription is closed.
             ValueError: A subscription has no destination with this id.
-
-        Example:
-            >>> publication.remove_destination(destination)
         """
         self._conductor.remove_destination(self, destination).wait(timeout)
 
 
 def raise_error_of(resource: Any) -> None:
-    """Raises what ended a resource without ``close``, if anything did."""
+    """Raise what ended a resource without ``close``, if anything did."""
     if resource.error is not None:
         raise resource.error.with_traceback(None)
 
 
 def check_channel(channel: Any) -> None:
-    """Raises TypeError for what is not a str, ChannelUriError for a key with a typing error, before a command is sent."""
+    """Raise TypeError for anything but a str, and ChannelUriError for a misspelled key, before a command is sent."""
     if not isinstance(channel, str):
-        raise TypeError(f"a channel is a str, as 'aeron:ipc', not {channel!r}")
+        raise TypeError(f"channel must be a str such as 'aeron:ipc' (got {channel!r})")
     check_keys(channel)
 
 
 def check_arguments(channel: Any, stream_id: Any) -> None:
-    """The same, and raises TypeError for what cannot be a stream id."""
+    """Check a channel and a stream id."""
     check_channel(channel)
     if not isinstance(stream_id, int):
-        raise TypeError(f"a stream id is an int, not {stream_id!r}")
+        raise TypeError(f"stream_id must be an int (got {stream_id!r})")

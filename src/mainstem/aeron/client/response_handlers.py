@@ -11,114 +11,113 @@ from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.errors import ClientTimeout, CorruptLogError, RegistrationError
 
 if TYPE_CHECKING:
-    from mainstem.aeron.client.conductor import ClientConductor
+    from mainstem.aeron.client.registry import ClientRegistry
 
 
-def handle(conductor: ClientConductor, response: responses.Response) -> None:
-    """Handles one response. Every client reads the responses to all of them: ids of other clients are passed over."""
-    _handle(response, conductor)
+def handle(client: ClientRegistry, response: responses.Response) -> None:
+    """Handle one response. Every client reads the responses to all of them, and skips those with ids of other clients."""
+    _handle(response, client)
 
 
 @singledispatch
-def _handle(response: responses.Response, conductor: ClientConductor) -> None:
-    """Handles a response that only completes a command."""
+def _handle(response: responses.Response, client: ClientRegistry) -> None:
     correlation_id = getattr(response, "correlation_id", None)
     if correlation_id is not None:
-        conductor.complete(correlation_id, response)
+        client.complete(correlation_id, response)
 
 
 @_handle.register(responses.OnError)
-def _on_error(response: responses.OnError, conductor: ClientConductor) -> None:
+def _on_error(response: responses.OnError, client: ClientRegistry) -> None:
     offending_id = response.offending_correlation_id
     if response.code is ErrorCode.CHANNEL_ENDPOINT_ERROR:
         # Here the id is that of the endpoint's status counter.
-        resources = [r for r in conductor.resources.values() if r.channel_status_id == offending_id]
+        resources = [r for r in client.resources.values() if r.channel_status_id == offending_id]
         if resources:
             message = f"{resources[0]!r}: {response.message}"
             error = RegistrationError(message, code=response.error_code, correlation_id=offending_id)
-            conductor.guard(conductor.context.on_error, error)
+            client.guard(client.context.on_error, error)
         return
-    conductor.abandoned.pop(offending_id, None)
-    operation = conductor.pending.pop(offending_id, None)
+    client.abandoned.pop(offending_id, None)
+    operation = client.pending.pop(offending_id, None)
     if operation is not None:
         message = f"the driver refused {operation.what}: {response.message} ({response.code.name})"
         operation.fail(RegistrationError(message, code=response.error_code, correlation_id=offending_id))
 
 
 @_handle.register(responses.OnAvailableImage)
-def _on_available_image(response: responses.OnAvailableImage, conductor: ClientConductor) -> None:
-    subscription = conductor.resources.get(response.subscription_registration_id)
+def _on_available_image(response: responses.OnAvailableImage, client: ClientRegistry) -> None:
+    subscription = client.resources.get(response.subscription_registration_id)
     if not isinstance(subscription, SubscriptionBase):
         return
     if any(image.correlation_id == response.image_correlation_id for image in subscription.images):
         return
     try:
-        log = conductor.map_log(response.log_file)
+        log = client.map_log(response.log_file)
     except OSError as error:
         # It was deleted before this client handled the response.
-        conductor.guard(conductor.context.on_error, error)
+        client.guard(client.context.on_error, error)
         return
     try:
-        with conductor.naming_log(log, response.log_file):
+        with client.naming_log(log, response.log_file):
             image = subscription._image_kind(
                 subscription,
                 log,
-                conductor.cnc.counters_values,
+                client.cnc.counters_values,
                 response.subscriber_position_id,
                 response.source_identity,
                 response.log_file,
-                conductor.cnc.start_timestamp_ms,
+                client.cnc.start_timestamp_ms,
             )
     except CorruptLogError as error:
-        conductor.guard(conductor.context.on_error, error)
+        client.guard(client.context.on_error, error)
         return
     if subscription.on_available_image is not None:
-        conductor.guard(subscription.on_available_image, image)
+        client.guard(subscription.on_available_image, image)
     if subscription.closed:
-        conductor.release_image(image)
+        client.release_image(image)
     else:
         subscription._add_image(image)
 
 
 @_handle.register(responses.OnUnavailableImage)
-def _on_unavailable_image(response: responses.OnUnavailableImage, conductor: ClientConductor) -> None:
-    subscription = conductor.resources.get(response.subscription_registration_id)
+def _on_unavailable_image(response: responses.OnUnavailableImage, client: ClientRegistry) -> None:
+    subscription = client.resources.get(response.subscription_registration_id)
     if not isinstance(subscription, SubscriptionBase):
         return
     image = subscription._remove_image(response.image_correlation_id)
     if image is not None:
-        conductor.release_image(image)
+        client.release_image(image)
         if subscription.on_unavailable_image is not None:
-            conductor.guard(subscription.on_unavailable_image, image)
+            client.guard(subscription.on_unavailable_image, image)
 
 
 @_handle.register(responses.OnCounterReady)
-def _on_counter_ready(response: responses.OnCounterReady, conductor: ClientConductor) -> None:
-    conductor.complete(response.correlation_id, response)
-    handler = conductor.context.on_available_counter
+def _on_counter_ready(response: responses.OnCounterReady, client: ClientRegistry) -> None:
+    client.complete(response.correlation_id, response)
+    handler = client.context.on_available_counter
     if handler is not None:
-        conductor.guard(handler, conductor.counters, response.correlation_id, response.counter_id)
+        client.guard(handler, client.counters, response.correlation_id, response.counter_id)
 
 
 @_handle.register(responses.OnUnavailableCounter)
-def _on_unavailable_counter(response: responses.OnUnavailableCounter, conductor: ClientConductor) -> None:
-    handler = conductor.context.on_unavailable_counter
+def _on_unavailable_counter(response: responses.OnUnavailableCounter, client: ClientRegistry) -> None:
+    handler = client.context.on_unavailable_counter
     if handler is not None:
-        conductor.guard(handler, conductor.counters, response.registration_id, response.counter_id)
+        client.guard(handler, client.counters, response.registration_id, response.counter_id)
 
 
 @_handle.register(responses.OnClientTimeout)
-def _on_client_timeout(response: responses.OnClientTimeout, conductor: ClientConductor) -> None:
-    if response.client_id == conductor.client_id and not conductor.closed:
-        conductor.terminate(ClientTimeout("the driver has given this client up: it was silent for too long"))
+def _on_client_timeout(response: responses.OnClientTimeout, client: ClientRegistry) -> None:
+    if response.client_id == client.client_id and not client.closed:
+        client.terminate(ClientTimeout("the driver timed this client out: it received no heartbeat in time"))
 
 
 @_handle.register(responses.OnPublicationError)
-def _on_publication_error(response: responses.OnPublicationError, conductor: ClientConductor) -> None:
+def _on_publication_error(response: responses.OnPublicationError, client: ClientRegistry) -> None:
     ours = any(
         getattr(resource, "original_registration_id", None) == response.registration_id
-        for resource in conductor.resources.values()
+        for resource in client.resources.values()
     )
-    handler = conductor.context.on_publication_error
+    handler = client.context.on_publication_error
     if ours and handler is not None:
-        conductor.guard(handler, response)
+        client.guard(handler, response)

@@ -15,7 +15,7 @@ MAX_PROGRAM_NAME = 80  # letters: the reference's clients have names of at most 
 
 
 def default_client_name() -> str:
-    """Returns the program's name and its process id, as in ``prices.py-4711``."""
+    """Return the program's name and its process id, as in ``prices.py-4711``."""
     path = sys.argv[0] if getattr(sys, "argv", None) else ""
     name = os.path.basename(path)
     if name == "__main__.py":
@@ -32,12 +32,13 @@ class ClientSettings(Settings):
 
     Attributes:
         dir: The driver's directory.
-        driver_timeout_ns: How old the driver's heartbeat may be before the driver counts as dead; commands wait as long.
-        client_name: The client's name, which tools show; by default the program's and its process id.
+        driver_timeout_ns: How old the driver's heartbeat may be before the driver is presumed dead; the longest wait for a
+            response.
+        client_name: The client's name, which tools show; by default the program's name and its process id.
         client_idle_sleep_duration_ns: How long the conductor sleeps when it has nothing to do.
         client_resource_linger_duration_ns: How long the log of an image that ended stays mapped.
         client_pre_touch_mapped_memory: Whether every page of a log is touched when it is mapped.
-        require_own_driver: Whether a driver's directory of another user is refused, where it is only a warning by default.
+        require_own_driver: Whether to refuse a driver's directory of another user, instead of logging a warning.
 
     Example:
         >>> aeron = Aeron.connect(settings=ClientSettings.load(client_name="pricing"))

@@ -1,4 +1,4 @@
-"""Subscriptions: where messages come out. The polls are the compiled reader's own; the rest is here."""
+"""Subscriptions. The compiled readers do the polls; the rest is here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MESSAGES_AT_ONCE = 256  # how many messages an iterator takes from the log befor
 
 
 class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
-    """What the subscriptions of both variants have besides waiting."""
+    """The part of a subscription that never waits."""
 
     _removal = commands.RemoveSubscription
     _receives = True
@@ -68,38 +68,32 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
 
     @property
     def is_end_of_stream(self) -> bool:
-        """Whether there were images, and every one of them has ended and was read."""
+        """Whether there were images, and all of them have ended and were read."""
         return self._had_image and all(image.is_end_of_stream for image in self.images)
 
     def image_by_session_id(self, session_id: int) -> I | None:
-        """Returns the image of a session.
+        """Return the image of a session.
 
         Args:
             session_id: The publication's session id.
 
         Returns:
-            The image; None when there is none.
-
-        Example:
-            >>> image = subscription.image_by_session_id(publication.session_id)
+            The image; None if there is none.
         """
         return next((image for image in self.images if image.session_id == session_id), None)
 
     def stats(self) -> SubscriptionStats:
-        """Returns where the subscription is at this moment.
+        """Return the subscription's images with their positions.
 
         Returns:
-            Its images, with their positions.
-
-        Example:
-            >>> subscription.stats().images
+            The images.
         """
         return SubscriptionStats(self.channel, self.stream_id, tuple(image.stats() for image in self.images))
 
     def _taken_messages(self, metadata: bool) -> Iterator[Any]:
-        """Returns the messages that an iterator took and did not yield: one iterator, shared by all who ask.
+        """Return the messages that an iterator took and did not yield: one iterator, which all callers share.
 
-        Raises LocalProtocolError where they were taken without metadata, and are wanted with it.
+        Raises LocalProtocolError if they were taken without metadata and are wanted with it.
         """
         if metadata == self._taken_with_metadata:
             return self._taken
@@ -119,9 +113,9 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
         return self._taken
 
     def _take_messages(self, limit: int, metadata: bool) -> Iterator[Any] | None:
-        """Takes at most ``limit`` messages from the log, those that another iterator took first; None when there are none.
+        """Take at most ``limit`` messages, first those that another iterator took; None if there are none.
 
-        What is not yielded of them stays with the subscription. Raises LocalProtocolError as ``messages`` does.
+        Messages that are not yielded stay with the subscription. Raises LocalProtocolError like ``messages``.
         """
         rest = self._taken_messages(metadata)
         if length_hint(rest):
@@ -134,19 +128,16 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
         return taken if batch else None
 
     def poll_arrow(self, limit: int = 4096) -> pa.RecordBatch:
-        """Returns whole messages of all images as a record batch.
+        """Return whole messages of all images as a record batch.
 
         Args:
             limit: The most messages.
 
         Returns:
-            A batch with the columns position, session_id, reserved_value and payload; without rows when there is none.
+            A batch with the columns position, session_id, reserved_value and payload; it has no rows if there are no messages.
 
         Raises:
             MissingExtraError: pyarrow is not installed.
-
-        Example:
-            >>> batch = subscription.poll_arrow(1000)
         """
         images = self.images
         first = self._next_arrow % len(images) if images else 0
@@ -164,7 +155,7 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
         return image
 
     def _leave_to_parent(self) -> None:
-        """Closes it in a forked child, for the conductor: its images stay open, since their positions are the parent's."""
+        """Close it in a forked child: its images stay open, since their positions are the parent's."""
         self._closed = True
         self._taken = iter(())
         self._set_images(())
@@ -180,13 +171,13 @@ class SubscriptionBase(Resource, SubscriptionReader, Generic[I]):
 class Image(ImageBase):
     """One publication's stream in a subscription. One thread polls it.
 
-    A subscription polls all of its images in turn; the polls here read one image alone.
+    A subscription polls all of its images in turn; the polls of an image read that image alone.
 
     Attributes:
         subscription: The subscription that the image belongs to.
         log_file: The path of its log buffer file.
         source_identity: Where it comes from: ``ip:port``, or ``aeron:ipc``.
-        driver_start_ms: When its driver started, epoch: with ``correlation_id`` it names one image of one driver.
+        driver_start_ms: When its driver started, in milliseconds since the epoch; with ``correlation_id`` it identifies one image.
         session_id: The publication's session id.
         position: How far this subscriber has read.
 
@@ -198,49 +189,44 @@ class Image(ImageBase):
     subscription: Subscription
 
     def reject(self, reason: str, *, timeout: float | None = None) -> None:
-        """Rejects the stream: its publisher receives the reason, and the image becomes unavailable.
+        """Reject the stream: its publisher receives the reason, and the image becomes unavailable.
 
         Args:
             reason: The reason, at most 1023 bytes.
-            timeout: Seconds to wait for the driver; at most the driver timeout, which is also the default.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
         Raises:
             RegistrationError: The driver refused.
             DriverTimeout: The driver did not respond in time.
-
-        Example:
-            >>> image.reject("unknown schema")
         """
         self.async_reject(reason).wait(timeout)
 
     def async_reject(self, reason: str) -> Operation[None]:
-        """Rejects the stream without waiting.
+        """Reject the stream without waiting.
 
         Args:
             reason: The reason, at most 1023 bytes.
 
         Returns:
             The pending operation.
-
-        Example:
-            >>> operation = image.async_reject("unknown schema")
         """
         return self.subscription._conductor.reject_image(self, reason)
 
 
 class Subscription(SubscriptionBase[Image], Destinations):
-    """A subscription to a channel and a stream id; ``images`` are the streams that it receives.
+    """A subscription to a channel and a stream id. Iterating over it yields whole messages, like ``messages()``.
 
-    ``poll`` and its relatives never wait; ``messages`` does. One thread polls.
+    ``poll`` and its variants never wait; ``messages``, ``wait_for_data`` and ``next_arrow`` do. One thread polls.
 
     Attributes:
         channel: The channel that it was added with.
         stream_id: The stream id.
         registration_id: The correlation id of the command that added it.
+        images: A tuple of the streams that it receives, one for each publication.
 
     Example:
         >>> with aeron.add_subscription("aeron:ipc", 1001) as subscription:
-        ...     for message in subscription.messages():
+        ...     for message in subscription:
         ...         print(message)
     """
 
@@ -259,23 +245,23 @@ class Subscription(SubscriptionBase[Image], Destinations):
     def messages(self, *, timeout: float | None = None, metadata: bool) -> Iterator[bytes] | Iterator[Message]: ...
 
     def messages(self, *, timeout: float | None = None, metadata: bool = False) -> Iterator[bytes] | Iterator[Message]:
-        """Yields whole messages as they come, until every image has ended, or the subscription is closed.
+        """Yield whole messages as they arrive, until every image has ended or the subscription is closed.
 
-        An iterator that is left, by ``break`` or by a time-out, loses nothing: the next one continues after the last message that
-        was yielded. What an iterator has taken from the log, at most 256 messages, is not seen by ``poll``.
+        Leaving the iterator, by ``break`` or a timeout, loses nothing: the next one continues after the last message that was
+        yielded. ``poll`` does not see the messages that an iterator has taken from the log, at most 256.
 
         Args:
             timeout: Seconds to wait for the next message; None waits forever.
-            metadata: True yields a ``Message``: the bytes with position, session, reserved value and image.
+            metadata: Whether to yield a ``Message``, which has position, session, reserved value and image, instead of bytes.
 
         Yields:
             One message after another.
 
         Raises:
-            Timeout: Nothing came for ``timeout`` seconds.
+            Timeout: Nothing arrived for ``timeout`` seconds.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
-            LocalProtocolError: An iterator without metadata was left before the messages that it had taken were yielded.
+            LocalProtocolError: An iterator without metadata was left before it had yielded the messages that it had taken.
 
         Example:
             >>> for message in subscription.messages(timeout=10.0, metadata=True):
@@ -291,10 +277,10 @@ class Subscription(SubscriptionBase[Image], Destinations):
                 self._conductor.raise_failure()
                 return
             elif not waiting.step(self):
-                raise Timeout(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
+                raise Timeout(f"no message arrived on {self!r} within {timeout:g} s", timeout=timeout)
 
     def wait_for_data(self, *, timeout: float | None = None) -> bool:
-        """Waits until there is something to poll, or the subscription is closed.
+        """Wait until there is something to poll, or the subscription is closed.
 
         Args:
             timeout: Seconds to wait; None waits forever.
@@ -317,7 +303,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
         return False
 
     def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
-        """Waits for messages and returns them as a record batch.
+        """Wait for messages and return them as a record batch.
 
         Args:
             limit: The most messages.
@@ -327,13 +313,10 @@ class Subscription(SubscriptionBase[Image], Destinations):
             A batch with the columns position, session_id, reserved_value and payload.
 
         Raises:
-            Timeout: Nothing came in time, or the subscription is closed; DriverTimeout or ClientTimeout where that is why.
+            Timeout: Nothing arrived in time, or the subscription is closed; DriverTimeout or ClientTimeout if that is why.
             MissingExtraError: pyarrow is not installed.
-
-        Example:
-            >>> batch = subscription.next_arrow(1000)
         """
         if not self.wait_for_data(timeout=timeout):
             self._conductor.raise_failure()
-            raise Timeout(f"nothing came on {self!r}", timeout=timeout)
+            raise Timeout(f"no message arrived on {self!r}", timeout=timeout)
         return self.poll_arrow(limit)

@@ -54,7 +54,7 @@ class Command(wire.Message):
 
 @frozen
 class AddPublication(Command):
-    """Adds a concurrent publication, shared by all clients that add the same channel and stream."""
+    """Add a concurrent publication, shared by all clients that add the same channel and stream."""
 
     TYPE: ClassVar[int] = CommandType.ADD_PUBLICATION
     stream_id: wire.I32
@@ -63,7 +63,7 @@ class AddPublication(Command):
 
 @frozen
 class AddExclusivePublication(Command):
-    """Adds a publication with one writer and a log of its own."""
+    """Add a publication with one writer and a log of its own."""
 
     TYPE: ClassVar[int] = CommandType.ADD_EXCLUSIVE_PUBLICATION
     stream_id: wire.I32
@@ -72,7 +72,7 @@ class AddExclusivePublication(Command):
 
 @frozen
 class RemovePublication(Command):
-    """Removes a publication of either kind; older clients leave the flags out."""
+    """Remove a publication of either kind; older clients leave the flags out."""
 
     TYPE: ClassVar[int] = CommandType.REMOVE_PUBLICATION
     registration_id: wire.I64
@@ -86,7 +86,7 @@ class RemovePublication(Command):
 
 @frozen
 class AddSubscription(Command):
-    """Adds a subscription; the prefix ``aeron-spy:`` in the channel makes it a spy."""
+    """Add a subscription; the prefix ``aeron-spy:`` in the channel makes it a spy."""
 
     TYPE: ClassVar[int] = CommandType.ADD_SUBSCRIPTION
     registration_correlation_id: wire.I64 = -1
@@ -96,7 +96,7 @@ class AddSubscription(Command):
 
 @frozen
 class RemoveSubscription(Command):
-    """Removes a subscription."""
+    """Remove a subscription."""
 
     TYPE: ClassVar[int] = CommandType.REMOVE_SUBSCRIPTION
     registration_id: wire.I64
@@ -104,14 +104,14 @@ class RemoveSubscription(Command):
 
 @frozen
 class ClientKeepalive(Command):
-    """Keeps the client alive; modern clients write their heartbeat counter instead."""
+    """Keep the client alive; modern clients write their heartbeat counter instead."""
 
     TYPE: ClassVar[int] = CommandType.CLIENT_KEEPALIVE
 
 
 @frozen
 class AddDestination(Command):
-    """Adds a destination to a publication whose channel has ``control-mode=manual``."""
+    """Add a destination to a publication whose channel has ``control-mode=manual``."""
 
     TYPE: ClassVar[int] = CommandType.ADD_DESTINATION
     registration_id: wire.I64
@@ -120,7 +120,7 @@ class AddDestination(Command):
 
 @frozen
 class RemoveDestination(Command):
-    """Removes a publication's destination, matched by its resolved address."""
+    """Remove a publication's destination, matched by its resolved address."""
 
     TYPE: ClassVar[int] = CommandType.REMOVE_DESTINATION
     registration_id: wire.I64
@@ -129,7 +129,7 @@ class RemoveDestination(Command):
 
 @frozen
 class AddCounter(Command):
-    """Adds a counter that lives as long as its client."""
+    """Add a counter that lives as long as its client."""
 
     TYPE: ClassVar[int] = CommandType.ADD_COUNTER
     type_id: wire.I32
@@ -139,7 +139,7 @@ class AddCounter(Command):
 
 @frozen
 class RemoveCounter(Command):
-    """Frees a counter."""
+    """Free a counter."""
 
     TYPE: ClassVar[int] = CommandType.REMOVE_COUNTER
     registration_id: wire.I64
@@ -147,14 +147,14 @@ class RemoveCounter(Command):
 
 @frozen
 class ClientClose(Command):
-    """Ends the client."""
+    """End the client."""
 
     TYPE: ClassVar[int] = CommandType.CLIENT_CLOSE
 
 
 @frozen
 class AddReceiveDestination(Command):
-    """Adds a destination to a subscription; the channel may be udp, ipc or a spy."""
+    """Add a destination to a subscription; the channel may be udp, ipc or a spy."""
 
     TYPE: ClassVar[int] = CommandType.ADD_RCV_DESTINATION
     registration_id: wire.I64
@@ -163,7 +163,7 @@ class AddReceiveDestination(Command):
 
 @frozen
 class RemoveReceiveDestination(Command):
-    """Removes a subscription's destination."""
+    """Remove a subscription's destination."""
 
     TYPE: ClassVar[int] = CommandType.REMOVE_RCV_DESTINATION
     registration_id: wire.I64
@@ -172,7 +172,7 @@ class RemoveReceiveDestination(Command):
 
 @frozen
 class TerminateDriver(Command):
-    """Terminates the driver, if its termination validator agrees."""
+    """Terminate the driver, if its termination validator agrees."""
 
     TYPE: ClassVar[int] = CommandType.TERMINATE_DRIVER
     token: Token
@@ -180,7 +180,7 @@ class TerminateDriver(Command):
 
 @frozen
 class AddStaticCounter(Command):
-    """Adds a counter that belongs to no client; added again with the same type and registration it is the same counter."""
+    """Add a counter that belongs to no client; added again with the same type and registration it is the same counter."""
 
     TYPE: ClassVar[int] = CommandType.ADD_STATIC_COUNTER
     registration_id: wire.I64
@@ -191,7 +191,7 @@ class AddStaticCounter(Command):
 
 @frozen
 class RejectImage(Command):
-    """Rejects an image: its sender receives the reason."""
+    """Reject an image: its sender receives the reason."""
 
     TYPE: ClassVar[int] = CommandType.REJECT_IMAGE
     MIN_LENGTH: ClassVar[int] = 40  # the reference driver takes nothing shorter, even for an empty reason
@@ -202,7 +202,7 @@ class RejectImage(Command):
 
 @frozen
 class RemoveDestinationById(Command):
-    """Removes a destination by the correlation id of the command that added it."""
+    """Remove a destination by the correlation id of the command that added it."""
 
     TYPE: ClassVar[int] = CommandType.REMOVE_DESTINATION_BY_ID
     resource_registration_id: wire.I64
@@ -211,7 +211,7 @@ class RemoveDestinationById(Command):
 
 @frozen
 class GetNextAvailableSessionId(Command):
-    """Requests a session id that is free for that stream (control protocol 1.0.0 or later)."""
+    """Request a session id that is free for that stream (control protocol 1.0.0 or later)."""
 
     TYPE: ClassVar[int] = CommandType.GET_NEXT_AVAILABLE_SESSION_ID
     stream_id: wire.I32
@@ -244,7 +244,7 @@ UNKNOWN_COMMAND_TYPE_ID = 6  # the error code of docs/protocols/aeron.md, 6.1
 
 
 def decode_command(type_id: int, payload: bytes | memoryview) -> Command:
-    """Returns the command in a record of the to-driver buffer.
+    """Return the command in a record of the to-driver buffer.
 
     Raises RemoteProtocolError: code 6 when the type is unknown, code 7 when the record is malformed.
     """
@@ -257,7 +257,7 @@ def decode_command(type_id: int, payload: bytes | memoryview) -> Command:
 
 
 def correlation_id_of(payload: bytes | memoryview) -> int | None:
-    """Returns the correlation id in a record of any type, malformed or not; None if the record ends before it."""
+    """Return the correlation id in a record of any type, malformed or not; None if the record ends before it."""
     try:
         return Command.decode(payload).correlation_id
     except RemoteProtocolError:

@@ -221,7 +221,7 @@ RESPONSES: dict[int, type[Response]] = {
 
 
 def decode_response(type_id: int, payload: bytes | memoryview) -> Response | None:
-    """Returns the response in a record of the to-clients buffer; None for an unknown type, which a newer driver may send.
+    """Return the response in a record of the to-clients buffer; None for an unknown type, which a newer driver may send.
 
     Raises RemoteProtocolError (code 7) when the record is malformed.
     """

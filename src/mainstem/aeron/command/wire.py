@@ -61,7 +61,7 @@ class Message:
     MIN_LENGTH: ClassVar[int] = 0
 
     def encode(self) -> bytes:
-        """Returns the record's payload. Raises LocalProtocolError where a value does not fit its field."""
+        """Return the record's payload. Raises LocalProtocolError if a value does not fit its field."""
         out = bytearray()
         for name, kind, _ in _layout(type(self)):
             value = getattr(self, name)
@@ -82,7 +82,7 @@ class Message:
 
     @classmethod
     def decode(cls, payload: bytes | memoryview) -> Self:
-        """Parses a record's payload. Raises RemoteProtocolError (code 7) when it is too short or a length in it is wrong."""
+        """Parse a record's payload. Raises RemoteProtocolError (code 7) when it is too short or a length in it is wrong."""
         at = 0
         values: dict[str, Any] = {}
         for name, kind, optional in _layout(cls):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mainstem._core.log.fragment import Header
 from mainstem.aeron.logbuffer.descriptor import (
     align,
     align_frame,
@@ -19,7 +20,6 @@ from mainstem.aeron.logbuffer.descriptor import (
     term_offset_at,
     wrap_i32,
 )
-from mainstem.aeron.logbuffer.header import Header
 from mainstem.aeron.logbuffer.log_buffers import LogBuffers, LogParameters, LogType
 
 __all__ = [

@@ -12,29 +12,29 @@ from mainstem.errors import ConfigurationError
 
 
 def wrap_i32(value: int) -> int:
-    """The int32 that has the low 32 bits of ``value``."""
+    """Return the int32 that has the low 32 bits of ``value``."""
     return ((value + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000
 
 
 def align(value: int, alignment: int) -> int:
-    """``value`` rounded up to a multiple of ``alignment``, a power of two."""
+    """Round up to a multiple of ``alignment``, a power of two."""
     return (value + alignment - 1) & -alignment
 
 
 def align_frame(length: int) -> int:
-    """The bytes that a frame of ``length`` bytes takes in a term."""
+    """Return the bytes that a frame takes in a term."""
     return (length + layout.FRAME_ALIGNMENT - 1) & -layout.FRAME_ALIGNMENT
 
 
 def framed_length(length: int, max_payload_length: int) -> int:
-    """The bytes that a message of ``length`` takes in a term, split into frames of at most ``max_payload_length``."""
+    """Return the bytes that a message takes in a term, split into frames of at most ``max_payload_length``."""
     full, rest = divmod(length, max_payload_length)
     last = align_frame(rest + layout.DATA_HEADER_LENGTH) if rest or not full else 0
     return full * align_frame(max_payload_length + layout.DATA_HEADER_LENGTH) + last
 
 
 def check_term_length(term_length: int) -> None:
-    """Raises ConfigurationError unless ``term_length`` is a power of two from 64 KiB to 1 GiB."""
+    """Raise ConfigurationError unless ``term_length`` is a power of two from 64 KiB to 1 GiB."""
     if not layout.TERM_MIN_LENGTH <= term_length <= layout.TERM_MAX_LENGTH or term_length & (term_length - 1):
         raise ConfigurationError(
             f"term length {term_length} is not a power of two from {layout.TERM_MIN_LENGTH} to {layout.TERM_MAX_LENGTH}"
@@ -42,7 +42,7 @@ def check_term_length(term_length: int) -> None:
 
 
 def check_page_size(page_size: int) -> None:
-    """Raises ConfigurationError unless ``page_size`` is a power of two from 4 KiB to 1 GiB."""
+    """Raise ConfigurationError unless ``page_size`` is a power of two from 4 KiB to 1 GiB."""
     if not layout.LOG_METADATA_LENGTH <= page_size <= layout.TERM_MAX_LENGTH or page_size & (page_size - 1):
         raise ConfigurationError(
             f"page size {page_size} is not a power of two from {layout.LOG_METADATA_LENGTH} to {layout.TERM_MAX_LENGTH}"
@@ -50,60 +50,60 @@ def check_page_size(page_size: int) -> None:
 
 
 def log_length(term_length: int, page_size: int = 4096) -> int:
-    """The length of a log buffer file: three terms and the metadata, in whole pages."""
+    """Return the length of a log buffer file: three terms and the metadata, in whole pages."""
     return align(layout.PARTITION_COUNT * term_length + layout.LOG_METADATA_LENGTH, page_size)
 
 
 def max_message_length(term_length: int) -> int:
-    """The longest message that can be offered: an eighth of a term, at most 16 MiB."""
+    """Return the longest message that can be offered: an eighth of a term, at most 16 MiB."""
     return min(term_length // 8, layout.MAX_MESSAGE_LENGTH)
 
 
 def max_position(term_length: int) -> int:
-    """Where a stream ends: after 2**31 terms."""
+    """Return where a stream ends: after 2**31 terms."""
     return term_length << 31
 
 
 def position_bits(term_length: int) -> int:
-    """How far a term count is shifted to make a position: the binary logarithm of the term length."""
+    """Return the binary logarithm of the term length, by which a term count is shifted to make a position."""
     return term_length.bit_length() - 1
 
 
 def term_count_of(term_id: int, initial_term_id: int) -> int:
-    """How many terms ``term_id`` is after the initial one (int32 wrap-around)."""
+    """Return how many terms ``term_id`` is after the initial one (int32 wrap-around)."""
     return wrap_i32(term_id - initial_term_id)
 
 
 def position_of(term_id: int, term_offset: int, initial_term_id: int, bits: int) -> int:
-    """The position of an offset in a term."""
+    """Return the position of an offset in a term."""
     return (wrap_i32(term_id - initial_term_id) << bits) + term_offset
 
 
 def term_id_at(position: int, initial_term_id: int, bits: int) -> int:
-    """The id of the term that holds ``position``."""
+    """Return the id of the term that holds ``position``."""
     return wrap_i32((position >> bits) + initial_term_id)
 
 
 def term_offset_at(position: int, bits: int) -> int:
-    """The offset of ``position`` in its term."""
+    """Return the offset of ``position`` in its term."""
     return position & ((1 << bits) - 1)
 
 
 def partition_index(position: int, bits: int) -> int:
-    """Which of the three terms of the log holds ``position``."""
+    """Return which of the three terms of the log holds ``position``."""
     return (position >> bits) % layout.PARTITION_COUNT
 
 
 def raw_tail(term_id: int, term_offset: int) -> int:
-    """A tail counter: the term id above, the offset below, as a signed int64."""
+    """Return a tail counter: the term id above, the offset below, as a signed int64."""
     return (wrap_i32(term_id) << 32) | term_offset
 
 
 def tail_term_id(raw: int) -> int:
-    """The term id of a tail counter."""
+    """Return the term id of a tail counter."""
     return wrap_i32(raw >> 32)
 
 
 def tail_offset(raw: int, term_length: int) -> int:
-    """The offset of a tail counter, clamped: claims that met the end of the term have carried it further."""
+    """Return the offset of a tail counter, clamped: claims that met the end of the term have carried it further."""
     return min(raw & 0xFFFF_FFFF, term_length)

@@ -68,12 +68,10 @@ class LogParameters:
 
     @property
     def log_length(self) -> int:
-        """The length of the file that holds this log."""
         return descriptor.log_length(self.term_length, self.page_size)
 
     @property
     def start_position(self) -> int:
-        """The position at which the stream begins."""
         if self.start_term_id is None:
             return 0
         bits = descriptor.position_bits(self.term_length)
@@ -163,7 +161,7 @@ class LogBuffers:
 
     @classmethod
     def create(cls, buffer: AtomicBuffer, parameters: LogParameters) -> LogBuffers:
-        """Writes all metadata, tails included, into zeroed memory of ``parameters.log_length`` bytes."""
+        """Write all metadata, tails included, into zeroed memory of ``parameters.log_length`` bytes."""
         descriptor.check_term_length(parameters.term_length)
         descriptor.check_page_size(parameters.page_size)
         if buffer.capacity != parameters.log_length:
@@ -181,7 +179,7 @@ class LogBuffers:
         return cls(buffer)
 
     def raw_tail(self, index: int) -> int:
-        """The tail counter of a partition (acquire)."""
+        """Return the tail counter of a partition (acquire)."""
         return self.buffer.get_i64_acquire(self.metadata_offset + layout.LOG_TAIL_COUNTERS_OFFSET + 8 * index)
 
     @property
@@ -207,7 +205,6 @@ class LogBuffers:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the stream has a consumer."""
         return self.buffer.get_i32_acquire(self.metadata_offset + layout.LOG_IS_CONNECTED_OFFSET) == 1
 
     @is_connected.setter
@@ -233,7 +230,7 @@ class LogBuffers:
         self.buffer.put_u8(self.metadata_offset + layout.LOG_IS_PUBLICATION_REVOKED_OFFSET, int(revoked))
 
     def read_parameters(self) -> LogParameters:
-        """Returns the metadata as passed to ``create`` (where the stream began is not in it)."""
+        """Return the metadata as passed to ``create``, which does not include where the stream began."""
         buffer, meta = self.buffer, self.metadata_offset
         values: dict[str, int | bool] = {name: buffer.get_i32(meta + offset) for offset, name in _I32_FIELDS}
         values |= {name: buffer.get_i64(meta + offset) for offset, name in _I64_FIELDS}

@@ -63,64 +63,64 @@ _ADDRESS_LENGTHS = {1: 4, 2: 16}  # of IPv4 and IPv6
 
 
 def align(length: int) -> int:
-    """The bytes that a frame of ``length`` takes in a term and on the wire."""
+    """Return the bytes that a frame takes in a term and on the wire."""
     return (length + UNALIGNED) & ~UNALIGNED
 
 
 def before_beginning(term_id: int, initial_term_id: int) -> bool:
-    """Whether a term lies before its stream's first. Term ids wrap at 32 bits."""
+    """Whether a term is before its stream's first. Term ids wrap at 32 bits."""
     return bool((term_id - initial_term_id) & 0x80000000)
 
 
-def violation(rule: str, message: str) -> RemoteProtocolError:
-    """The error for a frame that breaks ``rule``."""
+def protocol_error(rule: str, message: str) -> RemoteProtocolError:
+    """Return the error for a frame that breaks ``rule``."""
     return RemoteProtocolError(f"{rule}: {message}", rule=rule)
 
 
 def check_header(frame: Bytes) -> Header:
-    """The header of a frame that keeps the rules of every frame. Raises RemoteProtocolError."""
+    """Return the header of a frame. Raises RemoteProtocolError if it breaks a rule of every frame."""
     if len(frame) < HEADER_LENGTH:
-        raise violation("datagram length", f"{len(frame)} bytes are fewer than a frame header's {HEADER_LENGTH}")
+        raise protocol_error("datagram length", f"{len(frame)} bytes are fewer than a frame header's {HEADER_LENGTH}")
     header = Header.read(frame)
     if header.frame_length < 0:
-        raise violation("frame length", f"{header.frame_length} is negative")
+        raise protocol_error("frame length", f"{header.frame_length} is negative")
     if header.version != VERSION:
-        raise violation("version", f"{header.version} is not {VERSION}")
+        raise protocol_error("version", f"{header.version} is not {VERSION}")
     return header
 
 
 def check_range(term_offset: int, length: int, term_length: int, rule: str) -> None:
-    """Checks that ``length`` bytes from an aligned offset lie in a term. Raises RemoteProtocolError."""
+    """Raise RemoteProtocolError unless ``length`` bytes from an aligned offset are in a term."""
     if not 0 <= term_offset < term_length:
-        raise violation(rule, f"term offset {term_offset} is not in a term of {term_length}")
+        raise protocol_error(rule, f"term offset {term_offset} is not in a term of {term_length}")
     if term_offset & UNALIGNED:
-        raise violation(rule, f"term offset {term_offset} is not a multiple of {layout.FRAME_ALIGNMENT}")
+        raise protocol_error(rule, f"term offset {term_offset} is not a multiple of {layout.FRAME_ALIGNMENT}")
     if length < 0 or term_offset + length > term_length:
-        raise violation(rule, f"{length} bytes from term offset {term_offset} leave a term of {term_length}")
+        raise protocol_error(rule, f"{length} bytes from term offset {term_offset} leave a term of {term_length}")
 
 
 def check_term(term_id: int, initial_term_id: int | None, rule: str) -> None:
-    """Checks that a term is not before the stream's first, where that is known. Raises RemoteProtocolError."""
+    """Raise RemoteProtocolError if a term is before the stream's first, if that is known."""
     if initial_term_id is not None and before_beginning(term_id, initial_term_id):
-        raise violation(rule, f"term {term_id} lies before {initial_term_id}")
+        raise protocol_error(rule, f"term {term_id} lies before {initial_term_id}")
 
 
 @frozen
 class Frame:
-    """What all frames have: a type, flags, and fields where the layout of the type has them."""
+    """A type, flags, and the fields that the type's layout has."""
 
     type: ClassVar[FrameType]
     flags: int = 0
 
     @classmethod
     def read(cls, frame: Bytes) -> Self:
-        """The frame in bytes that were checked: at least as many as its layout has."""
+        """Return the frame in checked bytes: at least as many as its layout has."""
         return cls(flags=frame[layout.FRAME_FLAGS_OFFSET], **LAYOUTS[cls.type].read(frame))
 
     def pack(self, frame_length: int, *, flags: int | None = None, **values: int) -> bytes:
-        """Header and fixed part; ``values`` stand for fields that are no attributes.
+        """Return header and fixed part; ``values`` replace fields that are not attributes.
 
-        Raises LocalProtocolError where a value does not fit its field.
+        Raises LocalProtocolError if a value does not fit its field.
         """
         name, _, fields, form = LAYOUTS[self.type]
         try:
@@ -133,7 +133,7 @@ class Frame:
 
 @frozen
 class StreamFrame(Frame):
-    """What carries a stream: where in which stream a frame belongs (docs/protocols/aeron.md, 13.1)."""
+    """A frame of a stream, and where in the stream it belongs (docs/protocols/aeron.md, 13.1)."""
 
     session_id: int
     stream_id: int
@@ -148,11 +148,10 @@ class StreamFrame(Frame):
         raise NotImplementedError
 
     def encode(self) -> bytes:
-        """The bytes on the wire."""
         raise NotImplementedError
 
     def check(self, term_length: int) -> None:
-        """Raises RemoteProtocolError where the frame does not lie in a term of that length."""
+        """Raise RemoteProtocolError unless the frame is in a term of that length."""
         check_range(self.term_offset, self.aligned_length, term_length, "term range")
 
 
@@ -165,16 +164,14 @@ class Data(StreamFrame):
 
     @property
     def frame_length(self) -> int:
-        """Header and payload, in bytes."""
         return layout.DATA_HEADER_LENGTH + len(self.payload)
 
     @property
     def aligned_length(self) -> int:
-        """How far the frame moves the stream."""
         return align(self.frame_length)
 
     def encode(self) -> bytes:
-        """The bytes on the wire, padded with zeros to a multiple of 32."""
+        """Return the bytes on the wire, padded with zeros to a multiple of 32."""
         return (self.pack(self.frame_length) + self.payload).ljust(self.aligned_length, b"\0")
 
 
@@ -187,11 +184,10 @@ class Pad(StreamFrame):
 
     @property
     def aligned_length(self) -> int:
-        """How far the frame moves the stream."""
         return align(self.frame_length)
 
     def encode(self) -> bytes:
-        """The 32 bytes of the header. Raises LocalProtocolError for a length below them."""
+        """Return the 32 bytes of the header. Raises LocalProtocolError if the length is below them."""
         if self.frame_length < layout.DATA_HEADER_LENGTH:
             raise LocalProtocolError(f"padding of {self.frame_length} bytes is below 32", rule="frame length")
         return self.pack(self.frame_length)
@@ -210,16 +206,14 @@ class Heartbeat(StreamFrame):
 
     @property
     def is_revoked(self) -> bool:
-        """Whether the publication was revoked: what was not received yet will not come."""
+        """Whether the publication was revoked: the rest of the stream will not come."""
         return bool(self.flags & layout.FLAG_REVOKED)
 
     @property
     def aligned_length(self) -> int:
-        """A heartbeat does not move the stream."""
         return 0
 
     def encode(self) -> bytes:
-        """The 32 bytes."""
         return self.pack(0)
 
 
@@ -229,23 +223,22 @@ class ControlFrame(Frame):
 
     @classmethod
     def decode(cls, datagram: Bytes) -> Self:
-        """The frame of a datagram. Raises RemoteProtocolError, whose ``rule`` names what is broken."""
+        """Return the frame of a datagram. Raises RemoteProtocolError, whose ``rule`` names what is broken."""
         header, (name, length, _, _) = check_header(datagram), LAYOUTS[cls.type]
         if header.type != cls.type:
-            raise violation("frame type", f"{header.type:#x} is not {name}")
+            raise protocol_error("frame type", f"{header.type:#x} is not {name}")
         if len(datagram) < length:
-            raise violation("datagram length", f"{len(datagram)} bytes are fewer than {name}'s {length}")
+            raise protocol_error("datagram length", f"{len(datagram)} bytes are fewer than {name}'s {length}")
         if header.frame_length > len(datagram):
-            raise violation("frame length", f"{header.frame_length} exceeds the datagram of {len(datagram)}")
+            raise protocol_error("frame length", f"{header.frame_length} exceeds the datagram of {len(datagram)}")
         cls.check_bytes(datagram, header)
         return cls.read(datagram)
 
     @classmethod
     def check_bytes(cls, datagram: Bytes, header: Header) -> None:
-        """Checks what the layout alone does not say. Raises RemoteProtocolError."""
+        """Check rules that the layout does not express. Raises RemoteProtocolError."""
 
     def encode(self) -> bytes:
-        """The bytes on the wire."""
         return self.pack(LAYOUTS[self.type].length)
 
 
@@ -261,7 +254,7 @@ class Nak(ControlFrame):
     length: int
 
     def check(self, term_length: int, initial_term_id: int | None = None) -> None:
-        """Raises RemoteProtocolError where the range does not lie in a term of the stream."""
+        """Raise RemoteProtocolError unless the range is in a term of the stream."""
         check_range(self.term_offset, self.length, term_length, "NAK range")
         check_term(self.term_id, initial_term_id, "NAK range")
 
@@ -285,7 +278,6 @@ class StatusMessage(ControlFrame):
 
     @property
     def requests_setup(self) -> bool:
-        """Whether the sender is to send a SETUP."""
         return bool(self.flags & layout.SM_FLAG_SEND_SETUP)
 
     @property
@@ -295,12 +287,11 @@ class StatusMessage(ControlFrame):
 
     @staticmethod
     def options_length(frame: Bytes) -> int:
-        """The bytes of a status message behind its fixed part: 8 for a group tag."""
+        """Return the bytes of a status message after its fixed part: 8 for a group tag."""
         return min(Header.read(frame).frame_length, len(frame)) - layout.SM_LENGTH
 
     @classmethod
     def read(cls, frame: Bytes) -> Self:
-        """The status message in bytes that were checked."""
         tag = None
         if cls.options_length(frame) >= _GROUP_TAG.size:
             (tag,) = _GROUP_TAG.unpack_from(frame, layout.SM_GROUP_TAG_OFFSET)
@@ -309,7 +300,7 @@ class StatusMessage(ControlFrame):
         )
 
     def encode(self) -> bytes:
-        """The 36 bytes, or 44 with a group tag."""
+        """Return the 36 bytes, or 44 with a group tag."""
         if self.group_tag is None:
             return self.pack(layout.SM_LENGTH)
         try:
@@ -320,24 +311,24 @@ class StatusMessage(ControlFrame):
 
     @classmethod
     def check_bytes(cls, datagram: Bytes, header: Header) -> None:  # noqa: ARG003
-        """Checks what must hold in a term of any length. Raises RemoteProtocolError."""
+        """Check what must hold in a term of any length."""
         values = LAYOUTS[FrameType.STATUS_MESSAGE].read(datagram)
         offset, window = values["consumption_term_offset"], values["receiver_window"]
         if offset < 0 or offset & UNALIGNED:
-            raise violation("SM position", f"term offset {offset} is negative or not a multiple of 32")
+            raise protocol_error("SM position", f"term offset {offset} is negative or not a multiple of 32")
         if window < 0:
-            raise violation("SM window", f"{window} is negative")
+            raise protocol_error("SM window", f"{window} is negative")
 
     def check(self, term_length: int, initial_term_id: int | None = None) -> None:
-        """Raises RemoteProtocolError where position or window are not possible in the stream.
+        """Raise RemoteProtocolError unless position and window are possible in the stream.
 
-        A request for a SETUP passes: its position is not one of the stream's.
+        A request for a SETUP passes: its position is not one of the stream.
         """
         if self.requests_setup:
             return
         check_range(self.consumption_term_offset, 0, term_length, "SM position")
         if not 0 <= self.receiver_window <= term_length // 2:
-            raise violation("SM window", f"{self.receiver_window} is not in 0 to {term_length // 2}")
+            raise protocol_error("SM window", f"{self.receiver_window} is not in 0 to {term_length // 2}")
         check_term(self.consumption_term_id, initial_term_id, "SM position")
 
 
@@ -358,7 +349,7 @@ class ErrorFrame(ControlFrame):
 
     @staticmethod
     def cut(text: str) -> str:
-        """The longest beginning of a text that fits the frame, without bytes that are not UTF-8."""
+        """Return the longest beginning of a text that fits the frame, as UTF-8."""
         return text.encode("utf-8", "surrogateescape")[: layout.ERR_MAX_TEXT_LENGTH].decode(errors="ignore")
 
     @classmethod
@@ -367,7 +358,7 @@ class ErrorFrame(ControlFrame):
         length = LAYOUTS[cls.type].read(datagram)["text_length"]
         if not 0 <= length <= layout.ERR_MAX_TEXT_LENGTH or layout.ERR_TEXT_OFFSET + length > len(datagram):
             limit = layout.ERR_MAX_TEXT_LENGTH
-            raise violation("ERR text", f"length {length} is not in 0 to {limit}, or leaves the datagram")
+            raise protocol_error("ERR text", f"length {length} is not in 0 to {limit}, or leaves the datagram")
 
     @classmethod
     def read(cls, frame: Bytes) -> Self:
@@ -419,13 +410,13 @@ class Setup(ControlFrame):
         return bool(self.flags & layout.SETUP_FLAG_GROUP)
 
     def check(self) -> None:
-        """Raises RemoteProtocolError where no image can be made of these values."""
+        """Raise RemoteProtocolError if no image can be made of these values."""
         length = self.term_length
         if not layout.TERM_MIN_LENGTH <= length <= layout.TERM_MAX_LENGTH or length & (length - 1):
-            raise violation("SETUP term length", f"{length} is not a power of two from 64 KiB to 1 GiB")
+            raise protocol_error("SETUP term length", f"{length} is not a power of two from 64 KiB to 1 GiB")
         check_range(self.term_offset, 0, length, "SETUP position")
         if not layout.DATA_HEADER_LENGTH <= self.mtu <= layout.MTU_MAX_LENGTH or self.mtu & UNALIGNED:
-            raise violation("SETUP mtu", f"{self.mtu} is not a multiple of 32 from 32 to {layout.MTU_MAX_LENGTH}")
+            raise protocol_error("SETUP mtu", f"{self.mtu} is not a multiple of 32 from 32 to {layout.MTU_MAX_LENGTH}")
         check_term(self.active_term_id, self.initial_term_id, "SETUP position")
 
 
@@ -455,11 +446,9 @@ class Rttm(ControlFrame):
 
     @property
     def is_request(self) -> bool:
-        """Whether a reply is to be sent."""
         return bool(self.flags & layout.RTTM_FLAG_REPLY)
 
     def reply(self, reception_delta: int = 0) -> Rttm:
-        """The reply to this request."""
         return replace(self, flags=0, reception_delta=reception_delta)
 
 
@@ -477,7 +466,7 @@ class ResolutionEntry:
     is_self: bool = False
 
     def encode(self) -> bytes:
-        """The entry, padded to a multiple of 8. Raises LocalProtocolError when the name is too long."""
+        """Return the entry, padded to a multiple of 8. Raises LocalProtocolError if the name is too long."""
         name = self.name.encode("utf-8", "surrogateescape")
         if len(name) > MAX_NAME_LENGTH:
             raise LocalProtocolError(f"RES: name of {len(name)} bytes exceeds {MAX_NAME_LENGTH}", rule="RES name")
@@ -491,20 +480,20 @@ class ResolutionEntry:
 
     @classmethod
     def decode(cls, datagram: Bytes, at: int, end: int) -> tuple[ResolutionEntry, int]:
-        """The entry at an offset, and where the next one begins. Raises RemoteProtocolError where it leaves ``end``."""
+        """Return the entry at an offset, and where the next one begins. Raises RemoteProtocolError if it exceeds ``end``."""
         if at + _ENTRY.size > end:
-            raise violation("RES entry", f"{end - at} bytes are left for an entry")
+            raise protocol_error("RES entry", f"{end - at} bytes are left for an entry")
         kind, flags, port, age_ms = _ENTRY.unpack_from(datagram, at)
         if kind not in _ADDRESS_LENGTHS:
-            raise violation("RES address type", f"{kind} is neither 1 (IPv4) nor 2 (IPv6)")
+            raise protocol_error("RES address type", f"{kind} is neither 1 (IPv4) nor 2 (IPv6)")
         address_at = at + _ENTRY.size
         name_length_at = address_at + _ADDRESS_LENGTHS[kind]
         name_at = name_length_at + _NAME_LENGTH.size
         if name_at > end:
-            raise violation("RES entry", f"{end - at} bytes are left for an entry")
+            raise protocol_error("RES entry", f"{end - at} bytes are left for an entry")
         (length,) = _NAME_LENGTH.unpack_from(datagram, name_length_at)
         if not 0 <= length <= MAX_NAME_LENGTH or name_at + length > end:
-            raise violation("RES name", f"length {length} is not in 0 to {MAX_NAME_LENGTH}, or leaves the frame")
+            raise protocol_error("RES name", f"length {length} is not in 0 to {MAX_NAME_LENGTH}, or leaves the frame")
         name = bytes(datagram[name_at : name_at + length]).decode("utf-8", "surrogateescape")
         address = ip_address(bytes(datagram[address_at:name_length_at]))
         is_self = bool(flags & layout.RES_FLAG_SELF)
@@ -522,7 +511,6 @@ class Resolution(ControlFrame):
 
     @classmethod
     def read(cls, frame: Bytes) -> Self:
-        """The entries of a datagram. Raises RemoteProtocolError where one breaks a rule."""
         header = Header.read(frame)
         entries, at = [], layout.RES_HEADER_LENGTH
         while at < header.frame_length:
@@ -531,7 +519,6 @@ class Resolution(ControlFrame):
         return cls(entries=tuple(entries), flags=header.flags)
 
     def encode(self) -> bytes:
-        """Header and entries."""
         body = b"".join(entry.encode() for entry in self.entries)
         return self.pack(layout.RES_HEADER_LENGTH + len(body)) + body
 
@@ -542,23 +529,24 @@ CONTROL_FRAMES: Mapping[int, type[ControlFrame]] = {
 
 
 def decode_datagram(datagram: Bytes) -> list[Frame]:
-    """The frames of a datagram, in order.
+    """Return the frames of a datagram, in order.
 
-    Raises RemoteProtocolError, whose ``rule`` names what is broken; what only the stream knows is left to each frame's ``check``.
+    Raises RemoteProtocolError, whose ``rule`` names what is broken; rules that depend on the stream are left to each frame's
+    ``check``.
     """
     header = check_header(datagram)
     if header.type in (FrameType.DATA, FrameType.PAD):
         return list(_decode_stream_frames(datagram))
     control = CONTROL_FRAMES.get(header.type)
     if control is None:
-        raise violation("frame type", f"{header.type:#x} is not known")
+        raise protocol_error("frame type", f"{header.type:#x} is not known")
     return [control.decode(datagram)]
 
 
 def _decode_stream_frames(datagram: Bytes) -> list[StreamFrame]:
-    """All frames of a datagram that begins with DATA or PAD: without a gap, and of one stream."""
+    """Return all frames of a datagram that begins with DATA or PAD: without gaps, and of one stream."""
     if len(datagram) < layout.DATA_HEADER_LENGTH or len(datagram) & UNALIGNED:
-        raise violation("datagram length", f"{len(datagram)} bytes are not a multiple of 32 and at least 32")
+        raise protocol_error("datagram length", f"{len(datagram)} bytes are not a multiple of 32 and at least 32")
     frames: list[StreamFrame] = []
     at = 0
     while at < len(datagram):
@@ -568,36 +556,36 @@ def _decode_stream_frames(datagram: Bytes) -> list[StreamFrame]:
         frames.append(frame)
         at += layout.DATA_HEADER_LENGTH if isinstance(frame, Heartbeat) else frame.aligned_length
         if isinstance(frame, Heartbeat) and at < len(datagram):
-            raise violation("last frame", f"{len(datagram) - at} bytes follow a heartbeat")
+            raise protocol_error("last frame", f"{len(datagram) - at} bytes follow a heartbeat")
     return frames
 
 
 def _decode_stream_frame(rest: memoryview, *, is_first: bool) -> StreamFrame:
-    """The frame at the start of what is left of a datagram, whose length is a multiple of 32."""
+    """Return the first frame in the rest of a datagram, whose length is a multiple of 32."""
     header = check_header(rest)
     if header.type not in (FrameType.DATA, FrameType.PAD):
-        raise violation("frame type", f"{header.type:#x} is among DATA and PAD")
+        raise protocol_error("frame type", f"{header.type:#x} is among DATA and PAD")
     values, length = LAYOUTS[FrameType.DATA].read(rest), header.frame_length
     offset = values["term_offset"]
     if offset < 0 or offset & UNALIGNED:
-        raise violation("term offset", f"{offset} is negative or not a multiple of 32")
+        raise protocol_error("term offset", f"{offset} is negative or not a multiple of 32")
     if length == 0 and is_first:
         return Heartbeat(flags=header.flags, **values)
     if length == 0 and header.type == FrameType.DATA:
-        raise violation("heartbeat", "a frame length of 0 is behind other frames")
+        raise protocol_error("heartbeat", "a frame length of 0 is behind other frames")
     if length < layout.DATA_HEADER_LENGTH:
-        raise violation("frame length", f"{length} is below the header's 32")
+        raise protocol_error("frame length", f"{length} is below the header's 32")
     if header.type == FrameType.PAD:
         return Pad(flags=header.flags, frame_length=length, **values)
     if align(length) > len(rest):
-        raise violation("frame length", f"{length} exceeds the {len(rest)} bytes that are left")
+        raise protocol_error("frame length", f"{length} exceeds the {len(rest)} bytes that are left")
     return Data(flags=header.flags, payload=bytes(rest[layout.DATA_HEADER_LENGTH : length]), **values)
 
 
 def _check_follows(before: StreamFrame, frame: StreamFrame) -> None:
     expected = before.term_offset + before.aligned_length
     if frame.term_offset != expected:
-        raise violation("contiguous frames", f"term offset {frame.term_offset} follows where {expected} should")
+        raise protocol_error("contiguous frames", f"term offset {frame.term_offset} follows where {expected} should")
     for name in ("session_id", "stream_id", "term_id"):
         if getattr(frame, name) != getattr(before, name):
-            raise violation("one stream", f"{name} changes from {getattr(before, name)} to {getattr(frame, name)}")
+            raise protocol_error("one stream", f"{name} changes from {getattr(before, name)} to {getattr(frame, name)}")

@@ -40,7 +40,7 @@ class FrameType(IntEnum):
 
 
 class FrameLayout(NamedTuple):
-    """The fixed part of one type of frame: its name, the bytes that it has at least, and its fields behind the header."""
+    """The fixed part of one type of frame: its name, its least length in bytes, and its fields after the header."""
 
     name: str
     length: int
@@ -48,12 +48,12 @@ class FrameLayout(NamedTuple):
     struct: Struct
 
     def read(self, frame: Bytes) -> dict[str, int]:
-        """The fields of a frame of at least ``length`` bytes."""
+        """Return the fields of a frame of at least ``length`` bytes."""
         return dict(zip(self.fields, self.struct.unpack_from(frame), strict=True))
 
 
 def _layout(name: str, length: int, /, **fields: tuple[int, str]) -> FrameLayout:
-    """A layout from each field's offset and format; what lies between the fields is passed over."""
+    """Make a layout from each field's offset and format; gaps between fields are skipped."""
     form, end = "<", 0
     for offset, code in fields.values():
         form += f"{offset - end}x{code}"
@@ -152,9 +152,9 @@ class Header(NamedTuple):
 
     @classmethod
     def read(cls, frame: Bytes) -> Header:
-        """The header of a frame of 8 bytes or more, unchecked."""
+        """Return the unchecked header of a frame of 8 bytes or more."""
         return cls(*_HEADER.unpack_from(frame))
 
     def encode(self) -> bytes:
-        """The 8 bytes. Raises struct.error where a value does not fit."""
+        """Return the 8 bytes. Raises struct.error if a value does not fit."""
         return _HEADER.pack(*self)

@@ -295,7 +295,7 @@ def test_an_iterator_of_messages_ends_with_the_stream(world: World):
     assert list(subscription.messages(timeout=1.0)) == [b"one", b"two"]
     assert subscription.is_end_of_stream
     quiet = world.aeron.add_subscription(CHANNEL, 2)
-    with pytest.raises(Timeout, match="nothing came"):
+    with pytest.raises(Timeout, match="no message arrived"):
         next(quiet.messages(timeout=0.1))
     iterator = quiet.messages()
     quiet.close()
@@ -319,7 +319,7 @@ def test_a_refused_command_raises_with_aerons_error_code(world: World):
 def test_arguments_of_the_wrong_type_never_reach_the_driver(world: World):
     with pytest.raises(TypeError, match="channel"):
         world.aeron.add_publication(b"aeron:ipc", 3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="stream id"):
+    with pytest.raises(TypeError, match="stream_id must be an int"):
         world.aeron.add_subscription("aeron:ipc", "3")  # type: ignore[arg-type]
     with pytest.raises(LocalProtocolError, match="stream_id"):
         world.aeron.add_subscription("aeron:ipc", 1 << 31)
@@ -589,7 +589,7 @@ def test_a_conductor_that_was_not_run_for_too_long_closes_its_client():
     world.driver.clock.advance_ns(LIVENESS_NS + SECOND)
     world.run(1)
     assert isinstance(world.aeron.error, ClientTimeout)
-    assert "was not run for" in str(world.aeron.error)
+    assert "did not run for" in str(world.aeron.error)
     assert publication.closed
 
 

@@ -62,7 +62,7 @@ from mainstem.aeron.protocol.frames import (
     check_header,
     check_range,
     decode_datagram,
-    violation,
+    protocol_error,
 )
 from mainstem.aeron.protocol.layouts import LAYOUTS, FrameType, Header
 from mainstem.errors import RemoteProtocolError
@@ -235,7 +235,7 @@ def pass_over(datagram: bytes, length: int) -> None:
     """Checks what holds for every control frame, and that it has the bytes that its type needs."""
     header = check_header(datagram)
     if header.frame_length > len(datagram) or len(datagram) < length:
-        raise violation("datagram length", "too short")
+        raise protocol_error("datagram length", "too short")
 
 
 def of_the_stream(frame: Any) -> bool:
@@ -287,7 +287,7 @@ class SendSide:
                 return effects
             (frame,) = decode_datagram(datagram)
             if isinstance(frame, Resolution):
-                raise violation("frame type", "RES")  # 2
+                raise protocol_error("frame type", "RES")  # 2
             return effects | self.of_frame(frame, datagram)
         except RemoteProtocolError:
             effects["invalid"] = 1
@@ -363,7 +363,7 @@ class ReceiveSide:
                 return effects
             (frame,) = decode_datagram(datagram)
             if isinstance(frame, Resolution):
-                raise violation("frame type", "RES")  # 2
+                raise protocol_error("frame type", "RES")  # 2
             return effects | self.of_frame(frame, datagram)
         except RemoteProtocolError:
             effects["invalid"] = 1
@@ -379,7 +379,7 @@ class ReceiveSide:
 
     def of_data(self, datagram: bytes) -> Effects:
         if len(datagram) < layout.DATA_HEADER_LENGTH or len(datagram) % 32:
-            raise violation("datagram length", "not a multiple of 32")
+            raise protocol_error("datagram length", "not a multiple of 32")
         first = LAYOUTS[FrameType.DATA].read(datagram)
         if (first["session_id"], first["stream_id"]) != (SESSION_ID, STREAM_ID):
             reported = first["stream_id"] == STREAM_ID and not Header.read(datagram).flags & layout.FLAG_EOS
