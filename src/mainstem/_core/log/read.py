@@ -43,7 +43,7 @@ if cython.compiled:
 else:
     from mainstem._core.layout import *
     from mainstem._core.log.assemble import FragmentAssembler, MessageBuilder, assemble, assemble_controlled
-    from mainstem._core.log.fragment import Fragment, Message, payload_bytes
+    from mainstem._core.log.fragment import Fragment, payload_bytes
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem._core.memory.plain import *
 
@@ -58,6 +58,7 @@ class ImageReader:
     """
 
     log: readonly[AtomicBuffer]
+    source_identity: public[str]
     positions: AtomicBuffer
     base: cython.p_uchar
     position_base: cython.p_uchar
@@ -584,6 +585,63 @@ class ImageReader:
             f"log {self.correlation_id}, position {position}: a frame of {length} bytes is not possible where {left} are"
             " left of the term"
         )
+
+
+@cython.cclass
+class Message:
+    """A whole message and what is known of it: a copy, which stays valid. ``messages(metadata=True)`` yields these.
+
+    ``bytes(message)`` is the payload, and ``len(message)`` its length in bytes. No field can be set.
+
+    Attributes:
+        payload: The message.
+        position: The position of the stream, in bytes, at the end of the message's last frame: where a reader continues.
+        session_id: The publisher's session id.
+        stream_id: The stream id.
+        reserved_value: The int64 that the publisher wrote into the frame header, that of the message's first frame.
+        image: The image that the message came from; closed if its publisher has gone. None for a message of your own.
+
+    Example:
+        >>> for message in subscription.messages(metadata=True):
+        ...     print(message.position, message.source_identity, message.payload)
+    """
+
+    payload: readonly[bytes]
+    position: readonly[cython.longlong]
+    session_id: readonly[cython.int]
+    stream_id: readonly[cython.int]
+    reserved_value: readonly[cython.longlong]
+    image: readonly[ImageReader]
+
+    def __init__(
+        self,
+        payload: bytes,
+        position: cython.longlong = 0,
+        session_id: cython.int = 0,
+        stream_id: cython.int = 0,
+        reserved_value: cython.longlong = 0,
+        image: ImageReader | None = None,
+    ) -> None:
+        self.payload = payload
+        self.position = position
+        self.session_id = session_id
+        self.stream_id = stream_id
+        self.reserved_value = reserved_value
+        self.image = image
+
+    @property
+    def source_identity(self) -> str:
+        """Where the message came from: ``ip:port``, or ``aeron:ipc``; empty without an image."""
+        return "" if self.image is None else self.image.source_identity
+
+    def __bytes__(self) -> bytes:
+        return self.payload
+
+    def __len__(self) -> int:
+        return len(self.payload)
+
+    def __repr__(self) -> str:
+        return f"<Message of {len(self.payload)} bytes, session {self.session_id}, position {self.position}>"
 
 
 @cython.cclass

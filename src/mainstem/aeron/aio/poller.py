@@ -12,7 +12,7 @@ from mainstem.aeron.client.poller import PollerBase
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from mainstem._core.log.fragment import Message
+    from mainstem._core.log.read import Message
 
 
 class Poller(PollerBase[Subscription]):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mainstem._core.log.append import BufferClaim
 from mainstem._core.log.assemble import FragmentAssembler
-from mainstem._core.log.fragment import Fragment, Header, Message
+from mainstem._core.log.fragment import Fragment, Header
+from mainstem._core.log.read import Message
 from mainstem.aeron.client.client import Aeron, connect
 from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.client.counter import Counter

@@ -10,7 +10,7 @@ from mainstem.errors import ConfigurationError, Timeout
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from mainstem._core.log.fragment import Message
+    from mainstem._core.log.read import Message
     from mainstem.aeron.client.resource import ResourceOwner
 
 S = TypeVar("S", bound=SubscriptionBase[Any])

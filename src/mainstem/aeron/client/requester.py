@@ -24,7 +24,7 @@ from mainstem.errors import ClosedError, Delivery, MainstemError, Timeout
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mainstem._core.log.fragment import Message
+    from mainstem._core.log.read import Message
     from mainstem.aeron.client.client import Aeron
 
 S = TypeVar("S", bound="RequesterState | ResponderState")

@@ -26,7 +26,7 @@ from mainstem.aeron.client.publication import offer_error_of
 from mainstem.errors import BackPressured, ClosedError, Delivery, MainstemError, Timeout
 
 if TYPE_CHECKING:
-    from mainstem._core.log.fragment import Message
+    from mainstem._core.log.read import Message
     from mainstem.aeron.client.image import ImageBase
     from mainstem.aeron.client.operation import Operation
     from mainstem.aeron.client.registry import ClientRegistry

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from mainstem._core.log.fragment import Message
+    from mainstem._core.log.read import Message
     from mainstem.aeron.client.operation import Operation
     from mainstem.aeron.client.resource import ResourceOwner
 
