@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from mainstem.aeron.aio.streams import Subscription
 from mainstem.aeron.aio.waiting import Pause
 from mainstem.aeron.client.poller import PollerBase
+from mainstem.aeron.client.resource import StreamEnd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -40,6 +41,7 @@ class Poller(PollerBase[Subscription]):
         if self._conductor is None:
             return
         pause = Pause.of(self._conductor, timeout)
+        end = StreamEnd(self._conductor, lambda: self.is_finished)
         while True:
             turn = self._take_messages(metadata)
             if turn is not None:
@@ -49,8 +51,10 @@ class Poller(PollerBase[Subscription]):
                 # A stream that never runs dry must not keep the loop from its other tasks.
                 await asyncio.sleep(0)
                 pause.restart()
-            elif self.is_finished:
-                self._conductor.raise_failure()
-                return
+            elif end.is_reached():
+                break
             elif not await pause.step():
+                if end.is_seen:
+                    break
                 raise self._timeout(timeout)
+        self._conductor.raise_failure()

@@ -13,6 +13,7 @@ from mainstem.aeron.client.counter import CounterBase
 from mainstem.aeron.client.image import ImageBase
 from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.aeron.client.publication import PublicationBase, offer_error_of
+from mainstem.aeron.client.resource import StreamEnd
 from mainstem.aeron.client.subscription import MESSAGES_AT_ONCE, SubscriptionBase
 from mainstem.errors import Timeout
 
@@ -114,6 +115,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
     async def messages(self, *, timeout: float | None = None, metadata: bool = False) -> AsyncIterator[Any]:
         """Yield whole messages as they arrive. An iterator that is left or cancelled loses nothing."""
         pause = Pause.of(self._conductor, timeout)
+        end = StreamEnd(self._conductor, lambda: self._closed or self.is_end_of_stream)
         while True:
             batch = self._take_messages(MESSAGES_AT_ONCE, metadata)
             if batch is not None:
@@ -122,11 +124,13 @@ class Subscription(SubscriptionBase[Image], Destinations):
                 # A stream that never runs dry must not keep the loop from its other tasks.
                 await asyncio.sleep(0)
                 pause.restart()
-            elif self._closed or self.is_end_of_stream:
-                self._conductor.raise_failure()
-                return
+            elif end.is_reached():
+                break
             elif not await pause.step():
+                if end.is_seen:
+                    break
                 raise Timeout(f"no message arrived on {self!r} within {timeout:g} s", timeout=timeout)
+        self._conductor.raise_failure()
 
     async def wait_for_data(self, *, timeout: float | None = None) -> bool:
         """Wait until there is something to poll, or the subscription is closed."""

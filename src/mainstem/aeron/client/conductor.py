@@ -48,6 +48,8 @@ class ClientConductor(ClientRegistry):
             work = self._receiver.receive(self._on_record, RESPONSES_PER_CYCLE)
             if work < 0:
                 self._on_overrun()
+            if work < RESPONSES_PER_CYCLE:
+                self.cycles += 1
             if now_ns >= self._next_keepalive_ns:
                 self._next_keepalive_ns = now_ns + KEEPALIVE_INTERVAL_NS
                 self._check_driver()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
+from mainstem.aeron.client.resource import StreamEnd
 from mainstem.aeron.client.subscription import Subscription, SubscriptionBase
 from mainstem.errors import ConfigurationError, Timeout
 
@@ -138,6 +139,7 @@ class Poller(PollerBase[Subscription]):
         if self._conductor is None:
             return
         waiting = self._conductor.waiting(timeout)
+        end = StreamEnd(self._conductor, lambda: self.is_finished)
         while True:
             turn = self._take_messages(metadata)
             if turn is not None:
@@ -145,8 +147,10 @@ class Poller(PollerBase[Subscription]):
                 for message in batch:
                     yield subscription, message
                 waiting.restart()
-            elif self.is_finished:
-                self._conductor.raise_failure()
-                return
+            elif end.is_reached():
+                break
             elif not waiting.step():
+                if end.is_seen:
+                    break
                 raise self._timeout(timeout)
+        self._conductor.raise_failure()

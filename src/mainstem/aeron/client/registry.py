@@ -96,6 +96,7 @@ class ClientRegistry:
         self._in_handler = False
         self._lingering: list[tuple[int, AtomicBuffer]] = []
         self._now_ns = now_ns
+        self.cycles = 0
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -268,6 +269,12 @@ class ClientRegistry:
         """Sleep until a command is written, at most this long; for the conductor's thread."""
         self._written.wait(seconds)
         self._written.clear()
+
+    def request_cycle(self) -> int:
+        """Wake the conductor. Once ``cycles`` is what this returns, it has handled every response that is there now."""
+        with self.lock:
+            self._written.set()
+            return self.cycles + 1
 
     def add_publication(self, kind: type[P], channel: str, stream_id: int) -> Operation[P]:
         """Add a publication of a class: concurrent or exclusive, of either variant."""

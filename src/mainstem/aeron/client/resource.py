@@ -27,12 +27,16 @@ class ResourceOwner(Protocol):
 
     context: ClientContext
     counters: CountersReader
+    closed: bool
+    cycles: int
     failure: MainstemError | None
     invokers: tuple[Callable[[], int], ...]
 
     def raise_failure(self) -> None: ...
 
     def waiting(self, timeout: float | None) -> Waiting: ...
+
+    def request_cycle(self) -> int: ...
 
     def close_resource(self, resource: Resource, *, revoke: bool = False) -> None: ...
 
@@ -45,6 +49,34 @@ class ResourceOwner(Protocol):
     def release_image(self, image: Any) -> None: ...
 
     def unmap(self, buffer: AtomicBuffer | None) -> None: ...
+
+
+class StreamEnd:
+    """Whether streams have ended, for an iterator: a new publisher's image may be announced while nobody has read that yet.
+
+    So an end counts once the conductor has handled the responses that were there when the end was first seen.
+    """
+
+    def __init__(self, conductor: ResourceOwner, has_ended: Callable[[], bool]) -> None:
+        self._conductor = conductor
+        self._has_ended = has_ended
+        self._cycle: int | None = None
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the last check found an end, which may not count yet."""
+        return self._cycle is not None
+
+    def is_reached(self) -> bool:
+        """Check once more; the iterator waits between two checks."""
+        # In this order: an image that the cycle adds is seen by the second line.
+        is_current = self._conductor.closed or (self._cycle is not None and self._conductor.cycles >= self._cycle)
+        if not self._has_ended():
+            self._cycle = None
+            return False
+        if self._cycle is None:
+            self._cycle = self._conductor.request_cycle()
+        return is_current
 
 
 class Resource:

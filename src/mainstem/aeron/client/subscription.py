@@ -11,7 +11,7 @@ from mainstem._internal.clock import NOT_A_TIME
 from mainstem.aeron.client.arrow import COLUMNS, poll_arrow
 from mainstem.aeron.client.image import ImageBase
 from mainstem.aeron.client.polled import polled
-from mainstem.aeron.client.resource import Destinations, Resource
+from mainstem.aeron.client.resource import Destinations, Resource, StreamEnd
 from mainstem.aeron.client.stats import SubscriptionStats
 from mainstem.aeron.command import commands
 from mainstem.errors import LocalProtocolError, Timeout
@@ -268,16 +268,19 @@ class Subscription(SubscriptionBase[Image], Destinations):
             ...     print(message.position, message.session_id, message.payload)
         """
         waiting = self._conductor.waiting(timeout)
+        end = StreamEnd(self._conductor, lambda: self._closed or self.is_end_of_stream)
         while True:
             batch = self._take_messages(MESSAGES_AT_ONCE, metadata)
             if batch is not None:
                 yield from batch
                 waiting.restart()
-            elif self._closed or self.is_end_of_stream:
-                self._conductor.raise_failure()
-                return
+            elif end.is_reached():
+                break
             elif not waiting.step(self):
+                if end.is_seen:
+                    break
                 raise Timeout(f"no message arrived on {self!r} within {timeout:g} s", timeout=timeout)
+        self._conductor.raise_failure()
 
     def wait_for_data(self, *, timeout: float | None = None) -> bool:
         """Wait until there is something to poll, or the subscription is closed.
