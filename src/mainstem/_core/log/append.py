@@ -76,7 +76,7 @@ LOW_32_BITS = cython.declare(cython.longlong, 0xFFFFFFFF)
 
 
 def framed_length(length: cython.longlong, longest: cython.longlong) -> cython.longlong:
-    """The bytes that a message takes in the term when one frame carries ``longest`` bytes of it at most."""
+    """Return the bytes that a message takes in a term if a frame carries at most ``longest`` bytes of it."""
     if length <= longest:
         return align_frame(length + DATA_HEADER_LENGTH)
     full: cython.longlong = length // longest
@@ -88,10 +88,10 @@ def framed_length(length: cython.longlong, longest: cython.longlong) -> cython.l
 class BufferClaim:
     """Space claimed in a term: write through ``view``, then ``commit`` or ``abort``. It serves one claim after another.
 
-    As a context manager it commits at the end, and aborts when the block raised. An open claim holds up every later
-    message of the stream. ``len(claim)`` is the payload's length in bytes, 0 while no claim is open; ``position`` is the
-    stream's position after the message, as ``try_claim`` returned it; ``is_open`` is true from ``try_claim`` to ``commit`` or
-    ``abort``. Use of a claim that is not open raises ValueError. The protocol: docs/protocols/aeron.md, 11.
+    As a context manager it commits at the end, and aborts if the block raises. An open claim blocks every later message of the
+    stream. ``len(claim)`` is the payload's length in bytes, 0 while no claim is open; ``position`` is the stream's position after
+    the message, as ``try_claim`` returned it; ``is_open`` is true from ``try_claim`` to ``commit`` or ``abort``. Using a claim that
+    is not open raises ValueError. The protocol: docs/protocols/aeron.md, 11.
 
     Example:
         >>> claim = BufferClaim()
@@ -164,27 +164,18 @@ class BufferClaim:
         return 0
 
     def commit(self) -> None:
-        """Makes the message readable.
+        """Make the message readable.
 
         Raises:
             ValueError: The claim is not open, or the publication was closed meanwhile.
-
-        Example:
-            >>> if publication.try_claim(5, claim) > 0:
-            ...     claim.view[:] = b"hello"
-            ...     claim.commit()
         """
         self._finish(TYPE_DATA)
 
     def abort(self) -> None:
-        """Turns the claim into padding, which readers skip.
+        """Turn the claim into padding, which readers skip.
 
         Raises:
             ValueError: The claim is not open, or the publication was closed meanwhile.
-
-        Example:
-            >>> if publication.try_claim(5, claim) > 0:
-            ...     claim.abort()
         """
         self._finish(TYPE_PAD)
 
@@ -202,11 +193,10 @@ class BufferClaim:
 class Appender:
     """What concurrent and exclusive publications share (docs/protocols/aeron.md, 11).
 
-    ``log`` is the memory of the whole log file, ``limits`` the counters' values and ``limit_counter_id`` the publisher
-    limit's counter. Raises ValueError when either is not what it should be.
+    ``log`` is the memory of the whole log file, ``limits`` the counters' values and ``limit_counter_id`` the publisher limit's
+    counter. Raises ValueError if one of them cannot be that.
 
-    Positions are returned as ints; a negative one is a status (``layout.OFFER_...``): -1 not connected, -2 back pressured,
-    -3 the log rotated, offer again, -4 closed, -5 the stream has used up its positions.
+    Positions are returned as ints; a negative one is a status (``layout.OFFER_...``).
     """
 
     log: AtomicBuffer
@@ -269,7 +259,7 @@ class Appender:
         self.is_closed = False
 
     def _detach(self) -> None:
-        """Lets go of the memory: every later offer returns CLOSED."""
+        """Release the memory: every later offer returns CLOSED."""
         self.is_closed = True
         self.log = None
         self.limits = None
@@ -280,13 +270,13 @@ class Appender:
     @cython.final
     @cython.exceptval(check=False)
     def framed(self, length: cython.longlong) -> cython.longlong:
-        """The bytes that a message takes in the term, header and fragments included."""
+        """Return the bytes that a message takes in the term, header and fragments included."""
         return framed_length(length, self.max_payload_length)
 
     @cython.final
     @cython.exceptval(check=False)
     def place(self, position: cython.longlong) -> cython.longlong:
-        """The offset in the file of a position: inside the log, and where a frame may begin, even if the tail is corrupt.
+        """Return the offset in the file of a position: inside the log, and where a frame may begin, even if the tail is corrupt.
 
         ARM64 ends a process whose atomic store is not aligned.
         """
@@ -296,7 +286,7 @@ class Appender:
     @cython.final
     @cython.exceptval(check=False)
     def refusal(self, position: cython.longlong, length: cython.longlong) -> cython.longlong:
-        """Why there is no room at ``position``."""
+        """Return why there is no room at ``position``."""
         # In the order of what the caller can do about it: nothing, poll again, wait for a subscriber.
         if position + align_frame(length + DATA_HEADER_LENGTH) >= self.max_possible_position:
             return OFFER_MAX_POSITION_EXCEEDED
@@ -306,23 +296,23 @@ class Appender:
 
     @cython.exceptval(check=False)
     def next_offset(self, length: cython.longlong) -> cython.longlong:  # noqa: ARG002 - subclasses do the work
-        """The tail's offset in its term, with ``room`` up to the limit; or a negative status."""
+        """Return the tail's offset in its term, with ``room`` up to the limit, or a negative status."""
         return OFFER_CLOSED
 
     @cython.exceptval(check=False)
     def take(self, framed: cython.longlong) -> cython.longlong:  # noqa: ARG002 - subclasses do the work
-        """Moves the tail by ``framed`` bytes: sets ``taken_count`` and ``taken_offset``."""
+        """Move the tail by ``framed`` bytes: sets ``taken_count`` and ``taken_offset``."""
         return OFFER_CLOSED
 
     @cython.exceptval(check=False)
     def rotate(self, count: cython.longlong) -> cython.longlong:  # noqa: ARG002 - subclasses do the work
-        """Makes the partition after term ``count`` the active one."""
+        """Make the partition after term ``count`` the active one."""
         return OFFER_CLOSED
 
     @cython.final
     @cython.exceptval(check=False)
     def claim(self, framed: cython.longlong, length: cython.longlong) -> cython.longlong:
-        """The position where a claim of ``framed`` bytes begins, or a negative status."""
+        """Return the position where a claim of ``framed`` bytes begins, or a negative status."""
         # The limit is compared with where the message begins, not where it ends: the driver's window has room for the rest.
         status: cython.longlong = self.next_offset(length)
         if status < 0:
@@ -336,7 +326,7 @@ class Appender:
     @cython.final
     @cython.exceptval(check=False)
     def meet_term_end(self) -> cython.longlong:
-        """The last take ran over the end of its term: pads what is left of it and rotates."""
+        """Pad the rest of the term that the last take ran over, and rotate."""
         # The tail stays beyond the end of the term. That is how the driver and late publications see that it is full.
         # Only the claim that began before the end has something to pad; the later ones found the tail past it.
         left: cython.longlong = self.term_length - self.taken_offset
@@ -359,7 +349,7 @@ class Appender:
         begin: cython.longlong,
         reserved: cython.longlong,
     ) -> cython.void:
-        """A header whose length is negative: claimed, not there yet."""
+        """Write a header whose length is negative: claimed, not there yet."""
         base = self.base
         # Before the rest of the header, so that the driver knows how much to pad should this process die here.
         st32(base, p, cython.cast(cython.int, -length))
@@ -414,7 +404,7 @@ class Appender:
     @cython.final
     @cython.exceptval(check=False)
     def expect_next(self, p: cython.longlong, framed: cython.longlong) -> cython.void:
-        """Asks for the cache lines of a next message like this one, which arrive while the caller makes it."""
+        """Prefetch the cache lines of a next message like this one, while the caller makes it."""
         base = self.base
         line: cython.longlong = p + framed
         end: cython.longlong = line + min(framed, EXPECTED_LENGTH)
@@ -429,7 +419,7 @@ class Appender:
     def put_supplied(
         self, begin: cython.longlong, source: cython.p_const_uchar, length: cython.longlong, supplier: object
     ) -> cython.int:
-        """Like put_message; ``supplier`` sees each frame and returns its reserved value. If it raises, the claim is padded."""
+        """Write a message whose ``supplier`` sees each frame and returns its reserved value. If it raises, the claim is padded."""
         end: cython.longlong = begin + self.framed(length)
         flags: cython.int = FLAG_BEGIN
         done: cython.longlong = 0
@@ -468,10 +458,10 @@ class Appender:
     def put_run(
         self, begin: cython.longlong, messages: Messages, k: cython.longlong, end: cython.longlong
     ) -> cython.longlong:
-        """Frames of whole messages from ``k`` on, from ``begin`` up to ``end`` or RUN_LENGTH; moves ``taken_offset``.
+        """Write frames of whole messages from ``k`` on, from ``begin`` up to ``end`` or RUN_LENGTH; moves ``taken_offset``.
 
-        The first frame's length is negative until all others are there: the reader finds the run whole, and does not follow
-        the writer from one cache line to the next.
+        The first frame's length is negative until all others are there: the reader finds the run whole, and does not follow the
+        writer from one cache line to the next.
         """
         base = self.base
         first: cython.longlong = self.place(begin)
@@ -549,11 +539,18 @@ class Appender:
         return begin + framed
 
     def offer(self, data: Buffer, *, reserved_value: int | Callable[[memoryview], int] | None = None) -> int:
-        """Appends one message and returns the position after it, or a negative status; never blocks.
+        """Append one message, without waiting. A message longer than one frame is split.
 
-        A message longer than one frame is split. ``reserved_value`` is an int64 for every frame, or is called for each with
-        the frame (header and payload) before it is committed; when it raises, the message becomes padding. Raises
-        ValueError for a message longer than ``max_message_length``.
+        Args:
+            data: The message, any buffer of bytes.
+            reserved_value: An int64 for the header of every frame, or a function that is called with each frame, header and
+                payload, before it is committed, and returns the value. If it raises, the message becomes padding.
+
+        Returns:
+            The position after the message, or a negative OfferStatus.
+
+        Raises:
+            ValueError: The message is longer than ``max_message_length``.
         """
         if cython.compiled:
             # Bytes are what most callers offer, and their address is known without a buffer request, which costs as much as a
@@ -575,13 +572,32 @@ class Appender:
     def offer_parts(
         self, parts: Iterable[Buffer], *, reserved_value: int | Callable[[memoryview], int] | None = None
     ) -> int:
-        """Appends the parts, one after the other, as one message."""
+        """Append the parts, one after the other, as one message.
+
+        Args:
+            parts: Buffers of bytes.
+            reserved_value: As for ``offer``.
+
+        Returns:
+            The position after the message, or a negative OfferStatus.
+
+        Raises:
+            ValueError: The message is longer than ``max_message_length``.
+        """
         return self.offer(b"".join(parts), reserved_value=reserved_value)
 
     def try_claim(self, length: cython.longlong, claim: BufferClaim) -> int:
-        """Claims a frame for ``length`` payload bytes, to be written in place; returns what ``offer`` does.
+        """Claim a frame, to be written in place.
 
-        Raises ValueError for more than ``max_payload_length``, or when the claim is still open.
+        Args:
+            length: The payload's length, in bytes.
+            claim: The claim to open.
+
+        Returns:
+            The position after the message, or a negative OfferStatus.
+
+        Raises:
+            ValueError: ``length`` is more than ``max_payload_length``, or the claim is still open.
         """
         if length < 0 or length > self.max_payload_length:
             raise ValueError(f"a claim of {length} bytes: one frame holds 0 to {self.max_payload_length}")
@@ -601,10 +617,18 @@ class Appender:
         return begin + framed
 
     def offer_many(self, messages: Iterable[Buffer]) -> tuple[int, int]:
-        """Appends as many whole messages as there is room for: (how many, the position after them).
+        """Append as many whole messages as there is room for.
 
-        When none were taken the position is the negative status. Space is claimed for many messages at once; a batch that
-        meets the end of a term goes on in the next. Raises ValueError, before any is taken, when one is too long.
+        Space is claimed for many messages at once; a batch that meets the end of a term continues in the next.
+
+        Args:
+            messages: Buffers of bytes.
+
+        Returns:
+            The number of messages taken, and the position after them; a negative OfferStatus if none was.
+
+        Raises:
+            ValueError: A message is longer than ``max_message_length``; none was taken.
         """
         return self.append_batch(MessageList(messages))
 
@@ -617,7 +641,21 @@ class Appender:
         count: cython.longlong = -1,
         wide: cython.bint = False,
     ) -> tuple[int, int]:
-        """As ``offer_many``, for rows of an Arrow binary column: its data and its int32 (``wide``: int64) offsets."""
+        """Append the rows of an Arrow binary column, like ``offer_many``.
+
+        Args:
+            data: The column's data buffer.
+            offsets: Its offsets.
+            first: The first row.
+            count: The number of rows; -1 for all from ``first`` on.
+            wide: Whether the offsets are int64; they are int32 otherwise.
+
+        Returns:
+            The number of rows taken, and the position after them; a negative OfferStatus if none was.
+
+        Raises:
+            ValueError: The offsets are not possible, or a message is too long; none was taken.
+        """
         return self.append_batch(MessageColumns(data, offsets, first, count, wide))
 
     @cython.cfunc
@@ -655,10 +693,10 @@ class Appender:
     @cython.final
     @cython.exceptval(check=False)
     def claim_length(self, messages: Messages, k: cython.longlong, left: cython.longlong) -> cython.longlong:
-        """The bytes of one claim for messages from ``k`` on, with ``left`` bytes to the term's end.
+        """Return the bytes of one claim for messages from ``k`` on, with ``left`` bytes to the term's end.
 
-        No more than the longest message may take (plus one message, to meet the end of a term), so that publishers who
-        race for the last of the window overrun it by no more than single messages do.
+        At most what the longest message may take (plus one message, to meet the end of a term), so that publishers who race for the
+        last of the window overrun it by no more than single messages do.
         """
         total: cython.longlong = 0
         framed: cython.longlong
@@ -678,7 +716,7 @@ class Appender:
     @cython.final
     @cython.exceptval(check=False)
     def fill(self, messages: Messages, k: cython.longlong, claimed: cython.longlong) -> cython.longlong:
-        """Writes whole messages into the claim, up to the end of the term; moves ``taken_offset`` and returns the next."""
+        """Write whole messages into the claim, up to the end of the term; moves ``taken_offset`` and returns the next message."""
         end: cython.longlong = min(self.taken_offset + claimed, self.term_length)
         begin: cython.longlong = shift_left(self.taken_count, self.bits)
         length: cython.longlong
@@ -697,7 +735,14 @@ class Appender:
         return k
 
     def append_padding(self, length: cython.longlong) -> int:
-        """Appends padding of ``length`` bytes and a header, which readers skip; returns what ``offer`` does."""
+        """Append padding, which readers skip.
+
+        Args:
+            length: The padding's length after its header, in bytes.
+
+        Returns:
+            The position after the padding, or a negative OfferStatus.
+        """
         if length < 0:
             raise ValueError(f"a padding of {length} bytes")
         self.check_length(length)
@@ -741,7 +786,7 @@ class Appender:
 
 @cython.cclass
 class ConcurrentAppender(Appender):
-    """Any number of these may append to one log, in any number of threads and processes."""
+    """Appends from any number of threads and processes to one log."""
 
     @cython.exceptval(check=False)
     def next_offset(self, length: cython.longlong) -> cython.longlong:
@@ -799,7 +844,7 @@ class ConcurrentAppender(Appender):
 
 @cython.cclass
 class ExclusiveAppender(Appender):
-    """The only writer of its log: it keeps the tail itself and only publishes it."""
+    """Appends as the only writer of its log: it keeps the tail itself and only publishes it."""
 
     term_count: cython.longlong
     term_offset: cython.longlong
@@ -851,10 +896,16 @@ class ExclusiveAppender(Appender):
         return OFFER_ADMIN_ACTION
 
     def offer_block(self, block: Buffer) -> int:
-        """Appends whole frames that are laid out already; returns what ``offer`` does.
+        """Append whole frames that are already laid out.
 
-        The first frame must name this session, stream, term and offset, and the block must fit into the term. Raises
-        ValueError when it does not.
+        Args:
+            block: The frames. The first must name this session, stream, term and offset, and the block must fit into the term.
+
+        Returns:
+            The position after the block, or a negative OfferStatus.
+
+        Raises:
+            ValueError: The block does not fit there.
         """
         if self.is_closed:
             return OFFER_CLOSED
@@ -892,7 +943,7 @@ class ExclusiveAppender(Appender):
 
     @cython.exceptval(-1)
     def check_block(self, source: cython.p_const_uchar, length: cython.longlong) -> cython.int:
-        """A block is a whole number of frames, each with a positive length."""
+        """Check that a block is a whole number of frames, each with a positive length."""
         at: cython.longlong = 0
         frame: cython.longlong
         while at + DATA_HEADER_LENGTH <= length:

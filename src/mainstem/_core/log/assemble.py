@@ -25,7 +25,7 @@ INITIAL_LENGTH = 4096
 
 @cython.cclass
 class MessageBuilder:
-    """The message of one session that is being put together: the first fragment's header, then payload."""
+    """A message of one session while it is assembled: the first fragment's header, then payload."""
 
     data: AtomicBuffer
     length: readonly[cython.longlong]
@@ -39,7 +39,6 @@ class MessageBuilder:
         self.length = 0
 
     def reset(self) -> None:
-        """Forgets what was gathered."""
         self.length = 0
 
     @cython.exceptval(-1)
@@ -56,7 +55,7 @@ class MessageBuilder:
 
     @cython.exceptval(-1)
     def add(self, fragment: Fragment) -> cython.bint:
-        """Takes one fragment; true when it completed the message, which ``message`` then is."""
+        """Add one fragment; true if it completed the message, which is then ``message``."""
         base = fragment.base
         p: cython.longlong = fragment.p
         flags: cython.int = get8(base, p + FRAME_FLAGS_OFFSET)
@@ -95,7 +94,7 @@ class MessageBuilder:
 
     @cython.exceptval(-1)
     def take_back(self, fragment: Fragment) -> cython.int:
-        """Undoes the last ``add``, so that the same fragment can be delivered once more."""
+        """Undo the last ``add``, so that the same fragment can be delivered again."""
         self.length -= fragment.length
         self.expected_offset = get32(fragment.base, fragment.p + FRAME_TERM_OFFSET_OFFSET)
         return 0
@@ -105,9 +104,8 @@ class MessageBuilder:
 class FragmentAssembler:
     """A handler for ``poll`` and ``controlled_poll`` that hands whole messages to ``handler``.
 
-    A message that came in one frame is passed through; a split one is gathered by session id. Its header is the first
-    fragment's, with the whole length and the position at the end of the last. A fragment that does not start where the one
-    before it ended drops the message.
+    A message in one frame is passed through; a split one is gathered by session id. Its header is the first fragment's, with the
+    whole length and the position at the end of the last. A fragment that does not follow the previous one drops the message.
 
     Args:
         handler: Called with each whole message, as a ``Fragment``; for ``controlled_poll`` it returns an action or None.
@@ -129,33 +127,24 @@ class FragmentAssembler:
         return assemble(self, fragment)
 
     def free_session(self, session_id: cython.longlong) -> bool:
-        """Discards an open message of a session whose image is gone.
+        """Discard the open message of a session whose image is gone.
 
         Args:
             session_id: The session of the image.
 
         Returns:
-            Whether fragments of that session were held.
-
-        Example:
-            >>> subscription = client.add_subscription(
-            ...     channel, 10, on_unavailable_image=lambda image: assembler.free_session(image.session_id)
-            ... )
+            Whether there was one.
         """
         return self.builders.pop(session_id, None) is not None
 
     def clear(self) -> None:
-        """Discards every open message.
-
-        Example:
-            >>> assembler.clear()
-        """
+        """Discard every open message."""
         self.builders.clear()
 
 
 @cython.cfunc
 def builder_of(assembler: FragmentAssembler, fragment: Fragment) -> MessageBuilder:
-    """What is gathered of the fragment's session."""
+    """Return what was gathered of the fragment's session."""
     session_id = get32(fragment.base, fragment.p + FRAME_SESSION_ID_OFFSET)
     builder = assembler.builders.get(session_id)
     if builder is None:
@@ -165,7 +154,7 @@ def builder_of(assembler: FragmentAssembler, fragment: Fragment) -> MessageBuild
 
 @cython.cfunc
 def assemble(assembler: FragmentAssembler, fragment: Fragment) -> object:
-    """Adds a fragment, and hands the message over that it completed."""
+    """Add a fragment, and hand over the message that it completes."""
     if (get8(fragment.base, fragment.p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
         return assembler.handler(fragment)
     builder: MessageBuilder = builder_of(assembler, fragment)
@@ -181,7 +170,7 @@ def assemble(assembler: FragmentAssembler, fragment: Fragment) -> object:
 
 @cython.cfunc
 def assemble_controlled(assembler: FragmentAssembler, fragment: Fragment) -> object:
-    """As ``assemble``; when the handler aborts a message, its last fragment will come again."""
+    """Add a fragment like ``assemble``; if the handler aborts a message, its last fragment will come again."""
     if (get8(fragment.base, fragment.p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
         return assembler.handler(fragment)
     builder: MessageBuilder = builder_of(assembler, fragment)

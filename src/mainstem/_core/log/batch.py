@@ -33,7 +33,6 @@ class Messages:
     length: cython.longlong[256]
 
     def prepare(self) -> None:
-        """For uncompiled code, where nothing declares the arrays."""
         if not cython.compiled:
             self.loaded = 0
             self.source = [None] * CHUNK
@@ -41,7 +40,7 @@ class Messages:
 
     @cython.exceptval(check=False)
     def load(self, first: cython.longlong) -> cython.void:  # noqa: ARG002 - subclasses do the work
-        """Loads up to CHUNK messages from the ``first`` on."""
+        """Load up to CHUNK messages from ``first`` on."""
         return
 
 
@@ -83,9 +82,8 @@ class MessageList(Messages):
 class MessageColumns(Messages):
     """Rows of an Arrow binary column.
 
-    ``data`` and ``offsets`` are buffers; an offset is an int32, or an int64 if ``wide``. Rows ``first`` to
-    ``first + count`` are read (all from ``first`` on when ``count`` is negative). Raises ValueError when the offsets fall,
-    or leave the data.
+    ``data`` and ``offsets`` are buffers; an offset is an int32, or an int64 if ``wide``. ``count`` rows from ``first`` on are read,
+    all if it is negative. Raises ValueError if the offsets decrease or leave the data.
     """
 
     data_view: Py_buffer
@@ -135,7 +133,7 @@ class MessageColumns(Messages):
         self.check_offsets(data_length)
 
     def check_offsets(self, data_length: cython.longlong) -> None:
-        """Offsets must rise and stay inside the data; also finds the largest message."""
+        """Check that offsets rise and stay inside the data, and find the largest message."""
         i: cython.longlong
         before: cython.longlong
         after: cython.longlong
@@ -154,7 +152,7 @@ class MessageColumns(Messages):
 
     @cython.exceptval(check=False)
     def measure(self) -> cython.bint:
-        """Whether no offset is negative or smaller than the one before; finds the largest step."""
+        """Whether no offset is negative or below the previous one; finds the largest step."""
         i: cython.longlong
         width: cython.longlong = 8 if self.wide else 4
         start: cython.longlong = self.first * width

@@ -130,9 +130,9 @@ class FrameWalk:
         limit: cython.longlong,
         max_messages: cython.longlong = -1,
     ) -> int:
-        """Walks ``[offset, limit)`` of ``source``, at most until ``max_messages`` have ended; returns ``stopped``.
+        """Walk ``[offset, limit)`` of ``source``, until at most ``max_messages`` have ended; returns ``stopped``.
 
-        Raises IndexError when the range lies outside the memory.
+        Raises IndexError if the range is outside the memory.
         """
         region: Region = Region(source)
         region.check(offset, limit)
@@ -295,7 +295,6 @@ class Fragments:
             self.head_base = Memory(self.head)
 
     def reset(self) -> None:
-        """Forgets the open message."""
         if self.expected >= 0:
             self.dropped += 1
         self.expected = -1
@@ -373,7 +372,7 @@ class Columns:
 
     @cython.exceptval(-1)
     def start(self) -> cython.int:
-        """Fresh buffers for a new batch: those of the last one belong to the caller of ``take``."""
+        """Make fresh buffers for a new batch: those of the last one belong to the caller of ``take``."""
         i: cython.int = 0
         self.owners = [None] * 12
         for i in range(12):
@@ -432,10 +431,10 @@ class Columns:
         max_rows: cython.longlong = -1,
         padding: cython.bint = False,
     ) -> int:
-        """Appends a row for each DATA frame in ``[offset, limit)``; its first byte is at stream position ``position``.
+        """Append a row for each DATA frame in ``[offset, limit)``, whose first byte is at stream position ``position``.
 
-        With ``padding`` padding frames are rows too (of empty payload). Stops at a frame that is not committed, not
-        whole or not possible; returns the bytes that were passed. Raises IndexError when the range lies outside.
+        With ``padding``, padding frames are rows too, with an empty payload. Stops at a frame that is not committed, not whole or
+        not possible; returns the bytes that were passed. Raises IndexError if the range is outside the memory.
         """
         region: Region = Region(source)
         region.check(offset, limit)
@@ -451,7 +450,7 @@ class Columns:
         fragments: Fragments,
         max_rows: cython.longlong = -1,
     ) -> int:
-        """As ``add_frames``, a row for each whole message. ``fragments`` carries an open message from call to call.
+        """Append a row for each whole message. ``fragments`` carries an open message from call to call.
 
         A joined row has the first fragment's header, the flags of both ends, and the position of the last.
         """
@@ -507,7 +506,7 @@ class Columns:
         rows: cython.int,
         padding: cython.bint,
     ) -> cython.longlong:
-        """Finds up to ``rows`` frames: their offsets, lengths and flags, the sum of their payloads, whether none is a fragment.
+        """Find up to ``rows`` frames: their offsets, lengths and flags, the sum of their payloads, whether none is a fragment.
 
         Another process may write this memory: what decides how much is copied, and where to, is read here once.
         """
@@ -566,7 +565,7 @@ class Columns:
     def fill(
         self, base: cython.p_uchar, first: cython.int, n: cython.int, zero_position: cython.longlong
     ) -> cython.void:
-        """Appends ``n`` of the frames that were found, from the ``first``, as rows: a loop for each column."""
+        """Append ``n`` of the found frames from ``first`` on as rows: a loop for each column."""
         column_bits: cython.int = self.column_bits
         row: cython.longlong = self.rows
         i: cython.int = 0
@@ -632,7 +631,7 @@ class Columns:
         n: cython.int,
         zero_position: cython.longlong,
     ) -> cython.void:
-        """Does the same for the columns that a poll selects, in one loop: each header is read once."""
+        """Append like ``fill`` the columns that a poll selects, in one loop: each header is read once."""
         row: cython.longlong = self.rows
         i: cython.int = 0
         o: cython.longlong = 0
@@ -656,7 +655,7 @@ class Columns:
 
     @cython.exceptval(-1)
     def join_chunk(self, base: cython.p_uchar, zero_position: cython.longlong, fragments: Fragments) -> cython.int:
-        """Appends what was found as whole messages: runs of unfragmented frames at once, fragments one by one."""
+        """Append the found frames as whole messages: runs of unfragmented frames at once, fragments one by one."""
         i: cython.int = 0
         first: cython.int = 0
         while i < self.found_count:
@@ -703,7 +702,7 @@ class Columns:
 
     @cython.exceptval(-1)
     def put_joined(self, flags: cython.int, end_position: cython.longlong, fragments: Fragments) -> cython.int:
-        """One row from fragments: the first one's header, both ends' flags, the last one's position."""
+        """Append one row from fragments: the first one's header, both ends' flags, the last one's position."""
         length: cython.longlong = fragments.length
         used: cython.longlong = self.payload_length
         column_bits: cython.int = self.column_bits
@@ -729,7 +728,7 @@ class Columns:
         return 0
 
     def take(self) -> dict[str, bytearray]:
-        """The buffers by column name (the payload is ``payload_offsets`` and ``payload``); the caller owns them now."""
+        """Return the buffers by column name (the payload is ``payload_offsets`` and ``payload``); the caller owns them now."""
         if not self.owners:
             self.start()
         i: cython.int = 0
@@ -760,7 +759,7 @@ def gather16(
     n: cython.int,
     field: cython.int,
 ) -> cython.void:
-    """Copies the 16-bit ``field`` of the frames at ``at`` into the column, from ``row`` on."""
+    """Copy the 16-bit ``field`` of the frames at ``at`` into the column, from ``row`` on."""
     i: cython.int = 0
     for i in range(n):
         put16(column, (row + i) * 2, get16(base, at[i] + field))
@@ -774,7 +773,7 @@ def gather32(
     n: cython.int,
     field: cython.int,
 ) -> cython.void:
-    """Copies the 32-bit ``field`` of the frames at ``at`` into the column, from ``row`` on."""
+    """Copy the 32-bit ``field`` of the frames at ``at`` into the column, from ``row`` on."""
     i: cython.int = 0
     for i in range(n):
         put32(column, (row + i) * 4, get32(base, at[i] + field))
@@ -788,7 +787,7 @@ def gather64(
     n: cython.int,
     field: cython.int,
 ) -> cython.void:
-    """Copies the 64-bit ``field`` of the frames at ``at`` into the column, from ``row`` on."""
+    """Copy the 64-bit ``field`` of the frames at ``at`` into the column, from ``row`` on."""
     i: cython.int = 0
     for i in range(n):
         put64(column, (row + i) * 8, get64(base, at[i] + field))

@@ -25,9 +25,6 @@ class Header:
     """The header of a frame where it lies in memory (docs/protocols/aeron.md, 13.1); each field is read when it is used.
 
     Any use after the frame's memory is gone raises ValueError.
-
-    Example:
-        >>> image.poll(lambda fragment: print(fragment.header.session_id, fragment.header.position), 10)
     """
 
     log: AtomicBuffer
@@ -45,7 +42,7 @@ class Header:
     def wrap(
         self, log: AtomicBuffer, offset: cython.longlong, initial_term_id: cython.int, position_bits: cython.int
     ) -> Header:
-        """Moves this flyweight onto another frame.
+        """Move this flyweight onto another frame.
 
         Args:
             log: The memory of a log, or of a recording's segment.
@@ -57,12 +54,7 @@ class Header:
             This header.
 
         Raises:
-            IndexError: A header at ``offset`` would lie outside ``log``.
-
-        Example:
-            >>> header = Header().wrap(log, 0, initial_term_id=7, position_bits=16)
-            >>> header.frame_length
-            64
+            IndexError: The header would be outside ``log``.
         """
         log.get_bytes(offset, DATA_HEADER_LENGTH)
         self.log = log
@@ -130,7 +122,7 @@ class Header:
 
     @property
     def position(self) -> int:
-        """The position of the stream at the end of this frame; of a message put together, at the end of its last."""
+        """The position of the stream at the end of this frame; of an assembled message, at the end of its last frame."""
         self.check()
         if self.end_position >= 0:
             return self.end_position
@@ -143,12 +135,12 @@ class Header:
 
 @cython.cclass
 class Fragment(Header):
-    """A frame and its payload, or a whole message put together from several frames.
+    """A frame and its payload, or a whole message assembled from several frames.
 
-    One object is moved from frame to frame: it is valid only inside the call that handed it out, and any use after that
-    raises ValueError. ``bytes(fragment)`` copies the payload, ``len(fragment)`` is its length in bytes, ``fragment[i]`` and
-    ``fragment[i:j]`` copy a part of it; it is read-only through the buffer protocol. The fields of its header
-    (``session_id``, ``position``, ``reserved_value``, ...) are its own attributes too.
+    One object is moved from frame to frame: it is valid only inside the call that handed it out, and any use after that raises
+    ValueError. ``bytes(fragment)`` copies the payload, ``len(fragment)`` is its length in bytes, and ``fragment[i]`` and
+    ``fragment[i:j]`` copy parts of it; it is read-only through the buffer protocol. The fields of its header (``session_id``,
+    ``position``, ``reserved_value``, ...) are its own attributes too.
 
     Example:
         >>> image.poll(lambda fragment: print(fragment.position, bytes(fragment)), 10)
@@ -164,7 +156,7 @@ class Fragment(Header):
 
     @property
     def view(self) -> memoryview:
-        """The payload where it lies, read-only. Its content changes when the publisher comes round to it again."""
+        """The payload where it lies, read-only. Its content changes when the publisher reuses the term."""
         self.check()
         if cython.compiled:
             return memoryview(self)
@@ -208,7 +200,7 @@ class Fragment(Header):
 
 @cython.cfunc
 def payload_bytes(fragment: Fragment) -> bytes:
-    """A copy of the payload."""
+    """Copy the payload."""
     fragment.check()
     if cython.compiled:
         return PyBytes_FromStringAndSize(cython.cast(cython.p_char, fragment.base) + fragment.start, fragment.length)

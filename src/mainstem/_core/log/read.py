@@ -52,9 +52,9 @@ else:
 class ImageReader:
     """One publication's stream seen by one subscriber (docs/protocols/aeron.md, 12).
 
-    ``log`` is the memory of the whole log file, ``positions`` the counters' values and ``position_counter_id`` the
-    subscriber position's counter. Raises ValueError when either is not what it should be. A closed image polls nothing.
-    One thread polls; a second one, or a handler, that polls the same image meanwhile gets RuntimeError.
+    ``log`` is the memory of the whole log file, ``positions`` the counters' values and ``position_counter_id`` the subscriber
+    position's counter. Raises ValueError if one of them cannot be that. A closed image polls nothing. One thread polls; a second
+    one, or a handler, that polls the same image at the same time gets RuntimeError.
     """
 
     log: readonly[AtomicBuffer]
@@ -94,6 +94,7 @@ class ImageReader:
             or PARTITION_COUNT * self.term_length > meta
         ):
             raise ValueError(f"a log of {log.capacity} bytes cannot have terms of {self.term_length}")
+        self.source_identity = ""
         self.log = log
         self.positions = positions
         self.base = log.base
@@ -120,7 +121,7 @@ class ImageReader:
         self.builder = MessageBuilder()
 
     def _detach(self) -> None:
-        """Releases the memory; afterwards properties return what was true at this moment."""
+        """Release the memory; afterwards properties return what was true at this moment."""
         if self.closed:
             return
         # Read while the memory is still there: afterwards the properties return these.
@@ -151,36 +152,36 @@ class ImageReader:
 
     @property
     def end_of_stream_position(self) -> int:
-        """Where the stream ends; 2**63 - 1 while that is not known."""
+        """Where the stream ends; 2**63 - 1 while that is unknown."""
         if self.closed:
             return self.final_position
         return ld64(self.base, self.meta + LOG_END_OF_STREAM_POSITION_OFFSET)
 
     @property
     def is_end_of_stream(self) -> bool:
-        """Whether the publisher ended the stream and everything was read."""
+        """Whether the publisher ended the stream and all of it was read."""
         if self.closed:
             return self.ended
         return self.position >= self.end_of_stream_position
 
     @property
     def is_publication_revoked(self) -> bool:
-        """Whether the publisher withdrew the stream without draining it."""
+        """Whether the publisher revoked the stream without draining it."""
         if self.closed:
             return bool(self.withdrawn)
         return get8(self.base, self.meta + LOG_IS_PUBLICATION_REVOKED_OFFSET) == 1
 
     @property
     def active_transport_count(self) -> int:
-        """How many connections feed this image (more than one for a multi-destination subscription)."""
+        """How many connections feed this image: more than one for a multi-destination subscription."""
         return 0 if self.closed else ld32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET)
 
     @cython.final
     @cython.exceptval(check=False)
     def place(self, position: cython.longlong) -> cython.longlong:
-        """The offset in the file of a position in the stream.
+        """Return the offset in the file of a position in the stream.
 
-        Inside the log whatever the position is: it stands in memory that other processes write.
+        It is inside the log whatever the position is: other processes write the memory that holds it.
         """
         return (((position >> self.position_bits) & TERM_COUNT_MASK) % PARTITION_COUNT) * self.term_length + (
             position & (self.term_length - 1)
@@ -199,7 +200,7 @@ class ImageReader:
     @cython.final
     @cython.exceptval(-1)
     def enter(self) -> cython.bint:
-        """False when there is nothing to read from any more."""
+        """Begin a walk; false if there is nothing to read from any more."""
         if self.closed:
             return False
         if self.busy:
@@ -221,7 +222,7 @@ class ImageReader:
     @cython.final
     @cython.exceptval(check=False)
     def leave(self, passed: cython.longlong) -> cython.void:
-        """Ends a walk that passed so many bytes."""
+        """End a walk that passed this many bytes."""
         self.busy = False
         # A fragment that the handler stored somewhere raises from now on, instead of reading a later message.
         self.fragment.base = cython.NULL if cython.compiled else None
@@ -291,7 +292,7 @@ class ImageReader:
 
     @cython.exceptval(-1)
     def hand_over_whole(self, handler: object, fragment: Fragment) -> cython.longlong:
-        """One fragment of a poll for messages; how many messages that made."""
+        """Take one fragment of a poll for messages; returns how many messages that completed."""
         # Most messages are one frame: those are handed over where they lie, and only split ones are copied.
         if (get8(fragment.base, fragment.p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
             handler(fragment)
@@ -365,7 +366,7 @@ class ImageReader:
 
     @cython.exceptval(-1)
     def block(self, handler: object, limit: cython.longlong) -> cython.longlong:
-        """Hands over whole frames up to ``limit`` bytes as one block; how many bytes that was."""
+        """Hand over whole frames, at most ``limit`` bytes, as one block; returns its bytes."""
         if not self.enter():
             return 0
         base = self.base
@@ -408,7 +409,7 @@ class ImageReader:
 
     @cython.exceptval(-1)
     def gather(self, out: list, limit: cython.longlong, metadata: cython.bint) -> cython.int:
-        """Appends whole messages to a list, as bytes or as ``Message``."""
+        """Append whole messages to a list, as bytes or as ``Message``."""
         if not self.enter():
             return 0
         base = self.base
@@ -454,7 +455,7 @@ class ImageReader:
 
     @cython.cfunc
     def with_metadata(self, message: Fragment, end_position: cython.longlong) -> Message:
-        """A copy of a message with the fields of its first frame's header."""
+        """Copy a message with the fields of its first frame's header."""
         # Without its initialiser, whose boxed arguments would cost as much as the rest.
         copy: Message = Message.__new__(Message)
         copy.payload = payload_bytes(message)
@@ -468,9 +469,16 @@ class ImageReader:
     # -- the public methods ------------------------------------------------------------------------------------------
 
     def poll(self, handler: Callable[[Fragment], object], fragment_limit: cython.longlong = 10) -> int:
-        """Hands up to ``fragment_limit`` fragments to ``handler`` and returns how many; stops at the end of a term.
+        """Call ``handler`` with each available fragment. A poll stops at the end of a term.
 
-        The position moves once, at the end, also when the handler raises: what it raised on counts as read.
+        The position moves once, at the end, also if the handler raises; the fragment that it raised on counts as read.
+
+        Args:
+            handler: Called with each ``Fragment``, which is valid only inside the call.
+            fragment_limit: The most fragments.
+
+        Returns:
+            The number of fragments.
         """
         return self.deliver(handler, fragment_limit, NEVER_NS, False)
 
@@ -481,38 +489,84 @@ class ImageReader:
         *,
         fragment_limit: cython.longlong = 10,
     ) -> int:
-        """As ``poll``, only fragments that start before ``limit_position``."""
+        """Poll only fragments that start before a position.
+
+        Args:
+            handler: As for ``poll``.
+            limit_position: The position.
+            fragment_limit: The most fragments.
+
+        Returns:
+            The number of fragments.
+        """
         return self.deliver(handler, fragment_limit, max(0, limit_position), False)
 
     def poll_messages(self, handler: Callable[[Fragment], object], message_limit: cython.longlong = 10) -> int:
-        """As ``poll``, with whole messages: split ones are put together first."""
+        """Poll whole messages: those in several fragments are assembled first.
+
+        Args:
+            handler: Called with each message as a ``Fragment``, which is valid only inside the call.
+            message_limit: The most messages.
+
+        Returns:
+            The number of messages.
+        """
         return self.deliver(handler, message_limit, NEVER_NS, True)
 
     def controlled_poll(self, handler: Callable[[Fragment], int | None], fragment_limit: cython.longlong = 10) -> int:
-        """As ``poll``; what the handler returns decides how to go on (``layout.ACTION_...``; None is CONTINUE)."""
+        """Poll fragments with a handler that decides how to continue.
+
+        Args:
+            handler: Called with each ``Fragment``; returns an ``Action``, or None for CONTINUE.
+            fragment_limit: The most fragments.
+
+        Returns:
+            The number of fragments.
+        """
         return self.control(handler, fragment_limit)
 
     def block_poll(self, handler: Callable[[Fragment], object], block_length_limit: cython.longlong) -> int:
-        """Hands over whole frames, headers included, as one block of at most so many bytes; returns how many.
+        """Hand over whole frames, headers included, as one block.
 
         Padding ends a block; a padding frame at the start is handed over alone.
+
+        Args:
+            handler: Called with the block as a ``Fragment``.
+            block_length_limit: The most bytes.
+
+        Returns:
+            The number of bytes.
         """
         return self.block(handler, block_length_limit)
 
     def poll_bytes(self, limit: cython.longlong = 1000) -> list[bytes]:
-        """Up to ``limit`` whole messages."""
+        """Return whole messages as bytes.
+
+        Args:
+            limit: The most messages.
+
+        Returns:
+            The messages; an empty list if there are none.
+        """
         out: list = []
         self.gather(out, limit, False)
         return out
 
     def poll_with_metadata(self, limit: cython.longlong = 1000) -> list[Message]:
-        """Up to ``limit`` whole messages, each with its position, session, stream, reserved value and image."""
+        """Return whole messages, each with its position, session, stream, reserved value and image.
+
+        Args:
+            limit: The most messages.
+
+        Returns:
+            The messages; an empty list if there are none.
+        """
         out: list = []
         self.gather(out, limit, True)
         return out
 
     def scan(self, offsets: AtomicBuffer, lengths: AtomicBuffer, limit: cython.longlong = -1) -> tuple[int, int]:
-        """Writes int64 payload offsets (into ``log``) and int32 lengths of fragments; returns (count, position).
+        """Write int64 payload offsets (into ``log``) and int32 lengths of fragments; returns (count, position).
 
         Nothing is copied and nothing moves: the payloads stay until ``release(position)``.
         """
@@ -548,7 +602,14 @@ class ImageReader:
         return count, position + p - start
 
     def release(self, position: cython.longlong) -> None:
-        """Moves the position forward to what ``scan`` returned. ValueError for any place that cannot be."""
+        """Move the position forward.
+
+        Args:
+            position: A position that ``scan`` or ``scan_into`` returned.
+
+        Raises:
+            ValueError: The image cannot have that position.
+        """
         if self.closed:
             return
         # The publisher gets all bytes before the position: one that falls, or skips more than a term, would give it bytes that
@@ -559,9 +620,9 @@ class ImageReader:
         st64(self.position_base, self.position_offset, position)
 
     def readable(self) -> tuple[int, int]:
-        """(offset in the log of the next frame, end of its term), for code that walks the log itself.
+        """Return the offset in the log of the next frame, and the end of its term, for code that walks the log itself.
 
-        Raises as the polls do when the next frame's length is not possible.
+        Raises like the polls if the next frame's length is impossible.
         """
         if self.closed:
             return 0, 0
@@ -575,11 +636,11 @@ class ImageReader:
         return start, term_end
 
     def _corrupt_position(self, position: cython.longlong) -> Exception:
-        """Returns the error for a subscriber position at which no frame begins; a subclass may name the log's file."""
+        """Return the error for a subscriber position that is not the start of a frame; a subclass may name the log's file."""
         return ValueError(f"log {self.correlation_id}: no frame begins at position {position}")
 
     def _corrupt_frame(self, position: cython.longlong, length: cython.longlong) -> Exception:
-        """Returns the error for a frame whose length is not possible; a subclass may name the log's file."""
+        """Return the error for a frame of impossible length; a subclass may name the log's file."""
         left: cython.longlong = self.term_length - (position & (self.term_length - 1))
         return ValueError(
             f"log {self.correlation_id}, position {position}: a frame of {length} bytes is not possible where {left} are"
@@ -656,7 +717,7 @@ class SubscriptionReader:
         self.next_image = 0
 
     def _set_images(self, images: Iterable[ImageReader]) -> None:
-        """Replaces the images; a poll that runs goes on with the old ones."""
+        """Replace the images; a running poll continues with the old ones."""
         replacement: tuple = tuple(images)
         for image in replacement:
             if not isinstance(image, ImageReader):
@@ -666,7 +727,7 @@ class SubscriptionReader:
     @cython.final
     @cython.exceptval(check=False)
     def start(self) -> cython.longlong:
-        """Which image is polled first this time."""
+        """Return the image that is polled first this time."""
         first: cython.longlong = self.next_image
         if first >= len(self.images):
             first = 0
@@ -674,11 +735,29 @@ class SubscriptionReader:
         return first
 
     def poll(self, handler: Callable[[Fragment], object], fragment_limit: cython.longlong = 10) -> int:
-        """Hands up to ``fragment_limit`` fragments of all images to ``handler`` and returns how many."""
+        """Call ``handler`` with each available fragment of all images, without waiting.
+
+        If the handler raises, the fragment that it raised on counts as read.
+
+        Args:
+            handler: Called with each ``Fragment``, which is valid only inside the call.
+            fragment_limit: The most fragments.
+
+        Returns:
+            The number of fragments.
+        """
         return self.poll_all(handler, fragment_limit, False)
 
     def poll_messages(self, handler: Callable[[Fragment], object], message_limit: cython.longlong = 10) -> int:
-        """As ``poll``, with whole messages: split ones are put together first."""
+        """Poll whole messages of all images: those in several fragments are assembled first.
+
+        Args:
+            handler: Called with each message as a ``Fragment``, which is valid only inside the call.
+            message_limit: The most messages.
+
+        Returns:
+            The number of messages.
+        """
         return self.poll_all(handler, message_limit, True)
 
     @cython.exceptval(-1)
@@ -699,7 +778,15 @@ class SubscriptionReader:
         return count
 
     def controlled_poll(self, handler: Callable[[Fragment], int | None], fragment_limit: cython.longlong = 10) -> int:
-        """As ``poll``; what the handler returns decides how to go on (``layout.ACTION_...``; None is CONTINUE)."""
+        """Poll fragments with a handler that decides how to continue.
+
+        Args:
+            handler: Called with each ``Fragment``; returns an ``Action``, or None for CONTINUE.
+            fragment_limit: The most fragments.
+
+        Returns:
+            The number of fragments.
+        """
         images: tuple = self.images
         n: cython.longlong = len(images)
         first: cython.longlong = self.start()
@@ -714,7 +801,15 @@ class SubscriptionReader:
         return count
 
     def block_poll(self, handler: Callable[[Fragment], object], block_length_limit: cython.longlong) -> int:
-        """One block of every image, each at most so many bytes; returns how many bytes that was."""
+        """Hand over one block of whole frames of every image.
+
+        Args:
+            handler: Called with each block as a ``Fragment``.
+            block_length_limit: The most bytes of one block.
+
+        Returns:
+            The number of bytes.
+        """
         images: tuple = self.images
         count: cython.longlong = 0
         image: ImageReader
@@ -723,11 +818,25 @@ class SubscriptionReader:
         return count
 
     def poll_bytes(self, limit: cython.longlong = 1000) -> list[bytes]:
-        """Up to ``limit`` whole messages of all images."""
+        """Return whole messages of all images as bytes.
+
+        Args:
+            limit: The most messages.
+
+        Returns:
+            The messages; an empty list if there are none.
+        """
         return self.gather_all(limit, False)
 
     def poll_with_metadata(self, limit: cython.longlong = 1000) -> list[Message]:
-        """Up to ``limit`` whole messages of all images, each with its position, session, stream, reserved value and image."""
+        """Return whole messages of all images, each with its position, session, stream, reserved value and image.
+
+        Args:
+            limit: The most messages.
+
+        Returns:
+            The messages; an empty list if there are none.
+        """
         return self.gather_all(limit, True)
 
     @cython.cfunc
@@ -754,9 +863,9 @@ class SubscriptionReader:
         return False
 
     def _wait_for_data(self, timeout_ns: cython.longlong) -> bool:
-        """Waits without the GIL until a poll would find something; true when it would.
+        """Wait without the GIL until a poll would find something; true if it would.
 
-        It returns after ``timeout_ns`` or 10 ms, whichever is shorter, so that new images and signals are noticed.
+        Returns after ``timeout_ns`` or 10 ms, whichever is shorter, so that new images and signals are noticed.
         """
         images: tuple = self.images
         image: ImageReader

@@ -55,19 +55,19 @@ MAX_RUN_LENGTH = cython.declare(cython.int, 65_000)
 
 
 def wrap32(value: cython.longlong) -> cython.int:
-    """``value`` as a 32-bit integer in two's complement: term ids wrap."""
+    """Return ``value`` as a 32-bit integer in two's complement: term ids wrap."""
     if cython.compiled:
         return cython.cast(cython.int, value)
     return ((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 
 
 def aligned(length: cython.longlong) -> cython.longlong:
-    """``length`` rounded up to the frame alignment."""
+    """Round ``length`` up to the frame alignment."""
     return (length + 31) & ~31
 
 
 def bits_of(term_length: cython.longlong) -> cython.int:
-    """The position bits to shift: log2 of the term length."""
+    """Return the position bits to shift: log2 of the term length."""
     bits: cython.int = 0
     while (cython.cast(cython.longlong, 1) << bits) < term_length:
         bits += 1
@@ -76,10 +76,10 @@ def bits_of(term_length: cython.longlong) -> cython.int:
 
 @cython.exceptval(-1)
 def check_stream(term_length: cython.longlong, mtu: cython.longlong, window_length: cython.longlong) -> cython.int:
-    """Asserts what every path takes for granted of its stream; settings and the protocol's checks come before.
+    """Assert what every path assumes about its stream, which settings and the protocol's checks ensure.
 
-    Places are found by masks, so a term's length is a power of two. A datagram is a whole number of frames. Behind the
-    consumers a term stays readable, so the window is no longer than one.
+    Places are found by masks, so a term's length is a power of two. A datagram is a whole number of frames. Behind the consumers a
+    term stays readable, so the window is no longer than one.
     """
     assert TERM_MIN_LENGTH <= term_length <= TERM_MAX_LENGTH, f"a term cannot have {term_length} bytes"
     assert term_length & (term_length - 1) == 0, f"term length {term_length} is not a power of two"
@@ -91,10 +91,10 @@ def check_stream(term_length: cython.longlong, mtu: cython.longlong, window_leng
 
 @cython.cclass
 class RunBatch:
-    """What is sent in one call: runs of datagrams that are contiguous in memory and, but for the last one, of equal size.
+    """What one call sends: runs of datagrams that are contiguous in memory and, except for the last one, of equal size.
 
-    ``segment`` is the size of a datagram of the run, ``length`` of all of it, ``advance`` how far the position has moved
-    from the start of the scan when the run and those before it have left.
+    ``segment`` is the size of a datagram of the run, ``length`` of all of it, ``advance`` how far the position has moved from the
+    start of the scan once the run and those before it have been sent.
     """
 
     offset: cython.longlong[MAX_RUNS]
@@ -128,7 +128,7 @@ class RunBatch:
         max_runs: cython.int = 64,
         max_segments: cython.int = 64,
     ) -> list[tuple[int, int, int, int]]:
-        """Scans a term for what may be sent: ``[(offset in the log, length, segment size, advance from the start), …]``."""
+        """Scan a term for what may be sent: ``[(offset in the log, length, segment size, advance from the start), …]``."""
         log.check(term, term_length)
         if not 0 < max_runs <= MAX_RUNS:
             raise ValueError(f"max_runs: {max_runs} is not one of 1 to {MAX_RUNS}")
@@ -137,12 +137,12 @@ class RunBatch:
 
     @property
     def is_blocked(self) -> bool:
-        """The last scan stopped at a committed frame for which the window was too small."""
+        """Whether the last scan stopped at a committed frame for which the window was too small."""
         return bool(self.blocked)
 
     @property
     def malformed_length(self) -> int:
-        """The length of the frame at which the last scan stopped because it is not possible there; 0 for none."""
+        """The impossible length of the frame at which the last scan stopped; 0 for none."""
         return self.malformed
 
 
@@ -241,7 +241,7 @@ def scan_runs(
 def first_gap(
     base: cython.p_uchar, term: cython.longlong, offset: cython.longlong, limit: cython.longlong
 ) -> cython.longlong:
-    """The offset where the first frame is missing, ``limit`` when none is."""
+    """Return the offset of the first missing frame, or ``limit``."""
     length: cython.int
     while offset < limit:
         length = ld32(base, term + offset)
@@ -255,7 +255,7 @@ def first_gap(
 def gap_end(
     base: cython.p_uchar, term: cython.longlong, offset: cython.longlong, limit: cython.longlong
 ) -> cython.longlong:
-    """Where a gap that begins at ``offset`` ends: at the next frame, or at ``limit``."""
+    """Return where a gap that begins at ``offset`` ends: at the next frame, or at ``limit``."""
     offset += FRAME_ALIGNMENT
     while offset < limit and ld32(base, term + offset) == 0:
         offset += FRAME_ALIGNMENT
@@ -269,7 +269,7 @@ def insert_frames(
     start: cython.longlong,
     length: cython.longlong,
 ) -> cython.bint:
-    """Copies a datagram's frames into a term unless they are there already; true when it did.
+    """Copy a datagram's frames into a term unless they are there already; true if it did.
 
     The payload goes first, then the header backwards, then its first word: a reader that sees it sees all.
     """
@@ -286,7 +286,7 @@ def insert_frames(
 def stamp_frames(
     base: cython.p_uchar, at: cython.longlong, length: cython.longlong, offset: cython.longlong, moment: cython.longlong
 ) -> cython.void:
-    """Writes a time into the frames that begin a message, among whole frames of ``length`` bytes, where it fits."""
+    """Write a time into the frames that begin a message, among whole frames of ``length`` bytes, where it fits."""
     end: cython.longlong = at + length
     frame: cython.longlong
     while at + DATA_HEADER_LENGTH <= end:
@@ -310,7 +310,7 @@ def write_padding(
     length: cython.longlong,
     term_id: cython.int,
 ) -> cython.void:
-    """Makes [offset, offset + length) one PAD frame after the log's default header."""
+    """Make [offset, offset + length) one PAD frame after the log's default header."""
     at: cython.longlong = term + offset
     put32(base, at + FRAME_TERM_OFFSET_OFFSET, cython.cast(cython.int, offset))
     put32(base, at + FRAME_SESSION_ID_OFFSET, get32(base, meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_SESSION_ID_OFFSET))
@@ -331,7 +331,7 @@ def fill_with_padding(
     length: cython.longlong,
     term_id: cython.int,
 ) -> cython.bint:
-    """Fills a gap of an unreliable stream if it is still all zero."""
+    """Fill a gap of an unreliable stream if it is still all zero."""
     at: cython.longlong = offset
     while at < offset + length:
         if ld64(base, term + at) != 0:
@@ -342,7 +342,7 @@ def fill_with_padding(
 
 
 def clean_bytes(base: cython.p_uchar, at: cython.longlong, length: cython.longlong, is_far: cython.bint) -> cython.void:
-    """Zeroes a region; its first word last, so that no reader finds a length without the frame."""
+    """Zero a region; its first word last, so that no reader finds a length without the frame."""
     if is_far:
         zero_past_caches(base, at + 8, length - 8)
     else:
@@ -353,7 +353,7 @@ def clean_bytes(base: cython.p_uchar, at: cython.longlong, length: cython.longlo
 def clean_to(
     base: cython.p_uchar, term_length: cython.longlong, clean: cython.longlong, target: cython.longlong
 ) -> cython.longlong:
-    """Cleans the log from position ``clean`` to ``target``, a term's end at most. Returns the position cleaned to."""
+    """Clean the log from position ``clean`` to ``target``, at most to the term's end; returns the position cleaned to."""
     offset: cython.longlong = clean & (term_length - 1)
     length: cython.longlong = target - clean
     if length <= 0:
@@ -368,7 +368,7 @@ def clean_to(
 def tail_position(
     base: cython.p_uchar, meta: cython.longlong, term_length: cython.longlong, initial_term_id: cython.int
 ) -> cython.longlong:
-    """The producers' position, from the raw tail of the active term."""
+    """Return the producers' position, from the raw tail of the active term."""
     count: cython.int = ld32(base, meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
     # The masks keep a count that another process corrupted inside the log.
     raw: cython.longlong = ld64(
@@ -386,7 +386,7 @@ def tail_position(
 
 
 def rotate(base: cython.p_uchar, meta: cython.longlong, term_count: cython.int, term_id: cython.int) -> cython.bint:
-    """Moves the log to the term after ``term_count``; true for the one caller that did it."""
+    """Move the log to the term after ``term_count``; true for the one caller that did it."""
     following: cython.int = wrap32(cython.cast(cython.longlong, term_id) + 1)
     tail: cython.longlong = (
         meta + LOG_TAIL_COUNTERS_OFFSET + 8 * (((term_count + 1) & TERM_COUNT_MASK) % PARTITION_COUNT)
@@ -441,10 +441,10 @@ def unblock_term(
 def unblock(
     log: AtomicBuffer, term_length: cython.longlong, initial_term_id: cython.int, position: cython.longlong
 ) -> bool:
-    """Frees a log whose consumers stand still at ``position`` because a producer died (docs/protocols/aeron.md, 11.7).
+    """Free a log whose consumers stand still at ``position`` because a producer died (docs/protocols/aeron.md, 11.7).
 
-    A claimed frame becomes padding, an unfinished end of a term is padded and the log rotated. True when something was done;
-    the caller counts it. Concurrent publications only. Raises ValueError where the claim, or the position, is not possible.
+    A claimed frame becomes padding, and an unfinished end of a term is padded and the log rotated. True if something was done; the
+    caller counts it. Concurrent publications only. Raises ValueError if the claim or the position is not possible.
     """
     if position < 0 or position & (FRAME_ALIGNMENT - 1):
         raise ValueError(f"no frame begins at position {position}")
@@ -479,7 +479,7 @@ def unblock(
 def gaps(
     log: AtomicBuffer, term: cython.longlong, offset: cython.longlong, limit: cython.longlong, most: cython.int = 64
 ) -> list[tuple[int, int]]:
-    """The gaps of the term at ``term`` between two offsets, as (offset, length), the first ``most`` of them."""
+    """Return the first ``most`` gaps of the term at ``term`` between two offsets, as (offset, length)."""
     log.check(term, limit)
     result = []
     end: cython.longlong
@@ -494,7 +494,7 @@ def gaps(
 
 
 def insert(log: AtomicBuffer, at: cython.longlong, datagram: AtomicBuffer) -> bool:
-    """Inserts a datagram's frames; False when the place is taken (docs/protocols/aeron.md, 15.3)."""
+    """Insert a datagram's frames; false if the place is taken (docs/protocols/aeron.md, 15.3)."""
     log.check(at, datagram.capacity)
     datagram.check(0, DATA_HEADER_LENGTH)
     return bool(insert_frames(log.base, at, datagram.base, 0, datagram.capacity))
@@ -503,17 +503,17 @@ def insert(log: AtomicBuffer, at: cython.longlong, datagram: AtomicBuffer) -> bo
 def fill_gap(
     log: AtomicBuffer, term: cython.longlong, offset: cython.longlong, length: cython.longlong, term_id: cython.int
 ) -> bool:
-    """Makes a gap that is still all zero one PAD frame from the log's default header."""
+    """Make a gap that is still all zero one PAD frame after the log's default header."""
     log.check(term + offset, length)
     return bool(fill_with_padding(log.base, log.capacity - LOG_METADATA_LENGTH, term, offset, length, term_id))
 
 
 def clean(log: AtomicBuffer, term_length: cython.longlong, position: cython.longlong, target: cython.longlong) -> int:
-    """Zeroes from ``position`` to ``target`` or the term's end, header word last; returns the position reached."""
+    """Zero from ``position`` to ``target`` or the term's end, header word last; returns the position reached."""
     log.check(0, 3 * term_length)
     return clean_to(log.base, term_length, position, target)
 
 
 def producer_position(log: AtomicBuffer, term_length: cython.longlong, initial_term_id: cython.int) -> int:
-    """The producers' position, from the raw tail of the active term."""
+    """Return the producers' position, from the raw tail of the active term."""
     return tail_position(log.base, log.capacity - LOG_METADATA_LENGTH, term_length, initial_term_id)

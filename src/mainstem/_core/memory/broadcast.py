@@ -77,7 +77,7 @@ class BroadcastTransmitter:
         self.max_message_length = self.capacity // 8
 
     def transmit(self, type_id: cython.int, payload: Buffer) -> None:
-        """Writes one record over the oldest ones. ``type_id`` is positive. Raises ValueError on a payload too long."""
+        """Write one record over the oldest ones. ``type_id`` is positive. Raises ValueError if the payload is too long."""
         if self.buffer.capacity == 0:
             raise IndexError("the memory of this broadcast buffer has been closed")
         length: cython.longlong = len(payload)
@@ -129,12 +129,12 @@ class BroadcastReceiver:
         self.record_offset = self.cursor & (self.capacity - 1)
 
     def validate(self) -> cython.bint:
-        """Whether the record at the cursor has not been touched by the transmitter so far."""
+        """Whether the transmitter has not touched the record at the cursor so far."""
         fence_acquire()
         return self.cursor + self.capacity > ld64(self.base, self.capacity + BROADCAST_TAIL_INTENT_OFFSET)
 
     def receive_next(self) -> cython.bint:
-        """Moves to the next record; false when there is none."""
+        """Move to the next record; false if there is none."""
         base = self.base
         capacity: cython.longlong = self.capacity
         mask: cython.longlong = capacity - 1
@@ -162,11 +162,11 @@ class BroadcastReceiver:
         return True
 
     def receive(self, handler: Callable[[int, bytes], object], limit: cython.int = 1) -> int:
-        """Hands up to ``limit`` records to ``handler(type_id, payload)`` and returns how many.
+        """Hand up to ``limit`` records to ``handler(type_id, payload)`` and return how many.
 
-        OVERRUN (-1) means that the transmitter was a whole buffer ahead, before a record was read or while it was: responses
-        are lost, and a client must treat that as fatal. The receiver itself could go on with the latest record. When the
-        handler raises, its record counts as received.
+        OVERRUN (-1) means that the transmitter was a whole buffer ahead, before a record was read or while it was: responses are
+        lost, and a client must treat that as fatal. The receiver itself could continue with the latest record. If the handler
+        raises, its record counts as received.
         """
         if self.buffer.capacity == 0:
             raise IndexError("the memory of this broadcast buffer has been closed")

@@ -30,8 +30,8 @@ from mmap import mmap
 class AtomicBuffer:
     """Bounds-checked typed access, with named orderings, to a mapped file, a bytearray or a view.
 
-    Little-endian, as everything that Aeron shares is. ``_acquire`` and ``_release`` name the ordering; the others
-    are plain. Every access outside the region raises IndexError.
+    Little-endian, like everything that Aeron shares. ``_acquire`` and ``_release`` name the ordering; the others are plain. Every
+    access outside the region raises IndexError.
     """
 
     raw: Py_buffer
@@ -71,7 +71,7 @@ class AtomicBuffer:
                 PyBuffer_Release(cython.address(self.raw))
 
     def close(self) -> None:
-        """Lets go of the memory, so that a mapping under it can be closed. Any later access raises IndexError."""
+        """Release the memory, so that a mapping under it can be closed. Any later access raises IndexError."""
         self.capacity = 0
         if cython.compiled:
             if self.held:
@@ -95,7 +95,7 @@ class AtomicBuffer:
 
     @cython.exceptval(-1)
     def check_alignment(self) -> cython.int:
-        """Asserts that words which threads share lie aligned: only then are their loads and stores single ones."""
+        """Assert that words which threads share are aligned: only then are their loads and stores single ones."""
         if cython.compiled:
             assert cython.cast(cython.size_t, self.base) % 8 == 0, "shared memory that is not aligned to 8 bytes"
         return 0
@@ -145,7 +145,7 @@ class AtomicBuffer:
         st64(self.base, offset, value)
 
     def add_i64(self, offset: cython.longlong, delta: cython.longlong) -> int:
-        """Adds atomically and returns the value from before."""
+        """Add atomically and return the previous value."""
         self.check(offset, 8)
         return fadd64(self.base, offset, delta)
 
@@ -163,7 +163,7 @@ class AtomicBuffer:
         zero_out(self.base, offset, length)
 
     def view(self, offset: cython.longlong = 0, length: cython.longlong = -1) -> memoryview:
-        """A writable memoryview of the region; it must be released before ``close``."""
+        """Return a writable memoryview of the region; it must be released before ``close``."""
         if length < 0:
             length = self.capacity - offset
         self.check(offset, length)

@@ -96,12 +96,12 @@ class CounterCell:
         st64(self.base, self.offset, value)
 
     def add(self, delta: cython.longlong) -> int:
-        """Adds atomically and returns the value from before."""
+        """Add atomically and return the previous value."""
         self.check_open()
         return fadd64(self.base, self.offset, delta)
 
     def add_release(self, delta: cython.longlong) -> None:
-        """Adds, where this is the only writer."""
+        """Add, for a cell with one writer."""
         self.check_open()
         st64(self.base, self.offset, get64(self.base, self.offset) + delta)
 
@@ -110,7 +110,7 @@ class CounterCell:
         return bool(cas64(self.base, self.offset, expected, value))
 
     def propose_max_release(self, value: cython.longlong) -> bool:
-        """Raises the value to ``value``; false when it was not below. Where this is the only writer."""
+        """Raise the value to ``value``; false if it was not below. For a cell with one writer."""
         self.check_open()
         if get64(self.base, self.offset) >= value:
             return False
@@ -153,7 +153,7 @@ class CountersReader:
         return 0
 
     def next_allocated(self, start: cython.longlong) -> cython.int:
-        """The first allocated id from ``start`` on, or NULL_COUNTER_ID; ids behind the first unused one are not in use."""
+        """Return the first allocated id from ``start`` on, or NULL_COUNTER_ID; ids after the first unused one are not in use."""
         counter_id: cython.longlong = start
         state: cython.int
         while counter_id < self.capacity:
@@ -190,7 +190,7 @@ class CountersReader:
         return ld64(self.meta_base, counter_id * COUNTER_METADATA_LENGTH + COUNTER_FREE_FOR_REUSE_OFFSET)
 
     def key(self, counter_id: cython.longlong) -> bytes:
-        """The 112 bytes of the key."""
+        """Return the 112 bytes of the key."""
         self.check_id(counter_id)
         return self.metadata.get_bytes(
             counter_id * COUNTER_METADATA_LENGTH + COUNTER_KEY_OFFSET, COUNTER_KEY_MAX_LENGTH
@@ -206,7 +206,7 @@ class CountersReader:
         return self.label_bytes(counter_id).decode("utf-8", "replace")
 
     def set_label(self, counter_id: cython.longlong, label: str | bytes) -> None:
-        """Replaces the label, cut to 380 bytes. For the counter's owner."""
+        """Replace the label, cut to 380 bytes. For the counter's owner."""
         data = label if isinstance(label, bytes) else label.encode("utf-8", "replace")
         data = data[:COUNTER_LABEL_MAX_LENGTH]
         self.check_id(counter_id)
@@ -216,7 +216,7 @@ class CountersReader:
         st32(self.meta_base, at + COUNTER_LABEL_LENGTH_OFFSET, len(data))
 
     def append_to_label(self, counter_id: cython.longlong, text: str) -> None:
-        """Makes the label longer, up to 380 bytes. For the counter's owner."""
+        """Extend the label, up to 380 bytes. For the counter's owner."""
         # The old bytes stay as they are, so a reader sees the old label or the longer one.
         self.set_label(counter_id, self.label_bytes(counter_id) + text.encode("utf-8", "replace"))
 
@@ -241,7 +241,7 @@ class CountersReader:
         return CounterCell(self.values, counter_id)
 
     def find(self, type_id: cython.int, registration_id: cython.longlong) -> int:
-        """The id of the allocated counter of that type and registration, or NULL_COUNTER_ID."""
+        """Return the id of the allocated counter with that type and registration, or NULL_COUNTER_ID."""
         self.check_id(0)
         counter_id: cython.longlong = self.next_allocated(0)
         while counter_id >= 0:
@@ -300,10 +300,10 @@ class CountersManager(CountersReader):
         reference_id: cython.longlong = 0,
         value: cython.longlong = 0,
     ) -> int:
-        """The id of a new counter. The key is at most 112 bytes (ValueError), the label is cut to 380.
+        """Return the id of a new counter. The key is at most 112 bytes (ValueError), the label is cut to 380.
 
-        ``now_ms`` is epoch time and decides which freed ids may be used again; owner -1 is the driver.
-        Raises BufferError when all are in use.
+        ``now_ms`` is epoch time and decides which freed ids may be used again; owner -1 is the driver. Raises BufferError if all
+        are in use.
         """
         self.check_id(0)
         if len(key) > COUNTER_KEY_MAX_LENGTH:

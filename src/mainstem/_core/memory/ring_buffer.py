@@ -95,7 +95,7 @@ class ManyToOneRingBuffer:
 
     @cython.exceptval(-1)
     def check_place(self, position: cython.longlong) -> cython.int:
-        """Raises ValueError for a head or a tail between two records: another process has corrupted the trailer."""
+        """Raise ValueError for a head or a tail between two records: another process has corrupted the trailer."""
         if position & (RECORD_ALIGNMENT - 1):
             raise ValueError(f"no record of the ring buffer begins at position {position}")
         return 0
@@ -103,7 +103,7 @@ class ManyToOneRingBuffer:
     # ---- producers -------------------------------------------------------------------------------------------------
 
     def claim_record(self, length: cython.longlong) -> cython.longlong:
-        """The offset of a claimed record whose length still reads zero, or INSUFFICIENT_CAPACITY."""
+        """Return the offset of a claimed record whose length still reads zero, or INSUFFICIENT_CAPACITY."""
         base = self.base
         capacity: cython.longlong = self.capacity
         mask: cython.longlong = capacity - 1
@@ -143,9 +143,9 @@ class ManyToOneRingBuffer:
         return index
 
     def try_claim(self, type_id: cython.int, length: cython.longlong) -> int:
-        """Claims a record of ``length`` payload bytes, to be filled through ``buffer`` and then committed or aborted.
+        """Claim a record of ``length`` payload bytes, to be filled through ``buffer`` and then committed or aborted.
 
-        Returns the payload's offset, or INSUFFICIENT_CAPACITY (-1). An open claim holds up every later record.
+        Returns the payload's offset, or INSUFFICIENT_CAPACITY (-1). An open claim blocks every later record.
         """
         self.check_message(type_id, length)
         self.check_place(ld64(self.base, self.capacity + RING_TAIL_OFFSET))
@@ -160,7 +160,7 @@ class ManyToOneRingBuffer:
 
     @cython.exceptval(-1)
     def check_claim(self, payload_offset: cython.longlong) -> cython.longlong:
-        """The offset of the record that an open claim belongs to."""
+        """Return the offset of the record that an open claim belongs to."""
         self.check_open()
         index: cython.longlong = payload_offset - RECORD_HEADER_LENGTH
         if index < 0 or index >= self.capacity or index & (RECORD_ALIGNMENT - 1) or get32(self.base, index) >= 0:
@@ -168,18 +168,18 @@ class ManyToOneRingBuffer:
         return index
 
     def commit(self, payload_offset: cython.longlong) -> None:
-        """Makes the claimed record readable."""
+        """Make the claimed record readable."""
         index: cython.longlong = self.check_claim(payload_offset)
         st32(self.base, index, -get32(self.base, index))
 
     def abort(self, payload_offset: cython.longlong) -> None:
-        """Turns the claimed record into padding, which readers skip."""
+        """Turn the claimed record into padding, which readers skip."""
         index: cython.longlong = self.check_claim(payload_offset)
         put32(self.base, index + RECORD_TYPE_OFFSET, RECORD_TYPE_PADDING)
         st32(self.base, index, -get32(self.base, index))
 
     def write(self, type_id: cython.int, payload: Buffer) -> bool:
-        """Writes one record; false when the ring is full. ``type_id`` is positive. Any process, any thread."""
+        """Write one record; false if the ring is full. ``type_id`` is positive. Any process, any thread."""
         offset: cython.longlong = self.try_claim(type_id, len(payload))
         if offset < 0:
             return False
@@ -188,17 +188,17 @@ class ManyToOneRingBuffer:
         return True
 
     def next_correlation_id(self) -> int:
-        """A number that no other caller in any process gets."""
+        """Return a number that no other caller in any process gets."""
         self.check_open()
         return fadd64(self.base, self.capacity + RING_CORRELATION_OFFSET, 1)
 
     # ---- the consumer ----------------------------------------------------------------------------------------------
 
     def read(self, handler: Callable[[int, bytes], object], limit: cython.int = UNLIMITED) -> int:
-        """Hands up to ``limit`` records to ``handler(type_id, payload)`` and returns how many. The consumer only.
+        """Hand up to ``limit`` records to ``handler(type_id, payload)`` and return how many. The consumer only.
 
-        One call ends at the end of the ring. When the handler raises, its record counts as read. A record with an
-        impossible length raises ValueError and is not passed.
+        One call ends at the end of the ring. If the handler raises, its record counts as read. A record with an impossible length
+        raises ValueError and is not passed.
         """
         self.check_open()
         base = self.base
@@ -235,7 +235,7 @@ class ManyToOneRingBuffer:
         return count
 
     def unblock_record(self) -> cython.bint:
-        """Makes the dead record at the head readable as padding; false where there is none, or its end is not known."""
+        """Make the dead record at the head readable as padding; false if there is none, or its end is unknown."""
         base = self.base
         head: cython.longlong = ld64(base, self.capacity + RING_HEAD_OFFSET)
         tail: cython.longlong = ld64(base, self.capacity + RING_TAIL_OFFSET)
@@ -271,10 +271,10 @@ class ManyToOneRingBuffer:
         return True
 
     def unblock(self) -> bool:
-        """Turns the record of a dead producer at the head into padding; true when there was one. The consumer only.
+        """Turn the record of a dead producer at the head into padding; true if there was one. The consumer only.
 
-        To be called only when the head stood still for longer than a living producer takes (the client liveness timeout).
-        Raises ValueError for a claim, or a head, that is not possible.
+        Call it only if the head stood still for longer than a living producer takes (the client liveness timeout). Raises
+        ValueError if the claim or the head is not possible.
         """
         self.check_open()
         head: cython.longlong = self.consumer_position

@@ -64,6 +64,8 @@ CALLS: dict[str, Callable[[World, float], Any]] = {
     "add_exclusive_publication": lambda it, timeout: it.aeron.add_exclusive_publication(CHANNEL, 3, timeout=timeout),
     "add_subscription": lambda it, timeout: it.aeron.add_subscription(CHANNEL, 3, timeout=timeout),
     "add_counter": lambda it, timeout: it.aeron.add_counter(1001, "c", timeout=timeout),
+    "requester": lambda it, timeout: it.variant.Requester(it.aeron, CHANNEL, 4, **BACK, timeout=timeout),
+    "responder": lambda it, timeout: it.variant.Responder(it.aeron, CHANNEL, 4, **BACK, timeout=timeout),
     "next_session_id": lambda it, timeout: it.aeron.next_session_id(1, timeout=timeout),
     "send": lambda it, timeout: it.publication.send(b"x", timeout),
     "messages": lambda it, timeout: it.subscription.messages(timeout=timeout),
