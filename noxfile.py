@@ -27,7 +27,7 @@ TESTING = (
 WITHOUT_SPARK = (
     "--ignore=tests/unit/spark",
     "--ignore=tests/unit/demo",
-    "--ignore=tests/unit/capture/test_captures_elsewhere.py",
+    "--ignore=tests/unit/capture/test_remote_captures.py",
     "--ignore=tests/unit/test_benchmark_options.py",
 )
 SPARK_TESTS = (

@@ -1,6 +1,6 @@
 """Manifests and pages of shipped recordings: any bytes are one, which comes back as it was, or refused by an error.
 
-The first byte chooses: a manifest, a page of pieces, or a page of references.
+The first byte chooses: a manifest, a page of chunks, or a page of references.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import json
 
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import RecordingDescriptor
+from mainstem.recording.shipping.chunks import Chunk
 from mainstem.recording.shipping.layout import manifest_name
 from mainstem.recording.shipping.manifest import GarbageRef, Manifest, ObjectRef, ShippedRecording, Shipper
-from mainstem.recording.shipping.page_tree import PageRef, PieceTree, _decoded
-from mainstem.recording.shipping.pieces import Piece
+from mainstem.recording.shipping.page_tree import ChunkTree, PageRef, _decoded
 
 ARCHIVE = "0123456789abcdef0123456789abcdef"
 NAME = manifest_name(ARCHIVE, 3)
-_PIECE = Piece(0, 1024, "0/0-1.seg", 5, 0, 1, 0, 9, -1, -1)
+_CHUNK = Chunk(0, 1024, "0/0-1.seg", 5, 0, 1, 0, 9, -1, -1)
 _PAGE = PageRef(0, 1024, "0/p.page", 5, 1, 0, 1, 0, 9, -1, -1, 1, 2048, 400)
 _DEEPER = PageRef(0, 1024, "0/q.page", 5, 2, 0, 1, 0, 9, -1, -1, 1, 2048, 400)
 _DESCRIPTOR = RecordingDescriptor(
@@ -30,14 +30,14 @@ _MANIFEST = Manifest(
     previous="p",
     time_ns=5,
     shipper=Shipper("s", "h", 9, "/d"),
-    recordings={1: ShippedRecording(_DESCRIPTOR, 0, 1024, PieceTree(((_PAGE,),), (_PIECE,)))},
+    recordings={1: ShippedRecording(_DESCRIPTOR, 0, 1024, ChunkTree(((_PAGE,),), (_CHUNK,)))},
     pages=(ObjectRef("recordings/1.json", 7, 90),),
     garbage=(GarbageRef("garbage/1.json", 7, 90, 5, 2),),
 )
 SEEDS = [
     b"\0" + _MANIFEST.encode(),
     b"\0" + Manifest(archive_id=ARCHIVE, number=3).encode(),
-    b"\1" + json.dumps({"level": 1, "rows": [_PIECE.row()]}).encode(),
+    b"\1" + json.dumps({"level": 1, "rows": [_CHUNK.row()]}).encode(),
     b"\2" + json.dumps({"level": 2, "rows": [_PAGE.row()]}).encode(),
 ]
 

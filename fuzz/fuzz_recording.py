@@ -15,7 +15,7 @@ from tests.support.many_recordings import make_recordings
 from mainstem.errors import RecordingError
 from mainstem.recording import open_recordings
 from mainstem.recording.catalog import decode_catalog
-from mainstem.recording.verify import end_fault, faults
+from mainstem.recording.verify import find_end_problem, find_problems
 
 DIRECTORY = Path(tempfile.mkdtemp(prefix="mainstem-fuzz-")) / "recordings"
 make_recordings(DIRECTORY, 2)
@@ -59,8 +59,8 @@ def target(data: bytes) -> None:
 def read(reader: object) -> None:
     try:
         end = reader.end_position()  # type: ignore[attr-defined]
-        list(faults(reader, reader.start_position, end))  # type: ignore[arg-type, attr-defined]
-        end_fault(reader)  # type: ignore[arg-type]
+        list(find_problems(reader, reader.start_position, end))  # type: ignore[arg-type, attr-defined]
+        find_end_problem(reader)  # type: ignore[arg-type]
         reader.recorded_time_ns(reader.start_position)  # type: ignore[attr-defined]
         reader.position_at_time(1_700_000_000_500_000_000)  # type: ignore[attr-defined]
     except RecordingError as error:

@@ -71,8 +71,9 @@ ALLOWED: dict[str, set[str]] = {
     "demo/traffic.py": {"socket", "threading", "time"},
     "recording/persistent/aio.py": {"asyncio"},
     "recording/persistent/subscription.py": {"time"},
+    "recording/replayer.py": {"time"},
     "recording/shipping/retrying_store.py": {"threading"},
-    "recording/shipping/piece_reader.py": {"threading"},
+    "recording/shipping/chunk_reader.py": {"threading"},
     "recording/shipping/status.py": {"threading"},
     "spark/java.py": {"subprocess"},
     "spark/jvm.py": {"signal", "time"},
@@ -118,8 +119,8 @@ ALLOWED: dict[str, set[str]] = {
     "serve/app.py": {"asyncio"},
     "serve/listener.py": {"asyncio"},
     "serve/live.py": {"asyncio"},
-    "serve/pulse.py": {"asyncio"},
-    "serve/replies.py": {"asyncio"},
+    "serve/position_poller.py": {"asyncio"},
+    "serve/responses.py": {"asyncio"},
     "serve/server.py": {"asyncio", "socket", "ssl"},
 }
 

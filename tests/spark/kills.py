@@ -24,7 +24,7 @@ from typing import Any
 
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.errors import RecordingError
-from mainstem.recording import PositionHold, Recorder, open_recordings
+from mainstem.recording import Recorder, RecorderSlot, open_recordings
 
 ROOT = Path(__file__).parents[2]
 CHANNEL, STREAM = "aeron:ipc?term-length=1m", 1001
@@ -108,7 +108,7 @@ class Publisher:
             Aeron.connect(self._directory) as aeron,
             aeron.add_subscription(CHANNEL, STREAM) as held,
             aeron.add_exclusive_publication(CHANNEL, STREAM) as publication,
-            PositionHold(self._recordings) as anchor,
+            RecorderSlot(self._recordings) as anchor,
         ):
             anchor.add_subscription(held)
             while not self._end.is_set() or self.recorded() < self.position:

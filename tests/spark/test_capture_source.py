@@ -1,4 +1,4 @@
-"""``mainstem.capture`` in Spark: batch and streaming, one file and a folder, projections, faults."""
+"""``mainstem.capture`` in Spark: batch and streaming, one file and a folder, projections, problems."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from mainstem._internal.loop_thread import LoopThread
 from mainstem.message_keys import MessageKey
 from mainstem.recording import Recorder
 from mainstem.recording.message_log import MessageLog
-from mainstem.recording.message_server import Intake, listen
+from mainstem.recording.message_server import MessageRecorder, listen
 from mainstem.spark.tables import drop_duplicates
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def listener(protocol: str, path: Path, **options: Any) -> Iterator[str]:
     """A server that records; its address."""
     thread = LoopThread()
     with Recorder(path) as recorder:
-        intake = Intake(MessageLog(recorder, stream_id=STREAM), keyed=True)
+        intake = MessageRecorder(MessageLog(recorder, stream_id=STREAM), keyed=True)
         server = thread.run(listen(protocol, "127.0.0.1", 0, intake, **options))
         try:
             yield f"{protocol}://127.0.0.1:{server.port}"

@@ -14,7 +14,7 @@ from tests.support.tiers import long_after
 
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
-from mainstem.recording.positions import positions_file
+from mainstem.recording.index import index_file
 from mainstem.recording.rows.bounds import Range
 from mainstem.spark import recordings
 from mainstem.spark.sources.options import parse_options
@@ -45,7 +45,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
             sent = [bytes(chance.randrange(2500)) for _ in range(COUNT)]
             stream = Stream(session_id=session_id, stream_id=stream_id)
             record(writer, stream, sent, time_ns=START_NS, step_ns=2_000_000)
-    positions_file(folder, 2).unlink()
+    index_file(folder, 2).unlink()
     return folder
 
 

@@ -14,7 +14,7 @@ from mainstem import Aeron, MediaDriver
 from mainstem.codecs import RowCodec
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder, open_recordings
-from mainstem.recording.positions import positions_file
+from mainstem.recording.index import index_file
 from mainstem.spark.ingest import Count, IngestOptions, start
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def test_a_recording_without_times_is_partitioned_by_those_of_the_publisher_or_n
 ) -> None:
     path = tmp_path / "recordings"
     log(path, [b'{"at": "2026-01-31T12:00:00Z"}', b'{"at": "2026-02-01T12:00:00Z"}', b"no JSON"])
-    positions_file(path, 0).unlink()
+    index_file(path, 0).unlink()
     options = {"codec": "json", "schema": "at timestamp"}
     with pytest.raises(ConfigurationError, match="keeps no times, as it has no index"):
         ingest(spark, tmp_path, **options)

@@ -168,7 +168,7 @@ def test_faults_are_rows_and_everything_around_them_is_read(spark: SparkSession,
 @pytest.mark.long
 def test_a_directory_of_aeron_archive_is_read_without_positions_of_ours(spark: SparkSession, path: Path) -> None:
     expected = source(spark, path).select("position", "payload").collect()
-    positions_file(path, 0).unlink()
+    index_file(path, 0).unlink()
     found = source(spark, path, minPartitions=5).select("position", "payload", "recorded_at").collect()
     assert sorted((r.position, r.payload) for r in found) == sorted((r.position, r.payload) for r in expected)
     assert {row.recorded_at for row in found} == {None}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.support.patience import STALL_S
 
 from mainstem._internal.clock import SYSTEM_CLOCK
-from mainstem.recording import PositionHold
+from mainstem.recording import RecorderSlot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ class HeldPublisher:
             Aeron.connect(self._directory) as aeron,
             aeron.add_subscription(self._channel, self._stream_id) as held,
             aeron.add_exclusive_publication(self._channel, self._stream_id) as publication,
-            PositionHold(self._recordings) as anchor,
+            RecorderSlot(self._recordings) as anchor,
         ):
             anchor.add_subscription(held)
             while not self._end.is_set():

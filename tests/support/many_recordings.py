@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.support.streams import Stream
 
 from mainstem.recording.catalog import Catalog, RecordingDescriptor
-from mainstem.recording.positions import PositionsWriter
+from mainstem.recording.index import IndexWriter
 from mainstem.recording.segments import segment_name
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def make_recordings(
         with (path / segment_name(number, 0)).open("wb") as file:
             file.write(frames)
             file.truncate(TERM)
-        positions = PositionsWriter(path, number, 0)
+        positions = IndexWriter(path, number, 0)
         positions.publish(len(frames), 1_700_000_000_500_000_000)
         if number < count - growing:
             positions.close()
@@ -79,7 +79,7 @@ def write_catalog(path: Path, descriptors: list[RecordingDescriptor]) -> None:
 class Growing:
     """One recording that goes on."""
 
-    def __init__(self, path: Path, number: int, positions: PositionsWriter, position: int) -> None:
+    def __init__(self, path: Path, number: int, positions: IndexWriter, position: int) -> None:
         self._file, self._positions, self.position = path / segment_name(number, 0), positions, position
 
     def grow(self, messages: int = 1, length: int = 96) -> None:

@@ -13,7 +13,7 @@ from tests.support.streams import Stream, record
 from mainstem.errors import StoreError
 from mainstem.recording import Recorder, RecordingReader, messages
 from mainstem.recording.shipping.layout import archive_ids
-from mainstem.recording.shipping.manifest import ManifestChain, RecordingPages
+from mainstem.recording.shipping.manifest import ManifestLog, RecordingPages
 from mainstem.recording.shipping.page_tree import Pages, between
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.shipper import ArchiveShipper, ShippingOptions
@@ -158,7 +158,7 @@ def shipper(
     directory: Path, store: Store, clock: ManualClock, *, stops: Callable[[], bool] = lambda: False, **options: Any
 ) -> ArchiveShipper:
     counts = options.pop("counts", None)
-    options = {"piece_length": 40_000, "roll_after_ns": 10_000_000_000, "uploads": 2} | options
+    options = {"chunk_size": 40_000, "roll_after_ns": 10_000_000_000, "uploads": 2} | options
     return ArchiveShipper(
         directory,
         store,
@@ -182,16 +182,16 @@ def shipped(store: Store, recording_id: int = 0, archive_id: str | None = None) 
 
 def check_integrity(store: MemoryStore, archive_id: str) -> None:
     """Everything that any manifest refers to is there and has its length, and positions follow one another."""
-    chain = ManifestChain(store, archive_id)
+    chain = ManifestLog(store, archive_id)
     for number in chain.numbers():
         manifest = chain.read(number)
         pages = Pages(store, archive_id)
         for entry in RecordingPages(store, archive_id).all(manifest).values():
             at = None
-            for piece in between(entry.tree, 0, 1 << 62, pages):
-                assert len(store.files[f"{archive_id}/{piece.name}"]) == piece.size, piece
-                assert at is None or piece.start == at, (piece, at)
-                at = piece.end
+            for chunk in between(entry.tree, 0, 1 << 62, pages):
+                assert len(store.files[f"{archive_id}/{chunk.name}"]) == chunk.size, chunk
+                assert at is None or chunk.start == at, (chunk, at)
+                at = chunk.end
             assert at is None or at == entry.end
         for ref in manifest.garbage:
             assert f"{archive_id}/{ref.name}" in store.files

@@ -20,7 +20,7 @@ from tests.system.programs.recording_station import STREAM, message
 from mainstem import Aeron, MediaDriver
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.aeron.system_counter import SystemCounter
-from mainstem.recording import PositionHold, Recorder, messages, open_recording, open_recordings, read_catalog
+from mainstem.recording import Recorder, RecorderSlot, messages, open_recording, open_recordings, read_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +124,7 @@ def test_an_anchor_holds_the_stream_until_a_recorder_comes_back_late(tmp_path: P
         MediaDriver.launch(client_liveness_timeout_ns=int(liveness_s * 1e9)) as driver,
         Aeron.connect(driver.directory) as aeron,
         aeron.add_subscription(channel, STREAM) as held,
-        PositionHold(recordings) as anchor,
+        RecorderSlot(recordings) as anchor,
         station("publish", driver.directory, channel, COUNT) as publisher,
     ):
         anchor.add_subscription(held)

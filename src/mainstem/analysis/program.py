@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from mainstem.analysis.local_tables import LocalTables
 from mainstem.analysis.options import NoProgress
 from mainstem.analysis.run import Analysis
-from mainstem.capture.elsewhere import status_of
 from mainstem.capture.files import captures
+from mainstem.capture.remote_files import status_of
 from mainstem.errors import CaptureError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, Any
 
 from mainstem._core.capture import layout as layout
-from mainstem.capture.reasons import REASONS
+from mainstem.capture.problem_text import REASONS
 from mainstem.capture.schema import (
     AERON_TYPES,
     BYMUX_TYPES,

@@ -7,7 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from mainstem.capture.elsewhere import is_elsewhere, listed
+from mainstem.capture.remote_files import is_remote, listed
 from mainstem.capture.store import SUFFIX
 from mainstem.errors import CaptureError
 
@@ -26,7 +26,7 @@ def captures(path: str, *, must_exist: bool = True, options: Mapping[str, str] |
     indexes of captures. Of a URL the same, but only its last part may be a pattern; ``options`` are those of its store.
     """
     paths: list[str]
-    if is_elsewhere(path):
+    if is_remote(path):
         paths = list(listed(path, options or {}, lambda name: _CAPTURE.search(name) is not None))
         paths = [each for each in paths if not each.endswith(SUFFIX)]
     elif os.path.isdir(path):

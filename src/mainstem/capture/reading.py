@@ -47,7 +47,7 @@ from mainstem._core.capture.frame_rows import FrameRows
 from mainstem.capture.batches import column_mask, take_batch
 from mainstem.capture.connections import Flows
 from mainstem.capture.planning import plan
-from mainstem.capture.reasons import PASSED
+from mainstem.capture.problem_text import PASSED
 from mainstem.capture.traces import read_trace
 from mainstem.capture.unpacking import open_capture
 

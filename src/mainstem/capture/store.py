@@ -11,9 +11,9 @@ import tempfile
 from pathlib import Path
 
 from mainstem.capture.chunks import Chunk, FrameIndex, Problem
-from mainstem.capture.elsewhere import is_elsewhere, status_of
 from mainstem.capture.formats import Format, Section
 from mainstem.capture.index import build
+from mainstem.capture.remote_files import is_remote, status_of
 from mainstem.errors import CaptureError
 
 SUFFIX = ".mainstem-index"
@@ -25,7 +25,7 @@ def location(path: str, directory: str | None) -> Path:
     """Where the index of a capture is kept: beside it, or in a directory under a name of its own."""
     if directory is None:
         return Path(path + SUFFIX)
-    whole = path if is_elsewhere(path) else os.path.abspath(path)
+    whole = path if is_remote(path) else os.path.abspath(path)
     name = hashlib.sha256(whole.encode()).hexdigest()[:16]
     return Path(directory) / f"{Path(path).name}-{name}{SUFFIX}"
 
@@ -36,7 +36,7 @@ def index_of(path: str, directory: str | None = None, *, keep: bool = True) -> F
     A place that cannot be written to is no error: the index is built again the next time. Raises CaptureError where the
     capture cannot be opened.
     """
-    if is_elsewhere(path) and directory is None:
+    if is_remote(path) and directory is None:
         # An index is beside its capture, and a store may not be written to.
         return build(path)
     place = location(path, directory)

@@ -7,7 +7,7 @@ import io
 import zlib
 from typing import IO, TYPE_CHECKING, Any
 
-from mainstem.capture.elsewhere import is_elsewhere, open_file
+from mainstem.capture.remote_files import is_remote, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]
@@ -28,11 +28,11 @@ class _Unpacked(io.RawIOBase):
 
     def _open(self) -> Any:
         if self._packed == "gzip":
-            return gzip.open(open_file(self._path), "rb") if is_elsewhere(self._path) else gzip.open(self._path, "rb")
+            return gzip.open(open_file(self._path), "rb") if is_remote(self._path) else gzip.open(self._path, "rb")
         import pyarrow as pa
 
         return pa.CompressedInputStream(
-            pa.PythonFile(open_file(self._path)) if is_elsewhere(self._path) else pa.OSFile(self._path), "zstd"
+            pa.PythonFile(open_file(self._path)) if is_remote(self._path) else pa.OSFile(self._path), "zstd"
         )
 
     def readable(self) -> bool:

@@ -42,7 +42,7 @@ from mainstem.cli._process import say, stopping
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
 from mainstem.recording.message_log import MessageLog
-from mainstem.recording.message_server import Intake, listen
+from mainstem.recording.message_server import MessageRecorder, listen
 from mainstem.recording.recorder import DEFAULT_SEGMENT_LENGTH
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def run(
     record each message that comes. --flush-interval, --local-retention and --store-option are for --ship-to.
 
     Killed and started again it continues where it was, each message once, while the driver still holds the stream for it
-    (client liveness timeout, 10 s by default) or a PositionHold runs.
+    (client liveness timeout, 10 s by default) or a RecorderSlot runs.
 
     Example: mainstem record 'aeron:udp?endpoint=localhost:20121' --stream 1001 --out tides
     """
@@ -204,7 +204,7 @@ def _listen(
     begin_ns, begin, before = SYSTEM_CLOCK.monotonic_ns(), log.position, log.writer.messages
     thread = LoopThread("mainstem-record")
     try:
-        intake = Intake(log, keyed=keyed)
+        intake = MessageRecorder(log, keyed=keyed)
         server = thread.run(listen(parts.scheme, parts.hostname or "", port, intake, **options))
         say(f"listening on {parts.scheme}://{parts.hostname}:{server.port}")
         while not stop.requested:

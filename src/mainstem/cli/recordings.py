@@ -23,16 +23,17 @@ from mainstem.cli._options import (
 from mainstem.cli._output import Column, Table, console, moment, number, print_json, print_table
 from mainstem.cli._process import say, stopping
 from mainstem.errors import ConfigurationError, RecordingError
-from mainstem.recording import RecordingReader, faults
+from mainstem.recording import RecordingReader, find_problems
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.open_archives import ReadOptions, open_archives
-from mainstem.recording.shipping.compaction import MIN_ORPHAN_AGE_NS, compact, sweep_orphans
+from mainstem.recording.shipping import compaction
+from mainstem.recording.shipping.compaction import MIN_ORPHAN_AGE_NS, compact
 from mainstem.recording.shipping.garbage import sweep
-from mainstem.recording.shipping.manifest import ManifestChain
+from mainstem.recording.shipping.manifest import ManifestLog
 from mainstem.recording.shipping.retention import before_committed, before_time, lowest, remove
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
-from mainstem.recording.shipping.verification import archive_faults
-from mainstem.recording.verify import Fault, directory_faults
+from mainstem.recording.shipping.verification import find_archive_problems
+from mainstem.recording.verify import Problem, find_directory_problems
 from mainstem.store import open_store
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ ArchiveOption = Annotated[str, typer.Option("--archive", metavar="ID", help="The
 GracePeriodOption = Annotated[
     float,
     duration(
-        "--grace-period", help="Keep objects that are out of use for this long, for readers that still have them."
+        "--grace-period",
+        help="Keep objects that are out of use for this long, for readers that still have them.",
     ),
 ]
 
@@ -152,23 +154,23 @@ def verify(
     """
     rows = []
     for each in _archives(location, archive, store_option):
-        for fault in _faults(each, recording, check_frames):
+        for problem in _problems(each, recording, check_frames):
             row = {
                 "archive": each.archive_id,
-                "recording_id": fault.recording_id,
-                "position": fault.position,
-                "kind": fault.kind,
-                "text": fault.text,
+                "recording_id": problem.recording_id,
+                "position": problem.position,
+                "kind": problem.kind,
+                "text": problem.text,
             }
             rows.append(row)
             if not as_json:
-                what = f"recording {fault.recording_id}" if fault.recording_id >= 0 else "the catalog"
-                text = f"{what} at {fault.position}: {fault.kind}: {fault.text}"
+                what = f"recording {problem.recording_id}" if problem.recording_id >= 0 else "the catalog"
+                text = f"{what} at {problem.position}: {problem.kind}: {problem.text}"
                 print(printable(text), flush=True)
     if as_json:
         print_json(rows)
     elif not rows:
-        say("no faults")
+        say("no problems found")
     if rows:
         raise typer.Exit(1)
 
@@ -218,11 +220,11 @@ def remove_recordings(
                 "start": removed.start,
                 "end": removed.end,
                 "objects": removed.objects,
-                "bytes": removed.octets,
+                "bytes": removed.nbytes,
             }
             for removed in remove(each.store, each.archive_id, limit, now_ns, grace_ns=seconds_ns(grace_period))
         ]
-        sweep(ManifestChain(each.store, each.archive_id), SYSTEM_CLOCK.epoch_ns())
+        sweep(ManifestLog(each.store, each.archive_id), SYSTEM_CLOCK.epoch_ns())
     _report(
         rows,
         as_json,
@@ -259,22 +261,24 @@ def compact_recordings(
                 grace_ns=seconds_ns(grace_period),
                 stops=lambda: stop.requested,
             )
-            _, deleted = sweep(ManifestChain(each.store, each.archive_id), SYSTEM_CLOCK.epoch_ns())
+            _, deleted = sweep(ManifestLog(each.store, each.archive_id), SYSTEM_CLOCK.epoch_ns())
             if remove_orphans and not stop.requested:
-                deleted += sweep_orphans(each.store, each.archive_id, SYSTEM_CLOCK.epoch_ns(), age_ns=MIN_ORPHAN_AGE_NS)
+                deleted += compaction.remove_orphans(
+                    each.store, each.archive_id, SYSTEM_CLOCK.epoch_ns(), age_ns=MIN_ORPHAN_AGE_NS
+                )
             rows.append(
                 {
                     "archive": each.archive_id,
-                    "pieces": done.pieces,
+                    "chunks": done.chunks,
                     "objects": done.objects,
-                    "bytes": done.octets,
+                    "bytes": done.nbytes,
                     "deleted": deleted,
                 }
             )
     _report(
         rows,
         as_json,
-        "archive {archive}: {pieces:,} pieces are {objects:,} objects; {deleted:,} old ones deleted",
+        "archive {archive}: {chunks:,} chunks are {objects:,} objects; {deleted:,} old ones deleted",
         "nothing to compact",
     )
 
@@ -342,7 +346,7 @@ def _details(archive: Archive, d: RecordingDescriptor) -> dict[str, Any]:
         entry = archive.entry(d.recording_id)
         details |= {
             "objects": entry.tree.count,
-            "bytes": entry.tree.octets,
+            "bytes": entry.tree.nbytes,
             "recorded_until": moment(entry.recorded_ns // NS_PER_MS) if entry.recorded_ns > 0 else None,
         }
     return details
@@ -361,19 +365,21 @@ def _archive_row(archive: Archive) -> dict[str, Any]:
     return row
 
 
-def _faults(archive: Archive, recording: int | None, frames: bool) -> Iterator[Fault]:
+def _problems(archive: Archive, recording: int | None, frames: bool) -> Iterator[Problem]:
     if isinstance(archive, ShippedArchive):
-        yield from archive_faults(archive, recording_id=recording, frames=frames)
+        yield from find_archive_problems(archive, recording_id=recording, frames=frames)
         return
     if isinstance(archive, DirectoryArchive) and archive.directory is not None:
-        yield from (each for each in directory_faults(archive.directory) if recording in (None, each.recording_id))
+        yield from (
+            each for each in find_directory_problems(archive.directory) if recording in (None, each.recording_id)
+        )
     for d in archive.recordings():
         if recording in (None, d.recording_id):
             try:
                 with RecordingReader(archive, d) as reader:
-                    yield from faults(reader, reader.start_position, reader.end_position())
+                    yield from find_problems(reader, reader.start_position, reader.end_position())
             except RecordingError as error:
-                yield Fault(d.recording_id, d.start_position, "missing", str(error))
+                yield Problem(d.recording_id, d.start_position, "missing", str(error))
 
 
 def _only(recording: int | None, limit: Limit) -> Limit:

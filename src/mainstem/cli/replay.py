@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,8 +29,7 @@ from mainstem.cli._options import (
 from mainstem.cli._output import amount
 from mainstem.cli._process import say, stopping
 from mainstem.errors import ConfigurationError
-from mainstem.recording import open_recordings
-from mainstem.recording.play import play
+from mainstem.recording import open_recordings, replay
 
 if TYPE_CHECKING:
     from mainstem.recording import RecordingReader
@@ -75,20 +73,18 @@ def run(
         publication = stack.enter_context(aeron.add_exclusive_publication(channel, stream))
         wait_until(lambda: publication.is_connected, "no subscriber connected", timeout=timeout, stop=stop)
         start_ns = SYSTEM_CLOCK.monotonic_ns()
-        played = play(
+        replayed = replay(
             reader,
             publication,
             first,
             last,
-            clock=SYSTEM_CLOCK,
-            sleep=time.sleep,
             speed=factor,
             timeout=timeout or None,
-            asked=lambda: stop.requested,
+            should_stop=lambda: stop.requested,
         )
     seconds = max((SYSTEM_CLOCK.monotonic_ns() - start_ns) / NS_PER_SECOND, 1e-9)
-    rate = amount(played.messages / seconds, played.octets / seconds).strip()
-    say(f"replayed {played.messages:,} messages, {played.octets:,} bytes: {rate}")
+    rate = amount(replayed.messages / seconds, replayed.nbytes / seconds).strip()
+    say(f"replayed {replayed.messages:,} messages, {replayed.nbytes:,} bytes: {rate}")
 
 
 def _speed(text: str) -> float:

@@ -28,17 +28,17 @@ from mainstem.cli._process import say, stopping
 from mainstem.errors import ConfigurationError, RecordingError, StoreError
 from mainstem.metrics import render_families, shipping_families
 from mainstem.metrics.page_server import PageServer
-from mainstem.recording.shipping.local_retention import Keep
+from mainstem.recording.shipping.local_retention import LocalRetention
 from mainstem.recording.shipping.retrying_store import RetryingStore, ShippingEnded
 from mainstem.recording.shipping.shipper import (
-    DEFAULT_PIECE_LENGTH,
+    DEFAULT_CHUNK_SIZE,
     DEFAULT_UPLOADS,
-    MAX_PIECE_LENGTH,
-    MIN_PIECE_LENGTH,
+    MAX_CHUNK_SIZE,
+    MIN_CHUNK_SIZE,
     ArchiveShipper,
     ShippingOptions,
 )
-from mainstem.recording.shipping.status import ShippingCounts
+from mainstem.recording.shipping.status import ShippingStats
 from mainstem.store import open_store
 
 if TYPE_CHECKING:
@@ -78,11 +78,11 @@ def run(
         int,
         size(
             "--chunk-size",
-            minimum=MIN_PIECE_LENGTH,
-            maximum=MAX_PIECE_LENGTH,
+            minimum=MIN_CHUNK_SIZE,
+            maximum=MAX_CHUNK_SIZE,
             help="The most bytes that an object of a growing segment has.",
         ),
-    ] = DEFAULT_PIECE_LENGTH,
+    ] = DEFAULT_CHUNK_SIZE,
     upload_concurrency: Annotated[
         int,
         typer.Option("--upload-concurrency", metavar="N", min=1, max=64, help="Upload this many objects at a time."),
@@ -106,7 +106,7 @@ def run(
     options = _options(flush_interval, local_retention, bandwidth_limit, chunk_size, upload_concurrency, verify)
     if not directory.is_dir():
         raise ConfigurationError(f"{directory} is not a directory")
-    counts = ShippingCounts()
+    counts = ShippingStats()
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())
         deadline = ShutdownDeadline(stop)
@@ -183,14 +183,14 @@ def _options(
     verify: bool,
 ) -> ShippingOptions:
     if bandwidth_limit is not None:
-        # A piece goes out at once: none is longer than a second's worth.
-        chunk_size = max(min(chunk_size, bandwidth_limit), MIN_PIECE_LENGTH)
+        # A chunk goes out at once: none is longer than a second's worth.
+        chunk_size = max(min(chunk_size, bandwidth_limit), MIN_CHUNK_SIZE)
     return ShippingOptions(
         roll_after_ns=seconds_ns(flush_interval),
-        piece_length=chunk_size,
+        chunk_size=chunk_size,
         uploads=upload_concurrency,
         bytes_per_second=bandwidth_limit,
-        keep=Keep.parse(local_retention, name="--local-retention") if local_retention else None,
+        keep=LocalRetention.parse(local_retention, name="--local-retention") if local_retention else None,
         verify=verify,
     )
 

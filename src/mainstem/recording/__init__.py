@@ -2,29 +2,30 @@
 
 from mainstem.recording.catalog import RecordingDescriptor, read_catalog
 from mainstem.recording.persistent.subscription import PersistentSubscription
-from mainstem.recording.position_hold import PositionHold
 from mainstem.recording.reader import RecordingReader
+from mainstem.recording.reading import SkippedRange, batches, messages
 from mainstem.recording.recorder import Recorder
+from mainstem.recording.recorder_slot import RecorderSlot
 from mainstem.recording.recordings import Recordings, open_recording, open_recordings
-from mainstem.recording.replay import SkippedRange, batches, messages, replay_onto
+from mainstem.recording.replayer import replay
 from mainstem.recording.scan import Scan
-from mainstem.recording.verify import Fault, faults
+from mainstem.recording.verify import Problem, find_problems
 
 __all__ = [
-    "Fault",
     "PersistentSubscription",
-    "PositionHold",
+    "Problem",
     "Recorder",
+    "RecorderSlot",
     "RecordingDescriptor",
     "RecordingReader",
     "Recordings",
     "Scan",
     "SkippedRange",
     "batches",
-    "faults",
+    "find_problems",
     "messages",
     "open_recording",
     "open_recordings",
     "read_catalog",
-    "replay_onto",
+    "replay",
 ]

@@ -3,8 +3,8 @@
 Theory of operation. A reader computes with positions; an archive has the bytes. ``Archive`` is what is between them, so that
 the same reader serves a directory that is being written on this machine, one in an object store or on a server, and other
 layouts. A segment is memory from the archive. A local file is mapped, and all of it is there, at its own offsets. Of a
-remote one, ``pieces`` fetches ranges ahead into memory that is used again and again, in which a frame is as far into a term as
-in the file (``place``): so the checks of term offsets, and frames across two pieces, are what they are in a mapped file.
+remote one, ``chunks`` fetches ranges ahead into memory that is used again and again, in which a frame is as far into a term as
+in the file (``place``): so the checks of term offsets, and frames across two chunks, are what they are in a mapped file.
 
 One thread uses an archive at a time; its fetching threads are its own.
 """
@@ -21,14 +21,14 @@ from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, decode_catalog, read_catalog
 from mainstem.recording.fetching import FetchedSegment
-from mainstem.recording.positions import (
-    DamagedPositionsError,
-    Positions,
-    StoredPositions,
-    open_positions,
-    positions_name,
+from mainstem.recording.index import (
+    CorruptIndexError,
+    RecordingIndex,
+    StoredIndex,
+    index_name,
+    open_index,
     recorded_position,
-    without_positions,
+    warn_without_index,
 )
 from mainstem.recording.segments import SegmentMemory, segment_name, segments_among
 from mainstem.store.base import read_all
@@ -67,14 +67,14 @@ class ArchiveSegment(Protocol):
 
     @property
     def memory(self) -> mmap | bytes:
-        """Where the bytes are, each at its ``place``; only ranges that ``pieces`` yielded may be read."""
+        """Where the bytes are, each at its ``place``; only ranges that ``chunks`` yielded may be read."""
         ...
 
     def place(self, offset: int) -> int:
         """Where the byte at an offset of the file is in ``memory``: as far into a term as in the file."""
         ...
 
-    def pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def chunks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Makes ``[start, end)`` of the file readable, in ascending ranges that touch; each begins and ends where a frame does.
 
         ``start`` is a frame boundary. A range is one stretch of ``memory``. It stays readable until the segment closes; of a
@@ -129,7 +129,7 @@ class Archive(Protocol):
         """How far each of these is recorded now; None where nothing says so. For who asks of many, and opens none for it."""
         ...
 
-    def positions(self, descriptor: RecordingDescriptor) -> Positions | None:
+    def index(self, descriptor: RecordingDescriptor) -> RecordingIndex | None:
         """The recorded position and the index; None where the recording has none. The caller closes it."""
         ...
 
@@ -262,19 +262,19 @@ class DirectoryArchive:
         return in_threads(self._recorded_position, descriptors)
 
     def _recorded_position(self, descriptor: RecordingDescriptor) -> int | None:
-        positions = self.positions(descriptor)
-        return None if positions is None else positions.recorded_position
+        index = self.index(descriptor)
+        return None if index is None else index.recorded_position
 
-    def positions(self, descriptor: RecordingDescriptor) -> Positions | None:
-        """As ``Archive.positions``."""
+    def index(self, descriptor: RecordingDescriptor) -> RecordingIndex | None:
+        """As ``Archive.index``."""
         if self.directory is not None:
-            return open_positions(self.directory, descriptor)
+            return open_index(self.directory, descriptor)
         try:
-            stored = StoredPositions(self.store, positions_name(descriptor.recording_id), descriptor.recording_id)
+            stored = StoredIndex(self.store, index_name(descriptor.recording_id), descriptor.recording_id)
         except FileNotFoundError:
             return None
-        except DamagedPositionsError as error:
-            without_positions(error)
+        except CorruptIndexError as error:
+            warn_without_index(error)
             return None
         return stored if stored.origin == descriptor.origin else None
 

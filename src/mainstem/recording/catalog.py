@@ -8,7 +8,7 @@ store.
 After a loss of power each page of the file may be the old one or the new one. So a new entry does not cross a page where it fits
 into one: the entry before it becomes longer, up to the page's end. Where an entry must cross, and always in a durable catalog, its
 body is on the device before its length is written. An entry that cannot be read all the same (another program wrote it, or the
-device lost a page) is a ``CatalogFault``: reading continues with the next readable entry.
+device lost a page) is a ``CatalogProblem``: reading continues with the next readable entry.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ PAGE_LENGTH = 4096
 MAX_SEARCH_LENGTH = 16 << 20
 MAX_CANDIDATES = 1_000
 SEARCH_LENGTH = 1 << 20
-# Positions and times are numbers of 64 bits in columns; a time of the catalog is in ms, and rows have it in ns.
+# RecordingIndex and times are numbers of 64 bits in columns; a time of the catalog is in ms, and rows have it in ns.
 MAX_POSITION = (1 << 63) - 1 - (1 << 31)
 MAX_TIMESTAMP = ((1 << 63) - 1) // NS_PER_MS
 
@@ -216,7 +216,7 @@ class RecordingDescriptor:
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogFault:
+class CatalogProblem:
     """An entry that cannot be read: ``length`` bytes at ``offset``. It costs this entry; the others are read."""
 
     offset: int
@@ -242,7 +242,7 @@ class _Entry:
 def read_catalog(directory: Path, *, deleted: bool = False) -> list[RecordingDescriptor]:
     """Reads the catalog of a directory.
 
-    An entry that is damaged is left out, with a warning in the log; ``catalog_faults`` returns all of them.
+    An entry that is damaged is left out, with a warning in the log; ``find_catalog_problems`` returns all of them.
 
     Args:
         directory: A directory of Mainstem's recorder or of Aeron Archive.
@@ -260,20 +260,20 @@ def read_catalog(directory: Path, *, deleted: bool = False) -> list[RecordingDes
     states = (STATE_VALID, STATE_DELETED) if deleted else (STATE_VALID,)
     descriptors = []
     for each in _read(directory, states):
-        if isinstance(each, CatalogFault):
+        if isinstance(each, CatalogProblem):
             warn_once(log, f"{directory / CATALOG_FILE}: {each.text}; the other recordings are read")
         else:
             descriptors.append(each)
     return descriptors
 
 
-def catalog_faults(directory: Path) -> list[CatalogFault]:
+def find_catalog_problems(directory: Path) -> list[CatalogProblem]:
     """The entries of a directory's catalog that cannot be read. Raises RecordingError as ``read_catalog``."""
     states = (STATE_VALID, STATE_DELETED)
-    return [each for each in _read(directory, states) if isinstance(each, CatalogFault)]
+    return [each for each in _read(directory, states) if isinstance(each, CatalogProblem)]
 
 
-def _read(directory: Path, states: tuple[int, ...]) -> list[RecordingDescriptor | CatalogFault]:
+def _read(directory: Path, states: tuple[int, ...]) -> list[RecordingDescriptor | CatalogProblem]:
     path = directory / CATALOG_FILE
     try:
         with path.open("rb") as file:
@@ -294,7 +294,7 @@ def decode_catalog(
     """
     descriptors = []
     for each in _descriptors(BytesIO(data), name, len(data), (STATE_VALID,), before, known or {}):
-        if isinstance(each, CatalogFault):
+        if isinstance(each, CatalogProblem):
             warn_once(log, f"{name}: {each.text}; the other recordings are read")
         else:
             descriptors.append(each)
@@ -308,9 +308,9 @@ def _descriptors(
     states: tuple[int, ...],
     before: bytes = b"",
     known: Mapping[int, RecordingDescriptor] | None = None,
-) -> Iterator[RecordingDescriptor | CatalogFault]:
+) -> Iterator[RecordingDescriptor | CatalogProblem]:
     for entry in _entries(file, name, size):
-        if isinstance(entry, CatalogFault):
+        if isinstance(entry, CatalogProblem):
             yield entry
         elif entry.state in states:
             at = entry.offset + ENTRY_HEADER_LENGTH
@@ -321,13 +321,13 @@ def _descriptors(
                 yield _decoded(entry)
 
 
-def _decoded(entry: _Entry) -> RecordingDescriptor | CatalogFault:
+def _decoded(entry: _Entry) -> RecordingDescriptor | CatalogProblem:
     try:
         descriptor = RecordingDescriptor.decode(entry.body, entry.offset)
         descriptor.check()
     except RecordingError as error:
         text = f"the entry at {entry.offset} is damaged: {error}"
-        return CatalogFault(entry.offset, ENTRY_HEADER_LENGTH + entry.length, text)
+        return CatalogProblem(entry.offset, ENTRY_HEADER_LENGTH + entry.length, text)
     return descriptor
 
 
@@ -345,7 +345,7 @@ def _first_entry(file: IO[bytes], name: str, size: int) -> tuple[int, int]:
     return (HEADER_LENGTH, alignment) if alignment else (OLD_ALIGNMENT, OLD_ALIGNMENT)
 
 
-def _entries(file: IO[bytes], name: str, size: int) -> Iterator[_Entry | CatalogFault]:
+def _entries(file: IO[bytes], name: str, size: int) -> Iterator[_Entry | CatalogProblem]:
     """Yields each entry, whatever is in its body, and what is no entry. They are read one by one.
 
     Raises RecordingError for what is no catalog.
@@ -364,10 +364,10 @@ def _entries(file: IO[bytes], name: str, size: int) -> Iterator[_Entry | Catalog
         candidates -= looked_at
         if following < 0:
             if wrong:
-                yield CatalogFault(offset, size - offset, wrong, is_end=True)
+                yield CatalogProblem(offset, size - offset, wrong, is_end=True)
             return
         text = wrong or f"an entry is missing at {offset}"
-        yield CatalogFault(offset, following - offset, f"{text}; the next one is at {following}")
+        yield CatalogProblem(offset, following - offset, f"{text}; the next one is at {following}")
         offset = following
 
 
@@ -463,10 +463,12 @@ class Catalog:
 
     def mend(self) -> None:
         """Makes an invalid entry of what cannot be read: an Aeron Archive goes from entry to entry by their lengths."""
-        for fault in catalog_faults(self.directory):
-            log.warning("%s: %s; the recording of that entry is left out from now on", self._path, fault.text)
-            for offset in range(fault.offset, 0 if fault.is_end else fault.offset + fault.length, MAX_ENTRY_LENGTH):
-                length = min(MAX_ENTRY_LENGTH, fault.offset + fault.length - offset) - ENTRY_HEADER_LENGTH
+        for problem in find_catalog_problems(self.directory):
+            log.warning("%s: %s; the recording of that entry is left out from now on", self._path, problem.text)
+            for offset in range(
+                problem.offset, 0 if problem.is_end else problem.offset + problem.length, MAX_ENTRY_LENGTH
+            ):
+                length = min(MAX_ENTRY_LENGTH, problem.offset + problem.length - offset) - ENTRY_HEADER_LENGTH
                 header = _ENTRY_HEADER.pack(length, STATE_INVALID, 0).ljust(ENTRY_HEADER_LENGTH, b"\0")
                 self._disk.write(self._fd, header + _ID.pack(NULL).rjust(_ENTRY_ID + _ID.size, b"\0"), offset)
                 self._settle()
@@ -521,7 +523,7 @@ class Catalog:
         with self._path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             for entry in _entries(file, str(self._path), size):
-                if isinstance(entry, CatalogFault):
+                if isinstance(entry, CatalogProblem):
                     last, end = -1, entry.offset + (0 if entry.is_end else entry.length)
                 else:
                     last, end = entry.offset, entry.offset + _aligned(entry.length, grain)

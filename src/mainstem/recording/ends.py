@@ -52,9 +52,9 @@ def find_end(
         walk = FrameWalk()
         walk.term_mask = descriptor.term_buffer_length - 1
         offset, last, stopped = begin, begin, WALK_AT_LIMIT
-        for at, piece_end in segment.pieces(begin, end):
+        for at, chunk_end in segment.chunks(begin, end):
             first = segment.place(at)
-            stopped = walk.run(segment.memory, first, first + piece_end - at)
+            stopped = walk.run(segment.memory, first, first + chunk_end - at)
             check_whole(segment.memory, segment.name)
             offset = at + walk.offset - first
             last = at + walk.last - first if offset > at else last

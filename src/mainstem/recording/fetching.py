@@ -2,8 +2,8 @@
 
 Theory of operation. The memory is a ring, a whole number of terms long: the byte at offset o of the file is at o modulo the
 ring (``place``). Frames do not cross terms, so none crosses the ring's end, and the checks of term offsets are those of a mapped
-file. ``pieces`` fetches ranges ahead of its caller, by a few threads, and copies each to its place, so that a frame across two
-ranges is whole as soon as both are there; a piece ends at the last frame boundary of what is there, or where the ring does. A
+file. ``chunks`` fetches ranges ahead of its caller, by a few threads, and copies each to its place, so that a frame across two
+ranges is whole as soon as both are there; a chunk ends at the last frame boundary of what is there, or where the ring does. A
 range is fetched when its place holds nothing that is yet to be read. So reading a segment of any length takes one ring, whose
 pages are written again and again: fresh ones would cost as much as copying the bytes. A ring is kept for the next segment.
 
@@ -68,7 +68,7 @@ def _keep(ring: mmap) -> bool:
     return True
 
 
-class DamagedRangeError(RecordingError):
+class CorruptRangeError(RecordingError):
     """Bytes of a range are not what was written; ``before`` are those in front of them, which are."""
 
     def __init__(self, message: str, *, before: bytes = b"") -> None:
@@ -140,8 +140,8 @@ class FetchedSegment:
             raise RecordingError(f"{self.name} ends at {start + length} bytes, before {end}")
         return b""
 
-    def pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """As ``ArchiveSegment.pieces``."""
+    def chunks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """As ``ArchiveSegment.chunks``."""
         memory = self.memory
         if not isinstance(memory, mmap) or start >= end:
             return
@@ -178,11 +178,11 @@ class FetchedSegment:
 
     def _take(
         self, memory: mmap, start: int, end: int, result: Callable[[], bytes | memoryview]
-    ) -> tuple[int, DamagedRangeError | None]:
+    ) -> tuple[int, CorruptRangeError | None]:
         """Copies a range to its place; up to where it is whole then, and why not to its end."""
         try:
             self._copy(memory, start, result())
-        except DamagedRangeError as error:
+        except CorruptRangeError as error:
             self._copy(memory, start, error.before)
             return start + len(error.before), error
         return end, None
@@ -194,7 +194,7 @@ class FetchedSegment:
             memory[at : at + len(data)] = data
 
     def _boundary(self, memory: mmap, begin: int, limit: int) -> int:
-        """Where the last whole frame of ``[begin, limit)`` ends; ``limit`` where a fault lies before it, for its reader to meet."""
+        """Where the last whole frame of ``[begin, limit)`` ends; ``limit`` if a problem precedes it, for the reader to meet."""
         walk = FrameWalk()
         walk.term_mask = self._term_mask
         at = self.place(begin)

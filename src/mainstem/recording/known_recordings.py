@@ -11,8 +11,8 @@ import struct
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from mainstem.recording.index import open_index
 from mainstem.recording.life import ENDED, NO_LIFE, OF_ARCHIVE, StreamLife, is_of_network
-from mainstem.recording.positions import open_positions
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -71,10 +71,10 @@ class KnownRecordings:
 
     def _recorded_life(self, descriptor: RecordingDescriptor) -> StreamLife | None:
         """What a recording is of; None for one that an archive wrote or extended."""
-        positions = open_positions(self._directory, descriptor)
-        if positions is None:
+        index = open_index(self._directory, descriptor)
+        if index is None:
             # Its recorder was killed when it had only the entry.
             is_empty = descriptor.start_position == descriptor.stop_position
             return descriptor.origin if is_empty and descriptor.origin != OF_ARCHIVE else None
-        with closing(positions):
-            return positions.life
+        with closing(index):
+            return index.life

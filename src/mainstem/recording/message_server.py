@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 OK = b"ok"
 
 
-class Intake:
+class MessageRecorder:
     """Puts messages into a log. ``keyed``: each payload has a key in front, which becomes the reserved value."""
 
     def __init__(self, log: MessageLog, *, keyed: bool, on_messages: Callable[[int], object] = lambda _: None) -> None:
@@ -50,7 +50,7 @@ class Intake:
             raise RemoteProtocolError("the stream ended inside a message")
 
 
-async def listen(protocol: str, host: str, port: int, intake: Intake, **options: Any) -> Any:
+async def listen(protocol: str, host: str, port: int, intake: MessageRecorder, **options: Any) -> Any:
     """A server of that protocol whose messages go to ``intake``; the caller closes it. ``options`` are those of its ``serve``."""
     if protocol == "bymux":
         from mainstem import bymux

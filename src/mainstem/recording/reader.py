@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from mmap import mmap
 
     from mainstem.recording.archive import Archive, ArchiveSegment
+    from mainstem.recording.index import RecordingIndex
     from mainstem.recording.open_files import OpenFiles
-    from mainstem.recording.positions import Positions
 
 # Segments that a reader keeps mapped at once: reading goes forward, and a cut into partitions reads few.
 MAX_MAPPED_SEGMENTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MappedRange:
     """Frames in memory: ``memory[offset:limit]`` starts at stream position ``position``.
 
     Valid until the reader closes; of a recording that is elsewhere only until the next run. ``path`` names the file.
@@ -68,7 +68,7 @@ class RecordingReader:
         self.archive = archive
         self.descriptor = descriptor
         self._open_files = open_files
-        self._positions: Positions | None = None
+        self._index: RecordingIndex | None = None
         self._is_released = True
         self._open_positions()
         self._segments: OrderedDict[int, ArchiveSegment] = OrderedDict()
@@ -90,9 +90,9 @@ class RecordingReader:
         self._note_closed()
         while self._segments:
             self._segments.popitem()[1].close()
-        if self._positions is not None:
-            self._positions.close()
-        self._positions, self._is_released = None, False
+        if self._index is not None:
+            self._index.close()
+        self._index, self._is_released = None, False
 
     def release(self) -> None:
         """Gives back the files that it has open; what is read next opens them again.
@@ -104,19 +104,19 @@ class RecordingReader:
         """
         self._note_closed()
         self._segments.clear()
-        if self._positions is not None and self._positions.has_file:
-            self._positions, self._is_released = None, True
+        if self._index is not None and self._index.has_file:
+            self._index, self._is_released = None, True
 
     @property
-    def positions(self) -> Positions | None:
+    def index(self) -> RecordingIndex | None:
         """The recorded position and the index; None where the recording has none."""
         if self._is_released:
             self._open_positions()
-        return self._positions
+        return self._index
 
     def _open_positions(self) -> None:
-        self._positions, self._is_released = self.archive.positions(self.descriptor), False
-        if self._positions is not None and self._positions.has_file:
+        self._index, self._is_released = self.archive.index(self.descriptor), False
+        if self._index is not None and self._index.has_file:
             self._note_opened()
 
     def _note_opened(self) -> None:
@@ -160,43 +160,43 @@ class RecordingReader:
         """
         if self.descriptor.stop_position != NULL:
             return self.descriptor.stop_position
-        if self.positions is not None:
-            self.positions.refresh()
-            return self.positions.recorded_position
+        if self.index is not None:
+            self.index.refresh()
+            return self.index.recorded_position
         end = find_end(self.archive, self.descriptor, known=self._walked)
         self._walked = max(end.suspect, self._walked)
         return self._walked
 
     @property
-    def is_sure_of_its_end(self) -> bool:
+    def has_recorded_end(self) -> bool:
         """Whether ``end_position`` was published by a recorder, rather than determined by a walk."""
-        return self.descriptor.stop_position != NULL or self.positions is not None
+        return self.descriptor.stop_position != NULL or self.index is not None
 
     def boundary_after(self, position: int, end: int) -> int:
-        """Where reading can go on after a fault: the next entry of the index or the next segment, as far as they are there.
+        """Where reading can go on after a problem: the next entry of the index or the next segment, as far as they are there.
 
         Messages do not cross terms, so each segment begins between two of them.
 
         Args:
-            position: The position of the fault.
+            position: The position of the problem.
             end: The end of the range that is read.
 
         Returns:
             A position between two messages after ``position``, or ``end``.
 
         Example:
-            ``reader.boundary_after(fault.position, reader.end_position())``
+            ``reader.boundary_after(problem.position, reader.end_position())``
         """
         lengths = self.archive.segments(self.descriptor)
         boundaries = [base for base in lengths if position < base < end]
-        entry = self.positions.after(position) if self.positions is not None else None
+        entry = self.index.after(position) if self.index is not None else None
         if entry is not None and entry.position < end:
             base = segment_base(self.descriptor, entry.position)
             if entry.position - base < lengths.get(base, 0):
                 boundaries.append(entry.position)
         return min(boundaries, default=end)
 
-    def runs(self, start: int, end: int) -> Iterator[Run]:
+    def ranges(self, start: int, end: int) -> Iterator[MappedRange]:
         """The memory of ``[start, end)``, one run for each segment, or, of a segment that is elsewhere, for each range fetched.
 
         Args:
@@ -211,7 +211,7 @@ class RecordingReader:
             RecordingError: A segment is missing or too short.
 
         Example:
-            ``for run in reader.runs(reader.start_position, reader.end_position()): ...``
+            ``for run in reader.ranges(reader.start_position, reader.end_position()): ...``
         """
         position = start
         while position < end:
@@ -222,9 +222,9 @@ class RecordingReader:
             if limit <= position - base:
                 raise RecordingError(f"{segment.name} ends at {segment.length} bytes, before position {position}")
             try:
-                for at, piece_end in segment.pieces(position - base, limit):
+                for at, chunk_end in segment.chunks(position - base, limit):
                     place = segment.place(at)
-                    yield Run(segment.memory, place, place + piece_end - at, base + at, segment.name)
+                    yield MappedRange(segment.memory, place, place + chunk_end - at, base + at, segment.name)
             finally:
                 if isinstance(segment, FetchedSegment):
                     segment.close()
@@ -266,14 +266,14 @@ class RecordingReader:
             ``reader.checksum(entry.position, next_entry.position)``
         """
         value = 0
-        for run in self.runs(start, end):
+        for run in self.ranges(start, end):
             with memoryview(run.memory) as memory, memory[run.offset : run.limit] as data:
                 value = zlib.crc32(data, value)
             run.check()
         return value
 
     def walk(self, start: int, end: int, *, max_messages: int | None = None) -> Progress:
-        """Walks ``[start, end)`` frame by frame; stops at ``end``, at a number of messages, or at a fault.
+        """Walks ``[start, end)`` frame by frame; stops at ``end``, at a number of messages, or at a problem.
 
         Args:
             start: Where a message starts.
@@ -291,7 +291,7 @@ class RecordingReader:
         """
         walk, position, messages = FrameWalk(), start, 0
         walk.term_mask = self.descriptor.term_buffer_length - 1
-        for run in self.runs(start, end):
+        for run in self.ranges(start, end):
             left = -1 if max_messages is None else max_messages - messages
             stopped = walk.run(run.memory, run.offset, run.limit, left)
             run.check()
@@ -328,15 +328,15 @@ class RecordingReader:
         return position
 
     def _advance_to(self, start: int, target: int, max_messages: int | None) -> int:
-        if self.positions is None:
+        if self.index is None:
             return self.walk(start, target, max_messages=max_messages).position
         if max_messages is None:
-            entry = self.positions.at_or_before(target)
+            entry = self.index.at_or_before(target)
             near = entry.position if entry is not None and entry.position > start else start
             return self.walk(near, target).position if near < target else near
         before = self.messages_before(start)
         near, left = start, max_messages
-        entry = self.positions.within(before + max_messages, target)
+        entry = self.index.within(before + max_messages, target)
         if entry is not None and entry.position > start:
             near, left = entry.position, before + max_messages - entry.messages
         progress = self.walk(near, target, max_messages=left) if near < target and left else Progress(near, 0)
@@ -377,7 +377,7 @@ class RecordingReader:
         """
         if self._counted is not None and self._counted.position == position:
             return self._counted
-        entry = self.positions.at_or_before(position) if self.positions is not None else None
+        entry = self.index.at_or_before(position) if self.index is not None else None
         if entry is not None:
             # Segments are listed only where the one with the entry is gone: a directory may have very many files.
             with suppress(RecordingError):
@@ -395,7 +395,7 @@ class RecordingReader:
             parts: The most ranges.
 
         Returns:
-            Pairs of start and end. What follows a fault stays in one range, so that its reader meets the fault.
+            Pairs of start and end. What follows a problem stays in one range, so that its reader meets the problem.
 
         Example:
             ``reader.cuts(0, reader.end_position(), 4)``
@@ -416,7 +416,7 @@ class RecordingReader:
     @property
     def has_times(self) -> bool:
         """Whether it is known when frames were recorded: only an index has times, and Aeron Archive writes none."""
-        return self.positions is not None
+        return self.index is not None
 
     def recorded_time_ns(self, position: int) -> int | None:
         """When the frame that starts at a position was recorded.
@@ -430,7 +430,7 @@ class RecordingReader:
         Example:
             ``reader.recorded_time_ns(reader.start_position)``
         """
-        entry = self.positions.at_or_before(position) if self.positions is not None else None
+        entry = self.index.at_or_before(position) if self.index is not None else None
         return None if entry is None else entry.time_ns
 
     def position_at_time(self, time_ns: int) -> int:
@@ -448,12 +448,12 @@ class RecordingReader:
         Example:
             ``reader.position_at_time(time.time_ns() - 60_000_000_000)``
         """
-        if self.positions is None:
+        if self.index is None:
             raise RecordingError(
                 f"recording {self.descriptor.recording_id} in {self.archive.url} has no index, so it is not known when its"
                 " frames were recorded: give a position"
             )
-        entry = self.positions.before_time(time_ns)
+        entry = self.index.before_time(time_ns)
         return max(entry.position if entry else 0, self.start_position)
 
     def stamped_since(self, time_ns: int) -> int | None:
@@ -471,7 +471,7 @@ class RecordingReader:
         Example:
             ``reader.stamped_since(1_700_000_000_000_000_000)``
         """
-        if self.positions is not None and self.positions.count:
-            entry = self.positions.at_time(time_ns)
+        if self.index is not None and self.index.count:
+            entry = self.index.at_time(time_ns)
             return None if entry is None else entry.position
         return self.start_position if self.descriptor.start_timestamp * NS_PER_MS >= time_ns else None

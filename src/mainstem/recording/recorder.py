@@ -31,11 +31,11 @@ How nothing is lost or doubled over the recorder's own death:
   goes on holding the publisher back; a new subscriber joins the image at the lowest position of all its subscribers. A
   recorder that comes back within that time therefore joins at or before the recorded position. What it reads again it
   skips, by position.
-* For longer absences a ``PositionHold`` (``recording.position_hold``), in any process that lives on, holds the image at the
+* For longer absences a ``RecorderSlot`` (``recording.recorder_slot``), in any process that lives on, holds the image at the
   recorded position, and so the publisher, until the recorder is back.
 * A recorder that joins *past* the recorded position (the timeout has passed and no one held the image) hides nothing: it
   starts a new recording, whose start position shows the gap, and logs it.
-* Positions say where, not of which life of the stream: a publisher that begins again may have the ids that it had. So the
+* RecordingIndex say where, not of which life of the stream: a publisher that begins again may have the ids that it had. So the
   positions file names the image that is recorded, and the driver it is of (``life.StreamLife``). The same image is the
   same life, and its recording is extended. Another image of the network continues a recording only exactly where that ends, from
   the same source, and if the publisher had not ended the stream: a driver makes a new image of a stream that it met again.

@@ -147,7 +147,7 @@ class Recordings(Sequence[RecordingReader]):
         return self.scan(**options).to_polars()
 
     def spans(self, where: Any = None, *, frames: bool = False) -> Iterator[tuple[RecordingReader, int, int]]:
-        """What must be read of each recording for the rows that a filter selects; for ``batches`` and ``replay_onto``.
+        """What must be read of each recording for the rows that a filter selects; for ``batches`` and ``replay``.
 
         Args:
             where: As ``scan``.

@@ -27,8 +27,8 @@ from mainstem.errors import RecordingError
 from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import NULL, PAGE_LENGTH
 from mainstem.recording.ends import find_end
+from mainstem.recording.index import IndexRepair, damage_of, index_file, open_index
 from mainstem.recording.life import OF_ARCHIVE
-from mainstem.recording.positions import PositionsRepair, damage_of, open_positions, positions_file
 from mainstem.recording.segments import SegmentMemory, check_whole, checksum, segment_base, segment_name
 
 if TYPE_CHECKING:
@@ -94,18 +94,18 @@ def _recovered_end(
     stop, recording_id = descriptor.stop_position, descriptor.recording_id
     if damage := damage_of(directory, recording_id):
         log.warning("%s: it is deleted, and recording %d is read by its frames", damage, recording_id)
-        disk.delete(positions_file(directory, recording_id))
-    positions = open_positions(directory, descriptor)
-    if positions is None:
+        disk.delete(index_file(directory, recording_id))
+    index = open_index(directory, descriptor)
+    if index is None:
         if lost_power and descriptor.origin != OF_ARCHIVE:
             return proven_end(directory, descriptor, descriptor.start_position, stop if stop != NULL else None)
         return find_end(archive, descriptor).suspect if stop == NULL else stop
-    with closing(positions):
-        recorded = positions.recorded_position
+    with closing(index):
+        recorded = index.recorded_position
     limit = recorded if stop == NULL else stop
     if lost_power:
         end, entries = _checked_end(directory, archive, descriptor, limit)
-        with closing(PositionsRepair(directory, recording_id, disk)) as repair:
+        with closing(IndexRepair(directory, recording_id, disk)) as repair:
             repair.cut(end, entries)
         reason = "lost with the machine"
     else:
@@ -126,7 +126,7 @@ def _checked_end(
     directory: Path, archive: DirectoryArchive, descriptor: RecordingDescriptor, limit: int
 ) -> tuple[int, int]:
     """How far a recording is proven, up to ``limit``, and how many entries of its index hold."""
-    with closing(PositionsRepair(directory, descriptor.recording_id)) as index:
+    with closing(IndexRepair(directory, descriptor.recording_id)) as index:
         count, latest_ns = index.sound(descriptor.start_position, limit)
         first = bisect_left(range(count), latest_ns - SETTLED_NS, key=lambda number: index.entry(number).time_ns)
         at = index.entry(first - 1).position if first else descriptor.start_position

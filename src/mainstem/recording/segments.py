@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mainstem.recording.catalog import RecordingDescriptor
 
 # Read and summed at a time.
-PIECE = 1 << 20
+CHUNK = 1 << 20
 ZEROS = memoryview(bytes(1 << 16))
 
 _NAME = re.compile(r"(\d+)-(\d+)\.rec")
@@ -113,8 +113,8 @@ class SegmentMemory:
         """As ``ArchiveSegment.place``."""
         return offset
 
-    def pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """As ``ArchiveSegment.pieces``: all of a mapped file is there."""
+    def chunks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """As ``ArchiveSegment.chunks``: all of a mapped file is there."""
         if start < end:
             yield start, end
 
@@ -142,7 +142,7 @@ def checksum(directory: Path, descriptor: RecordingDescriptor, start: int, end: 
         try:
             with path.open("rb", buffering=0) as file:
                 while position < stop:
-                    data = os.pread(file.fileno(), min(PIECE, stop - position), position - base)
+                    data = os.pread(file.fileno(), min(CHUNK, stop - position), position - base)
                     if not data:
                         raise RecordingError(f"{path} ends before position {stop}")
                     value = zlib.crc32(data, value)
@@ -161,7 +161,7 @@ def _has_data(fd: int, offset: int) -> bool:
             offset = os.lseek(fd, offset, os.SEEK_DATA)
         except OSError:
             return False
-        data = os.pread(fd, PIECE, offset)
+        data = os.pread(fd, CHUNK, offset)
         if not data or data.strip(b"\0"):
             return bool(data)
         offset += len(data)

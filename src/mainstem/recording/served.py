@@ -16,12 +16,12 @@ from mainstem.errors import RecordingError
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, NULL, decode_catalog
 from mainstem.recording.fetching import FetchedSegment
-from mainstem.recording.positions import (
-    DamagedPositionsError,
-    Positions,
-    StoredPositions,
-    positions_name,
-    without_positions,
+from mainstem.recording.index import (
+    CorruptIndexError,
+    RecordingIndex,
+    StoredIndex,
+    index_name,
+    warn_without_index,
 )
 from mainstem.recording.segments import first_segment_base, segment_name
 
@@ -108,8 +108,8 @@ class ServedArchive(DirectoryArchive):
     def _end(self, descriptor: RecordingDescriptor) -> int | None:
         if descriptor.stop_position != NULL:
             return descriptor.stop_position
-        positions = self.positions(descriptor)
-        return None if positions is None else positions.recorded_position
+        index = self.index(descriptor)
+        return None if index is None else index.recorded_position
 
     def _length(self, descriptor: RecordingDescriptor, base: int) -> int | None:
         try:
@@ -129,16 +129,16 @@ class ServedArchive(DirectoryArchive):
             fetch_into=lambda start, memory: self.http.read_to(tag, name, start, memory),
         )
 
-    def positions(self, descriptor: RecordingDescriptor) -> Positions | None:
-        """As ``Archive.positions``."""
-        name = positions_name(descriptor.recording_id)
+    def index(self, descriptor: RecordingDescriptor) -> RecordingIndex | None:
+        """As ``Archive.index``."""
+        name = index_name(descriptor.recording_id)
         pinned = cast("Store", _Pinned(self.http, identity_tag(descriptor, name)))
         try:
-            return StoredPositions(pinned, name, descriptor.recording_id)
+            return StoredIndex(pinned, name, descriptor.recording_id)
         except FileNotFoundError:
             return None
-        except DamagedPositionsError as error:
-            without_positions(error)
+        except CorruptIndexError as error:
+            warn_without_index(error)
             return None
 
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:

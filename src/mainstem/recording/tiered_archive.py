@@ -26,7 +26,7 @@ from mainstem._internal.log_throttle import LogThrottle
 from mainstem.errors import RecordingError, StoreError
 from mainstem.recording.catalog import NULL
 from mainstem.recording.fetching import FetchedSegment
-from mainstem.recording.positions import IndexEntry, Positions
+from mainstem.recording.index import IndexEntry, RecordingIndex
 from mainstem.recording.segments import segment_name
 
 if TYPE_CHECKING:
@@ -162,13 +162,13 @@ class TieredArchive:
             return NULL
         if shipped.stop_position != NULL:
             return shipped.stop_position
-        positions = self.shipped.positions(shipped)
-        if positions is None:
+        index = self.shipped.index(shipped)
+        if index is None:
             return NULL
         try:
-            return positions.recorded_position
+            return index.recorded_position
         finally:
-            positions.close()
+            index.close()
 
     def recorded(self, descriptor: RecordingDescriptor, position: int) -> int:
         """The furthest that a recording has been seen to reach, ``position`` included: it never goes back in this process."""
@@ -226,19 +226,19 @@ class TieredArchive:
                 for end in (self.shipped_end(each),)
             ]
 
-    def positions(self, descriptor: RecordingDescriptor) -> Positions | None:
-        """As ``Archive.positions``."""
+    def index(self, descriptor: RecordingDescriptor) -> RecordingIndex | None:
+        """As ``Archive.index``."""
         with self.lock:
             shipped = None
             if self.shipped_end(descriptor) != NULL:
                 try:
-                    shipped = self.shipped.positions(descriptor)
+                    shipped = self.shipped.index(descriptor)
                 except StoreError as error:
                     _log_unreachable(self.shipped, error)
-            tail = self.tail.positions(descriptor) if shipped is None else None
+            tail = self.tail.index(descriptor) if shipped is None else None
             if shipped is None and tail is None:
                 return None
-            return TieredPositions(self, descriptor, shipped, tail)
+            return TieredIndex(self, descriptor, shipped, tail)
 
 
 class _Union(Mapping[int, int]):
@@ -298,42 +298,42 @@ class _SegmentTiers:
         return segment.read(start, end)
 
 
-class TieredPositions(Positions):
+class TieredIndex(RecordingIndex):
     """The index of a recording: from the shipped part as far as that reaches, which does not need the tail, else from the tail."""
 
     def __init__(
         self,
         archive: TieredArchive,
         descriptor: RecordingDescriptor,
-        shipped: Positions | None,
-        tail: Positions | None,
+        shipped: RecordingIndex | None,
+        tail: RecordingIndex | None,
     ) -> None:
         self._archive, self._descriptor, self._shipped = archive, descriptor, shipped
-        self._name = f"the positions of recording {descriptor.recording_id} in {archive.url}"
+        self._name = f"the index of recording {descriptor.recording_id} in {archive.url}"
         self._tail = tail
         self._has_tail = None if tail is None else True
 
-    def _tail_positions(self) -> Positions:
+    def _tail_index(self) -> RecordingIndex:
         """Those of the tail, or of the shipped part if the tail has none. Raises StoreError while the tail is unreachable."""
         if self._has_tail is None:
             with self._archive.lock:
-                self._tail = self._archive.tail.positions(self._descriptor)
+                self._tail = self._archive.tail.index(self._descriptor)
             self._has_tail = self._tail is not None
-        positions = self._tail or self._shipped
-        assert positions is not None, "one of the two has positions"
-        return positions
+        index = self._tail or self._shipped
+        assert index is not None, "one of the two has an index"
+        return index
 
-    def _of(self, position: int) -> Positions:
+    def _of(self, position: int) -> RecordingIndex:
         if self._shipped is not None and position <= self._shipped.recorded_position:
             return self._shipped
-        return self._tail_positions()
+        return self._tail_index()
 
     def refresh(self) -> None:
-        """As ``Positions.refresh``; keeps the last known state while the tail is unreachable."""
+        """As ``RecordingIndex.refresh``; keeps the last known state while the tail is unreachable."""
         if self._shipped is not None:
             self._shipped.refresh()
         try:
-            self._tail_positions().refresh()
+            self._tail_index().refresh()
         except StoreError as error:
             if self._archive.recorded(self._descriptor, 0) == 0:
                 raise
@@ -341,10 +341,10 @@ class TieredPositions(Positions):
 
     @property
     def recorded_position(self) -> int:
-        """As ``Positions.recorded_position``: the furthest of both."""
+        """As ``RecordingIndex.recorded_position``: the furthest of both."""
         position = 0 if self._shipped is None else self._shipped.recorded_position
         try:
-            position = max(position, self._tail_positions().recorded_position)
+            position = max(position, self._tail_index().recorded_position)
         except StoreError:
             if self._archive.recorded(self._descriptor, 0) == 0:
                 raise
@@ -352,44 +352,44 @@ class TieredPositions(Positions):
 
     @property
     def count(self) -> int:
-        """As ``Positions.count``."""
-        return self._tail_positions().count
+        """As ``RecordingIndex.count``."""
+        return self._tail_index().count
 
     def at_or_before(self, position: int) -> IndexEntry | None:
-        """As ``Positions.at_or_before``."""
+        """As ``RecordingIndex.at_or_before``."""
         return self._of(position).at_or_before(position)
 
     def after(self, position: int) -> IndexEntry | None:
-        """As ``Positions.after``."""
+        """As ``RecordingIndex.after``."""
         entry = self._shipped.after(position) if self._shipped is not None else None
-        return entry or self._tail_positions().after(position)
+        return entry or self._tail_index().after(position)
 
     def at_time(self, time_ns: int) -> IndexEntry | None:
-        """As ``Positions.at_time``."""
+        """As ``RecordingIndex.at_time``."""
         entry = self._shipped.at_time(time_ns) if self._shipped is not None else None
-        return entry or self._tail_positions().at_time(time_ns)
+        return entry or self._tail_index().at_time(time_ns)
 
     def before_time(self, time_ns: int) -> IndexEntry | None:
-        """As ``Positions.before_time``."""
-        return self._tail_positions().before_time(time_ns)
+        """As ``RecordingIndex.before_time``."""
+        return self._tail_index().before_time(time_ns)
 
     def within(self, messages: int, position: int) -> IndexEntry | None:
-        """As ``Positions.within``."""
+        """As ``RecordingIndex.within``."""
         return self._of(position).within(messages, position)
 
     def around(self, start: int, end: int) -> list[IndexEntry]:
-        """As ``Positions.around``."""
+        """As ``RecordingIndex.around``."""
         return self._of(end).around(start, end)
 
     def times_around(self, start: int, end: int) -> tuple[memoryview, memoryview]:
-        """As ``Positions.times_around``."""
+        """As ``RecordingIndex.times_around``."""
         return self._of(end).times_around(start, end)
 
     def close(self) -> None:
-        """As ``Positions.close``."""
-        for positions in (self._shipped, self._tail):
-            if positions is not None:
-                positions.close()
+        """As ``RecordingIndex.close``."""
+        for index in (self._shipped, self._tail):
+            if index is not None:
+                index.close()
 
 
 def _log_unreachable(archive: Archive, error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""Faults of a recording: detected by a walk of its frames and by the checksums of its index, and returned, not raised."""
+"""Problems of a recording: detected by a walk of its frames and by the checksums of its index, and returned, not raised."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from mainstem._core.layout import WALK_AT_END, WALK_AT_LIMIT, WALK_CORRUPT, WALK_TORN
 from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
-from mainstem.recording.catalog import NULL, catalog_faults, read_catalog
+from mainstem.recording.catalog import NULL, find_catalog_problems, read_catalog
 from mainstem.recording.ends import find_end
-from mainstem.recording.fetching import DamagedRangeError
-from mainstem.recording.positions import damage_of
-from mainstem.recording.replay import REASONS
+from mainstem.recording.fetching import CorruptRangeError
+from mainstem.recording.index import damage_of
+from mainstem.recording.reading import REASONS
 from mainstem.recording.segments import CutShortError, all_segment_bases, segment_base
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _KINDS = {WALK_AT_END: "unwritten", WALK_TORN: "torn", WALK_CORRUPT: "corrupt"}
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class Problem:
     """What is wrong with a recording, and the position up to which it can be trusted.
 
     ``kind`` is ``unwritten`` (zeros where frames should be), ``torn`` (a frame is cut off), ``corrupt`` (a header that cannot
@@ -40,8 +40,8 @@ class Fault:
     text: str
 
 
-def faults(reader: RecordingReader, start: int, end: int, *, checksums: bool = True) -> Iterator[Fault]:
-    """Finds the faults in ``[start, end)``.
+def find_problems(reader: RecordingReader, start: int, end: int, *, checksums: bool = True) -> Iterator[Problem]:
+    """Finds the problems in ``[start, end)``.
 
     Only recordings of Mainstem's recorder have checksums; what follows the last entry of the index has none yet.
 
@@ -56,17 +56,17 @@ def faults(reader: RecordingReader, start: int, end: int, *, checksums: bool = T
         (``RecordingReader.boundary_after``); then each checksum that differs.
 
     Example:
-        ``list(faults(reader, reader.start_position, reader.end_position()))``
+        ``list(find_problems(reader, reader.start_position, reader.end_position()))``
     """
     position = start
-    while position < end and (fault := _first_broken(reader, position, end)) is not None:
-        yield fault
-        position = reader.boundary_after(fault.position, end)
+    while position < end and (problem := _first_broken(reader, position, end)) is not None:
+        yield problem
+        position = reader.boundary_after(problem.position, end)
     if checksums:
         yield from _changed(reader, start, end)
 
 
-def directory_faults(directory: Path) -> Iterator[Fault]:
+def find_directory_problems(directory: Path) -> Iterator[Problem]:
     """Finds what is wrong with a directory on this machine beside the recordings that it can be read as.
 
     Args:
@@ -79,52 +79,52 @@ def directory_faults(directory: Path) -> Iterator[Fault]:
         RecordingError: There is no catalog, or its header is damaged.
 
     Example:
-        ``list(directory_faults(Path("tides")))``
+        ``list(find_directory_problems(Path("tides")))``
     """
-    for fault in catalog_faults(directory):
-        yield Fault(NULL, fault.offset, "catalog", fault.text)
+    for problem in find_catalog_problems(directory):
+        yield Problem(NULL, problem.offset, "catalog", problem.text)
     descriptors = read_catalog(directory, deleted=True)
     known = {each.recording_id for each in descriptors}
     for recording_id, bases in sorted(all_segment_bases(directory).items()):
         if recording_id not in known:
             text = f"the catalog does not have this recording, of which {len(bases)} segments are here"
-            yield Fault(recording_id, min(bases), "catalog", text)
+            yield Problem(recording_id, min(bases), "catalog", text)
     for each in descriptors:
         if text := damage_of(directory, each.recording_id):
-            yield Fault(each.recording_id, each.start_position, "index", text)
+            yield Problem(each.recording_id, each.start_position, "index", text)
 
 
-def _first_broken(reader: RecordingReader, start: int, end: int) -> Fault | None:
+def _first_broken(reader: RecordingReader, start: int, end: int) -> Problem | None:
     """The first frame that is broken, or segment that is not there, in ``[start, end)``."""
     recording_id, position = reader.descriptor.recording_id, start
     walk = FrameWalk()
     walk.term_mask = reader.descriptor.term_buffer_length - 1
     try:
-        for run in reader.runs(start, end):
+        for run in reader.ranges(start, end):
             stopped = walk.run(run.memory, run.offset, run.limit)
             run.check()
             position = run.position + walk.offset - run.offset
             if stopped != WALK_AT_LIMIT:
                 offset = position - segment_base(reader.descriptor, position)
                 text = f"{run.path} at offset {offset}: {REASONS[stopped]}, although {end} was recorded"
-                return Fault(recording_id, position, _KINDS[stopped], text)
+                return Problem(recording_id, position, _KINDS[stopped], text)
     except CutShortError:
         raise
     except RecordingError as error:
-        kind = "checksum" if isinstance(error, DamagedRangeError) else "missing"
-        return Fault(recording_id, position, kind, str(error))
+        kind = "checksum" if isinstance(error, CorruptRangeError) else "missing"
+        return Problem(recording_id, position, kind, str(error))
     return None
 
 
-def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Fault]:
+def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Problem]:
     """Where the index has another sum than the files."""
-    if reader.positions is None:
+    if reader.index is None:
         return
     at, first = reader.descriptor.start_position, reader.start_position
-    for entry in reader.positions.around(start, end):
+    for entry in reader.index.around(start, end):
         if entry.position < at:
             text = f"the index has an entry at {entry.position} after one at {at}"
-            yield Fault(reader.descriptor.recording_id, at, "checksum", text)
+            yield Problem(reader.descriptor.recording_id, at, "checksum", text)
             return
         if at >= first and entry.position > start:
             try:
@@ -136,16 +136,16 @@ def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Fault]:
                 same = True
             if not same:
                 text = f"the bytes of positions {at} to {entry.position} are not those that were recorded"
-                yield Fault(reader.descriptor.recording_id, max(at, start), "checksum", text)
+                yield Problem(reader.descriptor.recording_id, max(at, start), "checksum", text)
         at = entry.position
 
 
-def end_fault(reader: RecordingReader) -> Fault | None:
-    """The fault at the end of a recording that was not stopped and has no positions of Mainstem's; None for a clean end."""
-    if reader.descriptor.stop_position != NULL or reader.positions is not None:
+def find_end_problem(reader: RecordingReader) -> Problem | None:
+    """The problem at the end of a recording that was not stopped and has no positions of Mainstem's; None for a clean end."""
+    if reader.descriptor.stop_position != NULL or reader.index is not None:
         return None
     end = find_end(reader.archive, reader.descriptor)
     if end.reason == "end":
         return None
     text = f"the frames end at {end.position}: the next one is {end.reason}"
-    return Fault(reader.descriptor.recording_id, end.position, end.reason, text)
+    return Problem(reader.descriptor.recording_id, end.position, end.reason, text)

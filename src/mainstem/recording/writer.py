@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from mainstem._core.layout import DATA_HEADER_LENGTH, WALK_AT_LIMIT, WALK_FULL
 from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
+from mainstem.recording.index import INDEX_INTERVAL, INDEX_INTERVAL_NS, IndexEntry, IndexWriter
 from mainstem.recording.life import NO_LIFE, StreamLife
-from mainstem.recording.positions import INDEX_INTERVAL, INDEX_INTERVAL_NS, IndexEntry, PositionsWriter
 from mainstem.recording.segments import ZEROS, SegmentWriter, checksum
 from mainstem.store.disk import DISK, Disk
 
@@ -51,7 +51,7 @@ class RecordingWriter:
         self._whole = whole
         self._durable = durable
         # First the position comes back, then what lies past it goes: a reader never trusts what is being cut.
-        self._positions = PositionsWriter(
+        self._index = IndexWriter(
             directory,
             descriptor.recording_id,
             position,
@@ -62,12 +62,12 @@ class RecordingWriter:
             disk=disk,
         )
         if durable:
-            self._positions.sync()
+            self._index.sync()
         self._segments = SegmentWriter(directory, descriptor, position, later=later, durable=durable, disk=disk)
         self._walk = FrameWalk()
         # Of very many recordings most are slow: it grows with what comes at once.
         self._run = bytearray(MIN_RUN_LENGTH)
-        last = self._positions.last
+        last = self._index.last
         since = last.position if last is not None else descriptor.start_position
         self._checksum = checksum(directory, descriptor, since, position)
 
@@ -108,7 +108,7 @@ class RecordingWriter:
         if not length:
             return 0
         if self._whole:
-            self._index(time_ns)
+            self._append_entry(time_ns)
         checksum = self._checksum
         try:
             with memoryview(self._run) as run:
@@ -120,20 +120,20 @@ class RecordingWriter:
             if self._durable:
                 # The frames and their index entry are on the device before the position is, whenever the kernel writes it.
                 self._segments.sync()
-                self._positions.sync_entries()
+                self._index.sync_entries()
         except OSError:
             # None of the run counts: what is tried again begins where this began.
             self._segments.position, self._checksum = start, checksum
             raise
         self.messages += walk.messages
         self._whole = walk.boundary == walk.offset
-        self._positions.publish(self.position, time_ns)
+        self._index.publish(self.position, time_ns)
         if self._durable:
-            self._positions.sync()
+            self._index.sync()
         return length
 
-    def _index(self, time_ns: int) -> None:
-        last = self._positions.last
+    def _append_entry(self, time_ns: int) -> None:
+        last = self._index.last
         if (
             last is None
             or self.position - last.position >= INDEX_INTERVAL
@@ -141,7 +141,7 @@ class RecordingWriter:
         ):
             # An index is in the order of its times even when the clock was set back.
             since = last.time_ns if last else 0
-            self._positions.append(IndexEntry(self.position, max(time_ns, since), self.messages, self._checksum))
+            self._index.append(IndexEntry(self.position, max(time_ns, since), self.messages, self._checksum))
             self._checksum = 0
 
     def _append(self, frames: memoryview) -> None:
@@ -159,11 +159,11 @@ class RecordingWriter:
 
     def end_life(self) -> None:
         """Notes that the publisher ended the stream: another that has its ids begins another recording."""
-        self._positions.end_life()
+        self._index.end_life()
 
     def close(self) -> None:
         """Closes the files; may be called twice. The catalog is the recorder's matter."""
         self._segments.close()
         if self._durable:
-            self._positions.sync()
-        self._positions.close()
+            self._index.sync()
+        self._index.close()

@@ -21,11 +21,11 @@ from mainstem._internal.log_throttle import LogThrottle
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import IDENTITY_FILE
 from mainstem.recording.catalog import CATALOG_FILE, NULL, RecordingDescriptor
-from mainstem.serve.counts import CONTENT_TYPE, Counts
 from mainstem.serve.directory import CatalogView, NotServedError, ServedDirectory, TooManyFilesError
-from mainstem.serve.pulse import Pulse
+from mainstem.serve.metrics import CONTENT_TYPE, ServerMetrics
+from mainstem.serve.position_poller import PositionPoller
 from mainstem.serve.ranges import RangeError, parse_range
-from mainstem.serve.replies import BytesReply, FileReply, Reply, json_bytes
+from mainstem.serve.responses import BytesResponse, FileResponse, Response, json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,28 +63,28 @@ class Application:
         path: Path,
         access: Access,
         limits: Limits,
-        counts: Counts,
+        metrics: ServerMetrics,
         *,
         literal_hosts_only: bool = False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._directory = ServedDirectory(path, clock, listed_files=limits.listed_files)
-        self._access, self._limits, self._counts = access, limits, counts
+        self._access, self._limits, self._metrics = access, limits, metrics
         self._literal_hosts_only = literal_hosts_only
         self._clock = clock
-        self._pulse = Pulse()
+        self._poller = PositionPoller()
         self._catalog_lock = asyncio.Lock()
         self._names_lock = asyncio.Lock()
 
     def end_waits(self) -> None:
         """Ends every long poll with what there is."""
-        self._pulse.close()
+        self._poller.close()
 
     def close(self) -> None:
         """Closes the files; the last call."""
         self._directory.close()
 
-    async def handle(self, request: web.BaseRequest) -> Reply:
+    async def handle(self, request: web.BaseRequest) -> Response:
         """The response to a request; never raises for what a peer sent."""
         try:
             self._check(request)
@@ -101,17 +101,17 @@ class Application:
             log.log(logging.ERROR, "disk", f"a request failed: {error}", self._clock.monotonic_ns())
             return self._error(503, "the directory cannot be read; the server's log has more", {"Retry-After": "1"})
 
-    def _error(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Reply:
-        reply = BytesReply(
+    def _error(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
+        response = BytesResponse(
             status,
             {"Content-Type": "application/json", **(headers or {})},
             self._limits,
-            self._counts,
+            self._metrics,
             json_bytes({"error": sentence}),
         )
         if status in (400, 401, 405, 413, 421):
-            reply.force_close()
-        return reply
+            response.force_close()
+        return response
 
     def _check(self, request: web.BaseRequest) -> None:
         if not self._access.permits(request.headers.get("Authorization")):
@@ -131,7 +131,7 @@ class Application:
         if len(request.raw_path) > MAX_PATH_LENGTH:
             raise Refusal(400, f"the path is longer than {MAX_PATH_LENGTH} characters")
 
-    async def _route(self, request: web.BaseRequest) -> Reply:
+    async def _route(self, request: web.BaseRequest) -> Response:
         path, _, query = request.raw_path.partition("?")
         if path == "/v1/recordings":
             return await self._recordings(request, _parameters(query, "from", "limit", "active", "after", "wait"))
@@ -140,8 +140,8 @@ class Application:
         if match := _RECORDING.fullmatch(path):
             return await self._recording(int(match[1]), _parameters(query, "after", "wait"))
         if path == "/metrics":
-            return BytesReply(
-                200, {"Content-Type": CONTENT_TYPE}, self._limits, self._counts, self._counts.render().encode()
+            return BytesResponse(
+                200, {"Content-Type": CONTENT_TYPE}, self._limits, self._metrics, self._metrics.render().encode()
             )
         _parameters(query)
         if path == f"/{CATALOG_FILE}":
@@ -160,7 +160,7 @@ class Application:
         async with self._catalog_lock:
             return await asyncio.to_thread(self._directory.catalog)
 
-    async def _recordings(self, request: web.BaseRequest, query: Mapping[str, str]) -> Reply:
+    async def _recordings(self, request: web.BaseRequest, query: Mapping[str, str]) -> Response:
         first, limit = _whole(query, "from", 0), self._limit(query)
         only_active = query.get("active", "") == "1"
         body, tag = self._page(await self._view(), first, limit, only_active)
@@ -173,7 +173,7 @@ class Application:
             await self._waited(is_changed, seconds)
             body, tag = self._page(await self._view(), first, limit, only_active)
         if after == tag or _matches(request.headers.get("If-None-Match"), tag):
-            return BytesReply(304, {"ETag": f'"{tag}"'}, self._limits, self._counts, b"")
+            return BytesResponse(304, {"ETag": f'"{tag}"'}, self._limits, self._metrics, b"")
         return self._json(body, {"ETag": f'"{tag}"'})
 
     def _page(self, view: CatalogView, first: int, limit: int, only_active: bool) -> tuple[dict[str, Any], str]:
@@ -210,7 +210,7 @@ class Application:
             row["problem"] = "its positions are damaged"
         return row
 
-    async def _recording(self, recording_id: int, query: Mapping[str, str]) -> Reply:
+    async def _recording(self, recording_id: int, query: Mapping[str, str]) -> Response:
         after, seconds = _whole(query, "after", -1), self._wait_seconds(query)
         descriptor = (await self._view()).by_id.get(recording_id)
         if descriptor is None:
@@ -231,13 +231,13 @@ class Application:
         return self._json(self._row(descriptor))
 
     async def _waited(self, passed: Any, seconds: float) -> None:
-        self._counts.waits += 1
+        self._metrics.waits += 1
         try:
-            await self._pulse.wait(passed, seconds)
+            await self._poller.wait(passed, seconds)
         finally:
-            self._counts.waits -= 1
+            self._metrics.waits -= 1
 
-    async def _files(self, request: web.BaseRequest, query: Mapping[str, str]) -> Reply:
+    async def _files(self, request: web.BaseRequest, query: Mapping[str, str]) -> Response:
         prefix, after, limit = query.get("prefix", ""), query.get("from", ""), self._limit(query)
         # One listing at a time; each request that waits for it then reads the same names.
         async with self._names_lock:
@@ -251,9 +251,9 @@ class Application:
         body = json_bytes({"files": rows, "next": rows[-1][0] if has_more and rows else None})
         tag = hashlib.sha256(body).hexdigest()[:32]
         if _matches(request.headers.get("If-None-Match"), tag):
-            return BytesReply(304, {"ETag": f'"{tag}"'}, self._limits, self._counts, b"")
+            return BytesResponse(304, {"ETag": f'"{tag}"'}, self._limits, self._metrics, b"")
         headers = {"Content-Type": "application/json", "ETag": f'"{tag}"'}
-        return BytesReply(200, headers, self._limits, self._counts, body)
+        return BytesResponse(200, headers, self._limits, self._metrics, body)
 
     def _limit(self, query: Mapping[str, str]) -> int:
         return max(1, min(_whole(query, "limit", self._limits.page_entries), self._limits.page_entries))
@@ -264,12 +264,12 @@ class Application:
             raise Refusal(400, "wait is a number of seconds")
         return min(float(text), self._limits.wait_seconds)
 
-    def _json(self, value: Any, headers: Mapping[str, str] | None = None) -> Reply:
-        return BytesReply(
+    def _json(self, value: Any, headers: Mapping[str, str] | None = None) -> Response:
+        return BytesResponse(
             200,
             {"Content-Type": "application/json", **(headers or {})},
             self._limits,
-            self._counts,
+            self._metrics,
             json_bytes(value),
         )
 
@@ -296,27 +296,27 @@ class Application:
         start, end = chosen
         return start, end, 206, {**headers, "Content-Range": f"bytes {start}-{end - 1}/{size}"}
 
-    def _bytes(self, request: web.BaseRequest, data: bytes, tag: str) -> Reply:
+    def _bytes(self, request: web.BaseRequest, data: bytes, tag: str) -> Response:
         """A file that is sent from memory, whose entity tag is that of its bytes."""
         if _matches(request.headers.get("If-None-Match"), tag):
-            return BytesReply(304, {"ETag": f'"{tag}"'}, self._limits, self._counts, b"")
+            return BytesResponse(304, {"ETag": f'"{tag}"'}, self._limits, self._metrics, b"")
         start, end, status, headers = self._range(request, len(data), tag)
-        return BytesReply(status, headers, self._limits, self._counts, data[start:end])
+        return BytesResponse(status, headers, self._limits, self._metrics, data[start:end])
 
-    async def _file(self, request: web.BaseRequest, name: str) -> Reply:
+    async def _file(self, request: web.BaseRequest, name: str) -> Response:
         fd = self._directory.open_file(name)
         try:
             served = self._directory.described(fd, name, await self._view())
             start, end, status, headers = self._range(request, served.size, served.tag)
             if served.recorded_position is not None:
                 headers["Mainstem-Recorded-Position"] = str(served.recorded_position)
-            if request.method != "HEAD" and self._counts.transfers >= self._limits.transfers:
+            if request.method != "HEAD" and self._metrics.transfers >= self._limits.transfers:
                 raise Refusal(503, "as many files are being sent as the server sends at once", {"Retry-After": "1"})
             file = os.fdopen(fd, "rb", buffering=0)
         except BaseException:
             os.close(fd)
             raise
-        return FileReply(status, headers, self._limits, self._counts, file, start, end, served.head)
+        return FileResponse(status, headers, self._limits, self._metrics, file, start, end, served.head)
 
 
 def _parameters(query: str, *names: str) -> dict[str, str]:

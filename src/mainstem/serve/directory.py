@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from mainstem._internal.clock import NS_PER_MS
 from mainstem.recording.archive import IDENTITY_FILE, MAX_IDENTITY_LENGTH
 from mainstem.recording.catalog import CATALOG_FILE, NULL, RecordingDescriptor, decode_catalog
-from mainstem.recording.positions import HEADER_LENGTH, RECORDED_POSITION_OFFSET, PositionsReader, positions_file
+from mainstem.recording.index import HEADER_LENGTH, RECORDED_POSITION_OFFSET, LocalIndex, index_file
 from mainstem.recording.segments import first_segment_base
 from mainstem.recording.served import identity_tag
 
@@ -90,7 +90,7 @@ class ServedDirectory:
         self._listed_files = listed_files
         self._view: CatalogView | None = None
         self._view_key: tuple[int, ...] = ()
-        self._positions: OrderedDict[int, tuple[int, PositionsReader]] = OrderedDict()
+        self._positions: OrderedDict[int, tuple[int, LocalIndex]] = OrderedDict()
         self._names: list[str] = []
         self._names_key: tuple[int, ...] = ()
 
@@ -165,8 +165,8 @@ class ServedDirectory:
             return None
         return reader.recorded_position
 
-    def _positions_of(self, recording_id: int) -> PositionsReader | None:
-        path = positions_file(self.path, recording_id)
+    def _positions_of(self, recording_id: int) -> LocalIndex | None:
+        path = index_file(self.path, recording_id)
         try:
             inode = os.stat(path).st_ino
         except OSError:
@@ -177,7 +177,7 @@ class ServedDirectory:
             self._positions.move_to_end(recording_id)
             return mapped[1]
         self._forget(recording_id)
-        reader = PositionsReader(self.path, recording_id)
+        reader = LocalIndex(self.path, recording_id)
         self._positions[recording_id] = (inode, reader)
         if len(self._positions) > MAX_MAPPED_POSITIONS:
             self._positions.popitem(last=False)[1][1].close()

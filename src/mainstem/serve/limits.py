@@ -20,9 +20,9 @@ class Limits:
     # The request line, and each field of the head. Names and queries are short; a token is at most a few kilobytes.
     head_line_bytes: int = 8190
     head_fields: int = 64
-    # A file is sent piece by piece, and a peer has piece_seconds to take one: it reads at 70 kB/s at least.
-    piece_bytes: int = 4 << 20
-    piece_seconds: float = 60.0
+    # A file is sent chunk by chunk, and a peer has chunk_seconds to take one: it reads at 70 kB/s at least.
+    chunk_bytes: int = 4 << 20
+    chunk_seconds: float = 60.0
     # Pieces that are being sent at one time, in bytes: more transfers than fit are refused with 503, to be tried again.
     bytes_in_flight: int = 512 << 20
     # Of one response: the longest segment that Aeron Archive writes.
@@ -39,4 +39,4 @@ class Limits:
     @property
     def transfers(self) -> int:
         """How many files are sent at one time."""
-        return max(self.bytes_in_flight // self.piece_bytes, 1)
+        return max(self.bytes_in_flight // self.chunk_bytes, 1)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from mainstem.serve.counts import Counts
     from mainstem.serve.limits import Limits
+    from mainstem.serve.metrics import ServerMetrics
 
 # When the process or the system has no descriptor left, accepting pauses: connections wait in the kernel's queue.
 ACCEPT_PAUSE_S = 0.1
@@ -113,10 +113,10 @@ class Listener:
         listening: Sequence[socket.socket],
         server: Callable[[], web.RequestHandler],
         limits: Limits,
-        counts: Counts,
+        metrics: ServerMetrics,
         tls: ssl.SSLContext | None,
     ) -> None:
-        self._sockets, self._server, self._limits, self._counts, self._tls = listening, server, limits, counts, tls
+        self._sockets, self._server, self._limits, self._metrics, self._tls = listening, server, limits, metrics, tls
         self._addresses: Counter[str] = Counter()
         self._guards: dict[web.RequestHandler, ConnectionGuard] = {}
         self._starting: set[asyncio.Task[None]] = set()
@@ -158,21 +158,21 @@ class Listener:
             if reason:
                 self._refuse(accepted, reason, str(peer[0]))
                 continue
-            self._counts.connections += 1
+            self._metrics.connections += 1
             self._addresses[address] += 1
             task = loop.create_task(self._start(accepted, address))
             self._starting.add(task)
             task.add_done_callback(self._starting.discard)
 
     def _full(self, address: str) -> str:
-        if self._counts.connections >= self._limits.connections:
+        if self._metrics.connections >= self._limits.connections:
             return "connections"
         if self._addresses[address] >= self._limits.connections_per_address:
             return "connections of one address"
         return ""
 
     def _refuse(self, accepted: socket.socket, reason: str, peer: str) -> None:
-        self._counts.refused[reason] += 1
+        self._metrics.refused[reason] += 1
         self._log(reason, f"a connection of {peer} is refused: the limit of {reason} is reached")
         try:
             accepted.setblocking(False)
@@ -191,7 +191,7 @@ class Listener:
             self._guards.pop(inner, None)
             if is_counted:
                 is_counted = False
-                self._counts.connections -= 1
+                self._metrics.connections -= 1
                 self._addresses[address] -= 1
                 if not self._addresses[address]:
                     del self._addresses[address]
@@ -208,7 +208,7 @@ class Listener:
             lost()
             if isinstance(error, asyncio.CancelledError):
                 raise
-            self._counts.refused["handshake"] += 1
+            self._metrics.refused["handshake"] += 1
 
     @staticmethod
     def _log(kind: str, text: str) -> None:

@@ -24,7 +24,7 @@ from mainstem._internal.listening import url_of
 from mainstem.aeron.tools.diagnosis import diagnosis_row
 from mainstem.aeron.tools.overview import DriverMonitor, document
 from mainstem.errors import ConfigurationError
-from mainstem.serve.replies import json_bytes
+from mainstem.serve.responses import json_bytes
 from mainstem.serve.server import close_all, listening_sockets
 
 if TYPE_CHECKING:

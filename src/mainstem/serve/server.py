@@ -16,14 +16,14 @@ with needs_extras():
 from mainstem._internal.exposure import check_exposure
 from mainstem.serve.access import TOKEN_VARIABLE, Access
 from mainstem.serve.app import Application
-from mainstem.serve.counts import Counts
 from mainstem.serve.limits import Limits
 from mainstem.serve.listener import BACKLOG, Listener
+from mainstem.serve.metrics import ServerMetrics
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mainstem.serve.replies import Reply
+    from mainstem.serve.responses import Response
 
 
 class RecordingServer:
@@ -57,7 +57,7 @@ class RecordingServer:
         insecure: bool = False,
     ) -> None:
         self.limits = limits or Limits()
-        self.counts = Counts()
+        self.metrics = ServerMetrics()
         self._tls = tls
         access = access or Access()
         self._sockets = listening_sockets(host, port)
@@ -75,7 +75,7 @@ class RecordingServer:
             raise
         self.url = url_of(self._sockets[0], "https" if tls else "http")
         self._application = Application(
-            directory, access, self.limits, self.counts, literal_hosts_only=access.is_open and not insecure
+            directory, access, self.limits, self.metrics, literal_hosts_only=access.is_open and not insecure
         )
         self._server: web.Server | None = None
         self._listener: Listener | None = None
@@ -101,7 +101,7 @@ class RecordingServer:
             lingering_time=0,
             auto_decompress=False,
         )
-        self._listener = Listener(self._sockets, self._server, limits, self.counts, self._tls)
+        self._listener = Listener(self._sockets, self._server, limits, self.metrics, self._tls)
         self._listener.start()
 
     async def close(self) -> None:
@@ -117,15 +117,15 @@ class RecordingServer:
             await asyncio.sleep(0)
         self._application.close()
 
-    async def _handle(self, request: web.BaseRequest) -> Reply:
+    async def _handle(self, request: web.BaseRequest) -> Response:
         assert self._listener is not None
         guard = self._listener.guard_of(request.protocol)
         if guard is not None:
             guard.request_started()
-        reply = await self._application.handle(request)
+        response = await self._application.handle(request)
         if guard is not None:
-            reply.ended = guard.request_ended
-        return reply
+            response.ended = guard.request_ended
+        return response
 
 
 def listening_sockets(host: str, port: int) -> list[socket.socket]:

@@ -129,7 +129,7 @@ def _lag(opened: OpenArchive, descriptor: RecordingDescriptor, position: int, en
         end = reader.end_position()
         if position >= end:
             seconds = 0.0
-        elif reader.positions is not None and (entry := reader.positions.at_or_before(position)) is not None:
+        elif reader.index is not None and (entry := reader.index.at_or_before(position)) is not None:
             seconds = max(clock.epoch_ns() - entry.time_ns, 0) / NS_PER_SECOND
     return Lag(descriptor.recording_id, position, end, seconds, key)
 

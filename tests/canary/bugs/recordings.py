@@ -9,17 +9,17 @@ BUGS = (
         name="an index entry is off by a frame",
         harm="a query that starts at a time begins in the middle of a message",
         file="recording/writer.py",
-        old="            self._positions.append(IndexEntry(self.position, max(",
-        new="            self._positions.append(IndexEntry(self.position + FRAME_ALIGNMENT, max(",
+        old="            self._index.append(IndexEntry(self.position, max(",
+        new="            self._index.append(IndexEntry(self.position + FRAME_ALIGNMENT, max(",
         finder=Simulator(scenarios=("recorders",)),
     ),
     Bug(
         name="the last message before a segment's end is dropped",
         harm="one message of each segment is missing from every query",
         file="recording/reader.py",
-        old="                    yield Run(segment.memory, place, place + piece_end - at, base + at, segment.name)\n",
-        new="                    cut = 64 if piece_end == self.descriptor.segment_file_length else 0\n"
-        "                    yield Run(segment.memory, place, place + piece_end - at - cut, base + at, segment.name)\n",
+        old="                    yield MappedRange(segment.memory, place, place + chunk_end - at, base + at, segment.name)\n",
+        new="                    cut = 64 if chunk_end == self.descriptor.segment_file_length else 0\n"
+        "                    yield MappedRange(segment.memory, place, place + chunk_end - at - cut, base + at, segment.name)\n",
         finder=Simulator(scenarios=("recorders",)),
     ),
     Bug(
@@ -27,7 +27,7 @@ BUGS = (
         harm="a reader sees zeros where a message should be",
         file="recording/writer.py",
         old="            with memoryview(self._run) as run:\n",
-        new="            self._positions.publish(start + length, time_ns)\n            with memoryview(self._run) as run:\n",
+        new="            self._index.publish(start + length, time_ns)\n            with memoryview(self._run) as run:\n",
         finder=Simulator(scenarios=("recorders",)),
     ),
     Bug(

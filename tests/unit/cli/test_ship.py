@@ -73,7 +73,7 @@ def test_verify_exits_with_1_where_an_object_has_changed(
 ) -> None:
     _, place = places
     for where in places:
-        assert run(capsys, "recordings", "verify", where, "--check-frames")[::2] == (0, "no faults\n")
+        assert run(capsys, "recordings", "verify", where, "--check-frames")[::2] == (0, "no problems found\n")
     piece = min(place.rglob("*.seg"))
     piece.write_bytes(piece.read_bytes()[:-1] + b"\xff")
     code, out, _ = run(capsys, "recordings", "verify", place)
@@ -89,9 +89,9 @@ def test_compact_and_rm_change_what_is_there(places: tuple[Path, Path], capsys: 
     code, out, _ = run(capsys, "recordings", "compact", place, "--json", "--grace-period", "0s", "--remove-orphans")
     (row,) = json.loads(out)
     assert code == 0
-    assert row["pieces"] > row["objects"] > 2
-    assert row["deleted"] >= row["pieces"]
-    assert len(list(place.rglob("*.seg"))) < row["pieces"]
+    assert row["chunks"] > row["objects"] > 2
+    assert row["deleted"] >= row["chunks"]
+    assert len(list(place.rglob("*.seg"))) < row["chunks"]
     code, out, _ = run(capsys, "recordings", "rm", place, "--older-than", "44h", "--json")
     (removed,) = json.loads(out)
     assert (code, removed["start"], removed["end"] % (2 * TERM)) == (0, 0, 0)

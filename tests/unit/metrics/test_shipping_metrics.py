@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from mainstem.metrics import render_families, shipping_families
-from mainstem.recording.shipping.status import RecordingLag, ShippingCounts, ShippingStatus
+from mainstem.recording.shipping.status import RecordingLag, ShippingStats, ShippingStatus
 
 
 def test_a_status_is_a_page_of_metrics() -> None:
-    counts = ShippingCounts()
+    counts = ShippingStats()
     counts.add(commits=3, bytes_shipped=4096, retries=2)
     counts.failed("put: 503")
     lags = [RecordingLag(0, 1001, 77, 8192, 4096, 2.5), RecordingLag(4, 1002, -5, 64, 64, 0.0)]

@@ -20,8 +20,8 @@ from mainstem.recording import (
     Recorder,
     RecordingReader,
     batches,
-    faults,
     fetching,
+    find_problems,
     messages,
     open_recording,
     open_recordings,
@@ -32,8 +32,8 @@ from mainstem.recording import (
 )
 from mainstem.recording.archive import IDENTITY_FILE, DirectoryArchive, local_archive
 from mainstem.recording.ends import find_end
+from mainstem.recording.index import BLOCK_LENGTH
 from mainstem.recording.open_archives import ReadOptions, open_archives
-from mainstem.recording.positions import BLOCK_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,8 +128,8 @@ def test_a_changed_byte_and_a_missing_segment_are_faults(tmp_path: Path, small_r
         RecordingReader(local_archive(tmp_path / "rec"), descriptor) as here,
     ):
         end = there.end_position()
-        kinds = [(fault.kind, fault.position) for fault in faults(there, 0, end)]
-        assert kinds == [(fault.kind, fault.position) for fault in faults(here, 0, end)]
+        kinds = [(problem.kind, problem.position) for problem in find_problems(there, 0, end)]
+        assert kinds == [(problem.kind, problem.position) for problem in find_problems(here, 0, end)]
         assert {"checksum", "missing"} <= {kind for kind, _ in kinds}
         with pytest.raises(RecordingError, match=r"segment remote://rec/0-\d+\.rec is missing"):
             list(messages(there, 0, end))
@@ -149,7 +149,7 @@ def test_a_corrupt_frame_is_met_where_it_lies(tmp_path: Path, small_ranges: None
         RecordingReader(archive, descriptor) as there,
         RecordingReader(local_archive(tmp_path / "rec"), descriptor) as here,
     ):
-        found = [next(faults(reader, 0, reader.end_position(), checksums=False)) for reader in (here, there)]
+        found = [next(find_problems(reader, 0, reader.end_position(), checksums=False)) for reader in (here, there)]
     assert (found[0].kind, found[0].position) == (found[1].kind, found[1].position)
     assert found[1].position == at
 
@@ -327,7 +327,7 @@ def test_a_long_segment_is_read_through_one_ring_which_is_kept(tmp_path: Path, s
     for _ in range(2):
         with RecordingReader(archive, descriptor) as reader:
             read = []
-            for run in reader.runs(0, reader.end_position()):
+            for run in reader.ranges(0, reader.end_position()):
                 memories.add(id(run.memory))
                 assert len(run.memory) < length // 10
                 # As far into its term as in the file.
@@ -357,10 +357,10 @@ def test_a_ring_that_is_being_written_is_not_used_again(tmp_path: Path, small_ra
 
     for is_late in (True, False):
         segment = fetching.FetchedSegment("0-0.rec", len(data), fetch, term_mask=TERM - 1, fetch_into=fetch_into)
-        memory, pieces = segment.memory, segment.pieces(0, len(data))
-        next(pieces)
+        memory, chunks = segment.memory, segment.chunks(0, len(data))
+        next(chunks)
         with pytest.raises(StoreError, match="away"):
-            next(pieces)
+            next(chunks)
         if not is_late:
             late.set()
             for future in segment._running:

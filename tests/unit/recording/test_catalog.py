@@ -19,8 +19,8 @@ from mainstem.recording.catalog import (
     HEADER_LENGTH,
     Catalog,
     RecordingDescriptor,
-    catalog_faults,
     decode_catalog,
+    find_catalog_problems,
     read_catalog,
 )
 from mainstem.store.disk import Disk
@@ -214,28 +214,28 @@ def test_a_damaged_entry_costs_that_entry(
     for tail in (b"", bytes(8192)):
         (tmp_path / CATALOG_FILE).write_bytes(whole + tail)
         assert [d.recording_id for d in read_catalog(tmp_path)] == [1, 2]
-        (fault,) = catalog_faults(tmp_path)
-        assert (fault.offset, fault.offset + fault.length) == (224, 224 + len(damaged))
-        assert re.search(reason, fault.text)
-        assert fault.text in caplog.text
+        (problem,) = find_catalog_problems(tmp_path)
+        assert (problem.offset, problem.offset + problem.length) == (224, 224 + len(damaged))
+        assert re.search(reason, problem.text)
+        assert problem.text in caplog.text
     # A recorder makes an entry of it that is not valid: so an archive gets over it by its length, and nothing else is lost.
     with Recorder(tmp_path) as recorder:
         recorder.start(
             session_id=1, stream_id=1, initial_term_id=0, term_buffer_length=65536, mtu_length=1408, join_position=0
         )
     assert [d.recording_id for d in read_catalog(tmp_path)] == [1, 2, 4]
-    assert catalog_faults(tmp_path) == []
+    assert find_catalog_problems(tmp_path) == []
 
 
 @pytest.mark.parametrize("damaged", [le(5000, 1, 0) + bytes(52), le(-1, 1, 0) + bytes(52)])
 def test_behind_the_last_entry_nothing_is_lost(tmp_path: Path, damaged: bytes) -> None:
     (tmp_path / CATALOG_FILE).write_bytes(header() + entry(BODY) + damaged)
-    assert (read_catalog(tmp_path), len(catalog_faults(tmp_path))) == ([DESCRIPTOR], 1)
+    assert (read_catalog(tmp_path), len(find_catalog_problems(tmp_path))) == ([DESCRIPTOR], 1)
     catalog = Catalog(tmp_path)
     assert catalog.add(DESCRIPTOR).recording_id == 4
     catalog.close()
     assert [d.recording_id for d in read_catalog(tmp_path)] == [3, 4]
-    assert catalog_faults(tmp_path) == []
+    assert find_catalog_problems(tmp_path) == []
 
 
 def test_a_file_full_of_what_may_be_entries_is_read_in_bounded_time(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_a_loss_of_power_while_an_entry_is_added_costs_no_other_entry(
         assert not durable or on_device == now
     catalog.close()
     assert read_catalog(tmp_path) == added
-    assert catalog_faults(tmp_path) == []
+    assert find_catalog_problems(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -326,8 +326,8 @@ def test_a_descriptor_that_cannot_be_is_left_out_when_it_is_read(
 ) -> None:
     (tmp_path / CATALOG_FILE).write_bytes(header() + entry(replace(DESCRIPTOR, **change).encode()))
     assert read_catalog(tmp_path) == []
-    (fault,) = catalog_faults(tmp_path)
-    assert reason in fault.text
+    (problem,) = find_catalog_problems(tmp_path)
+    assert reason in problem.text
 
 
 def test_an_identity_stays_while_a_recording_goes_on_and_differs_in_a_directory_made_anew(tmp_path: Path) -> None:

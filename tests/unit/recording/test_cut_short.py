@@ -14,10 +14,10 @@ from tests.support.patience import STALL_S
 from tests.support.streams import Stream, record
 
 from mainstem.errors import RecordingError
-from mainstem.recording import Recorder, RecordingReader, batches, faults, read_catalog
+from mainstem.recording import Recorder, RecordingReader, batches, find_problems, read_catalog
 from mainstem.recording.archive import local_archive
 from mainstem.recording.ends import find_end
-from mainstem.recording.positions import PositionsReader, positions_file
+from mainstem.recording.index import LocalIndex, index_file
 from mainstem.recording.segments import SegmentMemory, segment_name
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ READINGS: dict[str, Callable[[RecordingReader, Path], object]] = {
     "batches that pass over faults": lambda reader, file: half_read(reader, file, False),
     "walk": lambda reader, _: reader.walk(0, reader.end_position()),
     "checksum": lambda reader, _: reader.checksum(0, reader.end_position()),
-    "faults": lambda reader, _: list(faults(reader, 0, reader.end_position())),
+    "faults": lambda reader, _: list(find_problems(reader, 0, reader.end_position())),
     "count": lambda reader, _: reader.messages_before(reader.end_position() - 32),
 }
 
@@ -87,20 +87,20 @@ def test_the_bytes_of_a_segment_raise(recording: Path) -> None:
 
 
 def test_the_search_for_an_end_raises(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces = SegmentMemory.pieces
+    chunks = SegmentMemory.chunks
 
     def cut(self: SegmentMemory, start: int, end: int) -> object:
         os.truncate(recording, 0)
-        return pieces(self, start, end)
+        return chunks(self, start, end)
 
-    monkeypatch.setattr(SegmentMemory, "pieces", cut)
+    monkeypatch.setattr(SegmentMemory, "chunks", cut)
     with pytest.raises(RecordingError, match="was cut short"):
         find_end(local_archive(recording.parent), read_catalog(recording.parent)[0])
 
 
 def test_positions_raise_for_readers_and_for_the_recorder(recording: Path) -> None:
-    path = positions_file(recording.parent, 0)
-    with closing(PositionsReader(recording.parent, 0)) as positions:
+    path = index_file(recording.parent, 0)
+    with closing(LocalIndex(recording.parent, 0)) as positions:
         assert positions.recorded_position > 0
         os.truncate(path, 0)
         for read in (lambda: positions.recorded_position, lambda: positions.life, lambda: positions.recorded_time_ns):
@@ -113,7 +113,7 @@ def test_a_recorder_whose_positions_are_cut_short_says_so_and_lives(tmp_path: Pa
         writer = recorder.start(**STREAM, join_position=0)
         stream = Stream()
         record(writer, stream, [b"before"], time_ns=1)
-        os.truncate(positions_file(tmp_path, 0), 0)
+        os.truncate(index_file(tmp_path, 0), 0)
         with pytest.raises(RecordingError, match="was cut short by another process"):
             record(writer, stream, [b"after"], time_ns=1)
         other = recorder.start(**(STREAM | {"session_id": 78}), join_position=0)
@@ -124,7 +124,7 @@ READER = """
 import sys
 from pathlib import Path
 from mainstem.errors import RecordingError
-from mainstem.recording import batches, faults, open_recording
+from mainstem.recording import batches, find_problems, open_recording
 directory, whole, errors = Path(sys.argv[1]), 0, 0
 print("reading", flush=True)
 while not (directory / "done").exists():

@@ -19,10 +19,10 @@ import pytest
 from tests.support.streams import Stream, record
 
 from mainstem.errors import RecordingError
-from mainstem.recording import Recorder, RecordingReader, batches, faults, open_recordings, read_catalog
+from mainstem.recording import Recorder, RecordingReader, batches, find_problems, open_recordings, read_catalog
 from mainstem.recording.catalog import CATALOG_FILE
-from mainstem.recording.positions import positions_file
-from mainstem.recording.verify import end_fault
+from mainstem.recording.index import index_file
+from mainstem.recording.verify import find_end_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         record(writer, Stream(session_id=number, position=TERM * number), sent, time_ns=1, step_ns=50_000_000)
         if number < 2:
             recorder.stop(writer)
-    positions_file(directory, 1).unlink()
+    index_file(directory, 1).unlink()
     os.close(recorder._lock)
     return directory
 
@@ -150,8 +150,8 @@ def use(reader: RecordingReader) -> None:
         lambda: reader.boundary_after(start, end),
         lambda: reader.position_at_time(1_000_000_000),
         lambda: reader.stamped_since(1_000_000_000),
-        lambda: list(faults(reader, start, end)),
-        lambda: end_fault(reader),
+        lambda: list(find_problems(reader, start, end)),
+        lambda: find_end_problem(reader),
     ):
         with suppress(RecordingError):
             call()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mainstem.errors import RecordingError
-from mainstem.recording import Recorder, batches, faults, messages, open_recording
+from mainstem.recording import Recorder, batches, find_problems, messages, open_recording
 from mainstem.recording.message_log import MAX_MESSAGE_LENGTH, TERM_LENGTH, MessageLog
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def test_messages_of_every_length_come_back_over_fragments_terms_and_restarts(tm
         end = reader.end_position()
         assert end > 2 * TERM_LENGTH
         assert [payload for _, payload in messages(reader, 0, end)] == [payload for _, payload in sent]
-        assert list(faults(reader, 0, end)) == []
+        assert list(find_problems(reader, 0, end)) == []
         keys = [
             value
             for taken, rows in batches(reader, 0, end)

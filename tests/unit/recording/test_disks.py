@@ -11,7 +11,7 @@ import pytest
 from tests.support.streams import Stream, record
 
 from mainstem.recording import Recorder, messages, open_recording
-from mainstem.recording.verify import faults
+from mainstem.recording.verify import find_problems
 from mainstem.store.disk import Disk
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ PAYLOADS = [index.to_bytes(4, "little") + bytes(1_500) for index in range(60)]
 def recorded(directory: Path) -> list[bytes]:
     with open_recording(directory, 0) as reader:
         end = reader.end_position()
-        assert list(faults(reader, 0, end)) == []
+        assert list(find_problems(reader, 0, end)) == []
         assert reader.count_before(end).messages == len(list(messages(reader, 0, end)))
         return [payload for _, payload in messages(reader, 0, end)]
 

@@ -56,20 +56,20 @@ def test_readers_that_a_program_keeps_share_the_bound(place: Path) -> None:
             assert len(list(messages(reader, reader.start_position, reader.end_position()))) == 10
         assert descriptors() - before <= MOST * FILES
         # Those whose files were given back are as good as those whose files are open.
-        assert [reader.positions is None for reader in readers] == [False] * MANY
+        assert [reader.index is None for reader in readers] == [False] * MANY
         assert descriptors() - before <= MOST * FILES
 
 
 def test_a_run_that_is_held_outlives_the_release_of_its_reader(place: Path) -> None:
     with open_recordings(place) as recordings:
         first = recordings[0]
-        runs = first.runs(first.start_position, first.end_position())
+        runs = first.ranges(first.start_position, first.end_position())
         run = next(runs)
-        index = first.positions
+        index = first.index
         assert index is not None
         for reader in recordings:
             list(messages(reader, reader.start_position, reader.end_position()))
-        assert first.positions is not index
+        assert first.index is not index
         assert index.recorded_position == first.end_position()
         assert bytes(memoryview(run.memory)[run.offset : run.offset + 4]) == (96 + 32).to_bytes(4, "little")
         assert list(runs) == []
@@ -80,9 +80,9 @@ def test_a_reader_that_was_closed_opens_nothing_again(place: Path) -> None:
         reader = recordings[0]
         reader.close()
         before = descriptors()
-        assert reader.positions is None
+        assert reader.index is None
         reader.release()
-        assert reader.positions is None
+        assert reader.index is None
         assert descriptors() == before
 
 

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from mainstem.cli.recordings import app
 from mainstem.errors import RecordingError
-from mainstem.recording import Recorder, faults, messages, open_recording, open_recordings, read_catalog
+from mainstem.recording import Recorder, find_problems, messages, open_recording, open_recordings, read_catalog
 from mainstem.recording.catalog import CATALOG_FILE
-from mainstem.recording.positions import ENTRY_LENGTH, HEADER_LENGTH, positions_file
+from mainstem.recording.index import ENTRY_LENGTH, HEADER_LENGTH, index_file
 from mainstem.recording.recorder import LOCK_FILE
-from mainstem.recording.verify import directory_faults
+from mainstem.recording.verify import find_directory_problems
 from mainstem.store.disk import Disk
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def killed(directory: Path, *, recordings: int = 3, stopped: tuple[int, ...] = (
 def payloads(directory: Path, recording_id: int) -> list[bytes]:
     with open_recording(directory, recording_id) as reader:
         end = reader.end_position()
-        assert list(faults(reader, 0, end)) == []
+        assert list(find_problems(reader, 0, end)) == []
         found = [payload for _, payload in messages(reader, 0, end)]
         assert reader.count_before(end).messages == len(found)
         return found
@@ -68,18 +68,18 @@ def test_a_file_of_positions_that_is_none_costs_its_recording_the_index_and_noth
     tmp_path: Path, damage: bytes
 ) -> None:
     killed(tmp_path)
-    positions_file(tmp_path, 1).write_bytes(damage)
+    index_file(tmp_path, 1).write_bytes(damage)
     # Before a recorder comes back, each recording can be read, and the damage is named.
     with open_recordings(tmp_path) as recordings:
-        assert [reader.positions is None for reader in recordings] == [False, True, False]
-    assert [(fault.recording_id, fault.kind) for fault in directory_faults(tmp_path)] == [(1, "index")]
+        assert [reader.index is None for reader in recordings] == [False, True, False]
+    assert [(problem.recording_id, problem.kind) for problem in find_directory_problems(tmp_path)] == [(1, "index")]
     shown = CliRunner().invoke(app, ["verify", str(tmp_path)])
     assert shown.exit_code == 1
     assert "recording 1 at 0: index: " in shown.output
     Recorder(tmp_path, segment_length=2 * TERM, disk=Machine(2)).close()
     assert [payloads(tmp_path, number) for number in range(3)] == [PAYLOADS] * 3
-    assert not positions_file(tmp_path, 1).exists()
-    assert list(directory_faults(tmp_path)) == []
+    assert not index_file(tmp_path, 1).exists()
+    assert list(find_directory_problems(tmp_path)) == []
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -127,13 +127,13 @@ def lose_length(path: Path) -> None:
 def test_an_index_that_was_lost_in_part_is_cut(tmp_path: Path, lose: Callable[[Path], None]) -> None:
     killed(tmp_path, recordings=1, stopped=(0,))
     end = read_catalog(tmp_path)[0].stop_position
-    lose(positions_file(tmp_path, 0))
+    lose(index_file(tmp_path, 0))
     Recorder(tmp_path, disk=Machine(2)).close()
     assert read_catalog(tmp_path)[0].stop_position == end
     assert payloads(tmp_path, 0) == PAYLOADS
     with open_recording(tmp_path, 0) as reader:
-        assert reader.positions is not None
-        assert reader.positions.recorded_position == end
+        assert reader.index is not None
+        assert reader.index.recorded_position == end
 
 
 def test_a_segment_that_was_lost_ends_its_recording(tmp_path: Path) -> None:
@@ -147,8 +147,8 @@ def test_a_segment_that_was_lost_ends_its_recording(tmp_path: Path) -> None:
 
 def test_a_recording_that_cannot_be_recovered_hinders_no_other(tmp_path: Path) -> None:
     killed(tmp_path)
-    positions_file(tmp_path, 1).unlink()
-    positions_file(tmp_path, 1).mkdir()
+    index_file(tmp_path, 1).unlink()
+    index_file(tmp_path, 1).mkdir()
     with Recorder(tmp_path, segment_length=2 * TERM, disk=Machine(2)) as recorder:
         record(recorder.start(**(STREAM | {"session_id": 9}), join_position=0), Stream(session_id=9), PAYLOADS[:5])
     assert [payloads(tmp_path, number) for number in (0, 2, 3)] == [PAYLOADS, PAYLOADS, PAYLOADS[:5]]
@@ -160,7 +160,7 @@ def test_an_entry_that_was_lost_costs_its_recording_and_is_named(tmp_path: Path)
     killed(tmp_path)
     offset = read_catalog(tmp_path)[1].entry_offset
     overwrite(tmp_path / CATALOG_FILE, offset, bytes(read_catalog(tmp_path)[2].entry_offset - offset))
-    assert [(fault.recording_id, fault.kind) for fault in directory_faults(tmp_path)] == [
+    assert [(problem.recording_id, problem.kind) for problem in find_directory_problems(tmp_path)] == [
         (-1, "catalog"), (1, "catalog"),
     ]  # fmt: skip
     with Recorder(tmp_path, segment_length=2 * TERM, disk=Machine(2)) as recorder:
@@ -168,7 +168,7 @@ def test_an_entry_that_was_lost_costs_its_recording_and_is_named(tmp_path: Path)
         writer = recorder.start(**(STREAM | {"session_id": 9}), join_position=0)
         assert writer.descriptor.recording_id == 3
     assert [payloads(tmp_path, number) for number in (0, 2)] == [PAYLOADS] * 2
-    assert [(fault.recording_id, fault.kind) for fault in directory_faults(tmp_path)] == [(1, "catalog")]
+    assert [(problem.recording_id, problem.kind) for problem in find_directory_problems(tmp_path)] == [(1, "catalog")]
 
 
 def test_an_index_of_a_recording_whose_entry_was_lost_is_not_that_of_the_next_one(tmp_path: Path) -> None:
@@ -181,5 +181,5 @@ def test_an_index_of_a_recording_whose_entry_was_lost_is_not_that_of_the_next_on
         writer = recorder.start(**STREAM, join_position=at)
         record(writer, Stream(position=at, term_length=TERM), PAYLOADS[:9])
     with open_recording(tmp_path, 0) as reader:
-        assert reader.positions is not None
-        assert reader.positions.numbered(0).position == at
+        assert reader.index is not None
+        assert reader.index.numbered(0).position == at

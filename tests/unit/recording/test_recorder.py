@@ -18,14 +18,14 @@ from mainstem.recording import (
     RecordingReader,
     SkippedRange,
     batches,
-    faults,
+    find_problems,
     messages,
     open_recording,
     open_recordings,
     read_catalog,
 )
 from mainstem.recording.archive import local_archive
-from mainstem.recording.positions import INDEX_INTERVAL, recorded_position
+from mainstem.recording.index import INDEX_INTERVAL, recorded_position
 from mainstem.recording.segments import SegmentWriter
 
 if TYPE_CHECKING:
@@ -241,8 +241,8 @@ def test_times_lead_to_positions(tmp_path: Path) -> None:
     sent = payloads(200)
     make(tmp_path, sent, time_ns=1_000_000_000, step_ns=50_000_000)
     with open_recording(tmp_path, 0) as reader:
-        assert reader.positions is not None
-        entries = reader.positions.around(0, reader.end_position())
+        assert reader.index is not None
+        entries = reader.index.around(0, reader.end_position())
         assert entries[0].position == 0
         assert len(entries) > 20
         for at in (0, 10, len(entries) - 1):
@@ -307,7 +307,7 @@ def test_reading_goes_on_at_the_segment_after_one_that_is_gone(tmp_path: Path, i
     skipped: list[SkippedRange] = []
     with open_recording(tmp_path, 0) as reader:
         rows = rows_between(reader, 0, end, frames=frames, strict=False, on_skip=skipped.append)
-        kinds = [(fault.kind, fault.position) for fault in faults(reader, 0, end, checksums=False)]
+        kinds = [(problem.kind, problem.position) for problem in find_problems(reader, 0, end, checksums=False)]
     assert rows == [at for at in whole if not any(each.start < at <= each.end for each in skipped)]
     assert [at for at in rows if at > 393216] == [at for at in whole if at > 393216] != []
     assert [(each.start, each.end) for each in skipped[:1]] == [(131072, 262144)]

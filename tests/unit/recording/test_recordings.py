@@ -19,7 +19,7 @@ from tests.support.streams import Stream, record
 import mainstem
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import Recorder, Recordings, open_recordings
-from mainstem.recording.positions import positions_file
+from mainstem.recording.index import index_file
 from mainstem.recording.rows.bounds import EVERYTHING
 from mainstem.recording.rows.polars_scan import bounds_of
 
@@ -254,7 +254,7 @@ def test_polars_reads_no_more_rows_than_it_takes(recordings: Recordings) -> None
 
 def test_times_that_are_not_known_match_no_condition(tmp_path: Path) -> None:
     write(tmp_path, streams=2)
-    positions_file(tmp_path, 0).unlink()
+    index_file(tmp_path, 0).unlink()
     with open_recordings(tmp_path) as recordings:
         assert recordings.scan(["recorded_at"]).to_arrow()["recorded_at"].null_count == 200
         assert recordings.scan(where=[("recorded_at", ">=", "2020-01-01")]).to_arrow().num_rows == 200

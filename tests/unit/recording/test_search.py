@@ -7,7 +7,7 @@ import pytest
 from tests.support.streams import Stream, record
 
 from mainstem.recording import Recorder, open_recording
-from mainstem.recording.positions import positions_file
+from mainstem.recording.index import index_file
 from mainstem.recording.rows.search import first_reaching, last_before
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list
             record(writer, stream, [bytes(chance.randrange(4000))], time_ns=number * 10_000_000)
             ends.append(stream.position)
     if not request.param:
-        positions_file(tmp_path, 0).unlink()
+        index_file(tmp_path, 0).unlink()
     return tmp_path, ends
 
 
@@ -56,14 +56,14 @@ def test_a_range_of_positions_is_found_to_the_message(recorded: tuple[Path, list
 
 def test_a_fault_is_left_for_whoever_reads(recorded: tuple[Path, list[int]]) -> None:
     path, ends = recorded
-    fault = ends[100]
-    with (path / f"0-{fault // (2 * TERM) * 2 * TERM}.rec").open("r+b") as file:
-        file.seek(fault % (2 * TERM))
+    problem = ends[100]
+    with (path / f"0-{problem // (2 * TERM) * 2 * TERM}.rec").open("r+b") as file:
+        file.seek(problem % (2 * TERM))
         file.write(b"\x05\0\0\0")
     with open_recording(path, 0) as reader:
         last = reader.end_position()
-        assert last_before(reader, fault + 100, JOINED, last, frames=False) == last
-        assert first_reaching(reader, fault + 100, JOINED, last) <= fault
+        assert last_before(reader, problem + 100, JOINED, last, frames=False) == last
+        assert first_reaching(reader, problem + 100, JOINED, last) <= problem
     (path / f"0-{4 * TERM}.rec").unlink()
     with open_recording(path, 0) as reader:
         assert last_before(reader, 5 * TERM + 100, JOINED, last, frames=False) == last

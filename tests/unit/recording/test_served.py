@@ -80,7 +80,7 @@ def test_a_catalog_that_has_not_changed_costs_one_short_request(live: Live, serv
     archive = ServedArchive(HttpStore(server.url))
     first = archive.recordings()
     assert archive.recordings() is first
-    wait_for(lambda: server.server.counts.requests[304] > 0)  # counted when it has been sent
+    wait_for(lambda: server.server.metrics.requests[304] > 0)  # counted when it has been sent
     live.recorder.stop(live.start(type(live.stream)(session_id=5)))
     assert [each.session_id for each in archive.recordings()] == [77, 5]
     assert archive.recorded_positions(archive.recordings()) == [live.writer.position, 0]
@@ -109,10 +109,10 @@ def test_a_directory_that_was_made_anew_is_an_error_and_not_other_rows(tmp_path:
         fresh = ServedArchive(HttpStore(server.url))
         for each in (archive, fresh):
             with pytest.raises(StoreError, match="made anew"):
-                each.positions(descriptor)
+                each.index(descriptor)
             segment = each.segment(descriptor, 0)
             with pytest.raises(StoreError, match="made anew"):
-                list(segment.pieces(0, 65536))
+                list(segment.chunks(0, 65536))
             segment.close()
         with pytest.raises(RecordingError, match="another one now"):
             fresh.wait(descriptor, 0, 1.0)  # type: ignore[attr-defined]
@@ -141,12 +141,12 @@ def test_a_plain_server_with_ranges_is_read_by_names(live: Live) -> None:
                 return
             first, last = field.removeprefix("bytes=").split("-")
             data = path.read_bytes()
-            piece = data[int(first) : int(last) + 1]
-            self.send_response(206 if piece else 416)
-            self.send_header("Content-Range", f"bytes {first}-{int(first) + len(piece) - 1}/{len(data)}")
-            self.send_header("Content-Length", str(len(piece)))
+            chunk = data[int(first) : int(last) + 1]
+            self.send_response(206 if chunk else 416)
+            self.send_header("Content-Range", f"bytes {first}-{int(first) + len(chunk) - 1}/{len(data)}")
+            self.send_header("Content-Length", str(len(chunk)))
             self.end_headers()
-            self.wfile.write(piece)
+            self.wfile.write(chunk)
 
     with plain_server(Handler) as url, open_recording(url, 0) as remote, open_recording(live.path, 0) as local:
         assert remote.start_position == local.start_position == 65536

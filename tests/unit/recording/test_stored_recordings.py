@@ -13,7 +13,7 @@ from tests.support.stored_recordings import COUNT, TERM, payload
 from tests.support.streams import Stream, record
 
 from mainstem import open_recordings
-from mainstem.recording import Recorder, faults, messages
+from mainstem.recording import Recorder, find_problems, messages
 from mainstem.store import open_store
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def test_there_are_stored_recordings() -> None:
 def test_stored_recordings_are_read(archive: Path) -> None:
     with open_recordings(archive) as recordings:
         check(recordings)
-        assert not [fault for reader in recordings for fault in faults(reader, 0, reader.end_position())]
+        assert not [problem for reader in recordings for problem in find_problems(reader, 0, reader.end_position())]
 
 
 def test_stored_recordings_are_read_over_a_server(archive: Path) -> None:

@@ -8,10 +8,10 @@ import pytest
 from tests.support.streams import Stream
 
 from mainstem._core.memory.buffer import AtomicBuffer
-from mainstem.recording import PositionHold, Recorder, messages, open_recordings, read_catalog
+from mainstem.recording import Recorder, RecorderSlot, messages, open_recordings, read_catalog
+from mainstem.recording.index import open_index
 from mainstem.recording.life import ENDED, NO_LIFE
 from mainstem.recording.message_log import MessageLog
-from mainstem.recording.positions import open_positions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -159,7 +159,7 @@ def test_a_recording_says_which_life_it_is_of(tmp_path: Path) -> None:
         )
     lives = []
     for descriptor in read_catalog(tmp_path):
-        positions = open_positions(tmp_path, descriptor)
+        positions = open_index(tmp_path, descriptor)
         assert positions is not None
         lives.append((descriptor.origin, positions.life))
         positions.close()
@@ -191,7 +191,7 @@ def test_a_hold_does_not_let_a_second_life_pass_by_the_recording_of_the_first(tm
     image = Image(payloads(100), number=2)
     subscription = Subscription()
     subscription.images.append(image)
-    with PositionHold(tmp_path) as hold:
+    with RecorderSlot(tmp_path) as hold:
         hold.add_subscription(subscription)
         hold.do_work(0)
         assert image.position == 0

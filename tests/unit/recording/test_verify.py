@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.streams import Stream, record
 
-from mainstem.recording import Fault, Recorder, faults, messages, open_recording
-from mainstem.recording.positions import positions_file
-from mainstem.recording.verify import end_fault
+from mainstem.recording import Problem, Recorder, find_problems, messages, open_recording
+from mainstem.recording.index import index_file
+from mainstem.recording.verify import find_end_problem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,9 +27,9 @@ def make(directory: Path, count: int = 400, seed: int = 1) -> list[bytes]:
     return sent
 
 
-def found(directory: Path, **options: Any) -> list[Fault]:
+def found(directory: Path, **options: Any) -> list[Problem]:
     with open_recording(directory, 0) as reader:
-        return list(faults(reader, 0, reader.end_position(), **options))
+        return list(find_problems(reader, 0, reader.end_position(), **options))
 
 
 def flip(path: Path, offset: int, bits: int = 0x10) -> None:
@@ -44,8 +44,8 @@ def test_a_recording_as_it_was_written_has_no_fault(tmp_path: Path) -> None:
     make(tmp_path)
     assert found(tmp_path) == []
     with open_recording(tmp_path, 0) as reader:
-        assert reader.positions is not None
-        assert reader.positions.count > 6
+        assert reader.index is not None
+        assert reader.index.count > 6
 
 
 def test_a_recorder_that_goes_on_sums_on_from_the_last_entry(tmp_path: Path) -> None:
@@ -62,14 +62,14 @@ def test_a_recorder_that_goes_on_sums_on_from_the_last_entry(tmp_path: Path) -> 
 def test_one_changed_byte_is_found_wherever_it_is(tmp_path: Path, seed: int) -> None:
     make(tmp_path)
     with open_recording(tmp_path, 0) as reader:
-        assert reader.positions is not None
-        covered = reader.positions.around(0, reader.end_position())[-1].position
+        assert reader.index is not None
+        covered = reader.index.around(0, reader.end_position())[-1].position
     place = random.Random(seed).randrange(covered)
     flip(tmp_path / f"0-{place // (4 * TERM) * 4 * TERM}.rec", place % (4 * TERM), 1 << seed % 8)
     told = found(tmp_path)
     assert told
-    assert all(fault.position <= place for fault in told if fault.kind == "checksum")
-    assert any(fault.kind == "checksum" for fault in told)
+    assert all(problem.position <= place for problem in told if problem.kind == "checksum")
+    assert any(problem.kind == "checksum" for problem in told)
 
 
 @pytest.mark.parametrize("field", [1, 8, 9, 10])
@@ -78,10 +78,10 @@ def test_a_changed_header_ends_the_walk_there_without_any_checksum(tmp_path: Pat
     with open_recording(tmp_path, 0) as reader:
         starts = [0, *(position for position, _ in messages(reader, 0, reader.end_position()))]
     flip(tmp_path / "0-0.rec", starts[20] + field)
-    (fault,) = found(tmp_path, checksums=False)
-    assert fault.kind in ("corrupt", "torn", "unwritten")
+    (problem,) = found(tmp_path, checksums=False)
+    assert problem.kind in ("corrupt", "torn", "unwritten")
     # A length that was changed is told one frame later.
-    assert starts[20] <= fault.position <= starts[20] + 8192
+    assert starts[20] <= problem.position <= starts[20] + 8192
     with open_recording(tmp_path, 0) as reader:
         read = [payload for _, payload in messages(reader, 0, starts[20])]
     assert read == sent[:20]
@@ -90,13 +90,13 @@ def test_a_changed_header_ends_the_walk_there_without_any_checksum(tmp_path: Pat
 def test_a_cut_file_and_a_missing_one_are_told_with_their_place(tmp_path: Path) -> None:
     make(tmp_path)
     (tmp_path / f"0-{8 * TERM}.rec").unlink()
-    (fault,) = found(tmp_path)
-    assert (fault.kind, fault.position) == ("missing", 8 * TERM)
+    (problem,) = found(tmp_path)
+    assert (problem.kind, problem.position) == ("missing", 8 * TERM)
     with (tmp_path / f"0-{4 * TERM}.rec").open("r+b") as file:
         file.truncate(TERM + 1000)
-    (fault,) = found(tmp_path)
-    assert fault.kind == "torn"
-    assert 5 * TERM <= fault.position <= 5 * TERM + 1000
+    (problem,) = found(tmp_path)
+    assert problem.kind == "torn"
+    assert 5 * TERM <= problem.position <= 5 * TERM + 1000
 
 
 def test_what_changed_after_a_missing_segment_is_found_too(tmp_path: Path) -> None:
@@ -115,16 +115,16 @@ def test_an_archive_s_recording_that_is_still_written_has_no_fault_unless_its_la
     recorder = Recorder(tmp_path, segment_length=4 * TERM)
     writer = recorder.start(**STREAM, join_position=0)
     record(writer, Stream(term_length=TERM), [b"x" * 500] * 20)
-    positions_file(tmp_path, 0).unlink()
+    index_file(tmp_path, 0).unlink()
     with open_recording(tmp_path, 0) as reader:
         assert reader.end_position() == writer.position
-        assert end_fault(reader) is None
+        assert find_end_problem(reader) is None
     with (tmp_path / "0-0.rec").open("r+b") as file:
         file.seek(writer.position)
         file.write(struct.pack("<i", 4 * TERM + 32))
     with open_recording(tmp_path, 0) as reader:
-        fault = end_fault(reader)
-        assert fault is not None
-        assert fault.position == writer.position
-        assert fault.kind in ("torn", "corrupt")
+        problem = find_end_problem(reader)
+        assert problem is not None
+        assert problem.position == writer.position
+        assert problem.kind in ("torn", "corrupt")
     recorder.close()

@@ -208,7 +208,7 @@ async def test_a_head_that_comes_slowly_is_cut_off(live: Live) -> None:
 
         await slow.send(b"GET / HTTP/1.1\r\nX: ")
         await soon(asyncio.gather(dribble(), silent.is_cut(), after_one.is_cut()))
-        await until(lambda: not server.counts.connections)
+        await until(lambda: not server.metrics.connections)
 
 
 async def test_a_connection_without_requests_ends(live: Live) -> None:
@@ -222,30 +222,30 @@ async def test_a_peer_that_does_not_read_is_cut_off(live: Live) -> None:
     big = live.path / "0-65536.rec"
     with big.open("wb") as file:
         file.truncate(1 << 30)
-    async with RecordingServer(live.path, "127.0.0.1", 0, limits=Limits(piece_seconds=0.3)) as server:
+    async with RecordingServer(live.path, "127.0.0.1", 0, limits=Limits(chunk_seconds=0.3)) as server:
         peer = await connect(server.url, limit=1024)
         await peer.send(b"GET /0-65536.rec HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        await until(lambda: server.counts.transfers)
-        await until(lambda: not (server.counts.transfers or server.counts.connections))
-        assert server.counts.bytes_sent < 1 << 30
+        await until(lambda: server.metrics.transfers)
+        await until(lambda: not (server.metrics.transfers or server.metrics.connections))
+        assert server.metrics.bytes_sent < 1 << 30
 
 
 async def test_transfers_at_one_time_are_bounded(live: Live) -> None:
     with (live.path / "0-65536.rec").open("wb") as file:
         file.truncate(1 << 30)
     live.add(1)
-    limits = Limits(bytes_in_flight=2 << 20, piece_bytes=1 << 20)
+    limits = Limits(bytes_in_flight=2 << 20, chunk_bytes=1 << 20)
     async with RecordingServer(live.path, "127.0.0.1", 0, limits=limits) as server:
         peers = [await connect(server.url, limit=1024) for _ in range(2)]
         for peer in peers:
             await peer.send(b"GET /0-65536.rec HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        await until(lambda: server.counts.transfers >= 2)
+        await until(lambda: server.metrics.transfers >= 2)
         response = await get(server.url, "/0-0.rec")
         assert (response.status, response.headers["retry-after"]) == (503, "1")
         assert (await get(server.url, "/v1/recordings")).status == 200
         for peer in peers:
             peer.writer.transport.abort()
-        await until(lambda: not server.counts.transfers)
+        await until(lambda: not server.metrics.transfers)
         assert (await get(server.url, "/0-0.rec")).status == 200
 
 
@@ -256,7 +256,7 @@ async def test_a_file_that_is_cut_while_it_is_sent_ends_the_connection(live: Liv
     async with RecordingServer(live.path, "127.0.0.1", 0) as server:
         peer = await connect(server.url, limit=1024)
         await peer.send(b"GET /0-65536.rec HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        await until(lambda: server.counts.transfers)
+        await until(lambda: server.metrics.transfers)
         os.truncate(path, 0)
         assert await peer.is_cut()
 
@@ -271,12 +271,12 @@ async def test_connections_are_bounded_and_of_one_address_too(live: Live) -> Non
         assert (await refused.response()).status == 503
         assert await refused.is_cut()
         await connect(server.url, local_addr=("127.0.0.2", 0))
-        await until(lambda: server.counts.connections >= 3)
+        await until(lambda: server.metrics.connections >= 3)
         third = await connect(server.url, local_addr=("127.0.0.3", 0))
         assert (await third.response()).status == 503
-        assert dict(server.counts.refused) == {"connections of one address": 1, "connections": 1}
+        assert dict(server.metrics.refused) == {"connections of one address": 1, "connections": 1}
         await peers[0].close()
-        await until(lambda: server.counts.connections <= 2)
+        await until(lambda: server.metrics.connections <= 2)
         assert (await get(server.url, "/v1/recordings")).status == 200
 
 
@@ -410,12 +410,12 @@ async def test_a_handshake_that_is_not_completed_counts_and_is_cut_off(live: Liv
     limits = replace(Limits(), head_seconds=1.0, connections_per_address=2)
     async with RecordingServer(live.path, "127.0.0.1", 0, tls=context, limits=limits) as server:
         peers = [await connect(server.url) for _ in range(2)]
-        await until(lambda: server.counts.connections >= 2)
+        await until(lambda: server.metrics.connections >= 2)
         third = await connect(server.url)
         assert await third.is_cut()
         for peer in peers:
             assert await peer.is_cut()
-        await until(lambda: not server.counts.connections)
+        await until(lambda: not server.metrics.connections)
         trusted = ssl.create_default_context(cafile=str(files.ca))
         peer = await connect(server.url, ssl=trusted)
         response = await peer.get("/0-0.rec")

@@ -103,7 +103,7 @@ async def test_ranges_have_the_bytes_of_the_file(live: Live, server: RecordingSe
 async def test_a_wait_ends_when_the_recorded_position_passes(live: Live, server: RecordingServer) -> None:
     position = live.add(1)
     waiting = asyncio.create_task(get(server.url, f"/v1/recordings/0?after={position}&wait=40"))
-    await until(lambda: server.counts.waits)
+    await until(lambda: server.metrics.waits)
     assert not waiting.done()
     later = live.add(1)
     assert (await waiting).json["recorded_position"] == later
@@ -112,7 +112,7 @@ async def test_a_wait_ends_when_the_recorded_position_passes(live: Live, server:
 async def test_a_wait_ends_when_the_recording_stops(live: Live, server: RecordingServer) -> None:
     position = live.add(1)
     waiting = asyncio.create_task(get(server.url, f"/v1/recordings/0?after={position}&wait=40"))
-    await until(lambda: server.counts.waits)
+    await until(lambda: server.metrics.waits)
     live.recorder.stop(live.writer)
     assert (await waiting).json["stop_position"] == position
     again = await get(server.url, f"/v1/recordings/0?after={position}&wait=40")
@@ -129,7 +129,7 @@ async def test_the_list_waits_for_a_new_recording(live: Live, server: RecordingS
     version = (await get(server.url, "/v1/recordings")).json["version"]
     assert (await get(server.url, f"/v1/recordings?after={version}&wait=0.05")).status == 304
     waiting = asyncio.create_task(get(server.url, f"/v1/recordings?after={version}&wait=40"))
-    await until(lambda: server.counts.waits)
+    await until(lambda: server.metrics.waits)
     live.start(type(live.stream)(session_id=5))
     response = await waiting
     assert [row["session_id"] for row in response.json["recordings"]] == [77, 5]
@@ -140,7 +140,7 @@ async def test_waits_end_when_the_server_closes(live: Live) -> None:
     async with RecordingServer(live.path, "127.0.0.1", 0) as server:
         position = live.add(1)
         waiting = asyncio.create_task(get(server.url, f"/v1/recordings/0?after={position}&wait=40"))
-        await until(lambda: server.counts.waits)
+        await until(lambda: server.metrics.waits)
     assert (await waiting).json["recorded_position"] == position
 
 
@@ -161,9 +161,9 @@ async def test_the_identity_of_the_archive_is_a_file_of_it(live: Live, server: R
 async def test_a_peer_that_goes_ends_its_wait(live: Live, server: RecordingServer) -> None:
     peer = await connect(server.url)
     await peer.send(b"GET /v1/recordings/0?after=0&wait=40 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-    await until(lambda: server.counts.waits)
+    await until(lambda: server.metrics.waits)
     peer.writer.transport.abort()
-    await until(lambda: not (server.counts.waits or server.counts.connections))
+    await until(lambda: not (server.metrics.waits or server.metrics.connections))
 
 
 async def test_a_purged_segment_is_404_and_says_so(live: Live, server: RecordingServer) -> None:

@@ -14,7 +14,7 @@ from tests.support.streams import Stream, record
 
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, read_catalog
-from mainstem.recording.positions import positions_file
+from mainstem.recording.index import index_file
 from mainstem.recording.rows.reading import event_times
 from mainstem.recording.segments import segment_name
 from mainstem.spark.sources import batches
@@ -82,7 +82,7 @@ def test_a_segment_that_is_gone_costs_its_own_messages_and_is_logged(path: Path,
     whole = positions(path)
     (path / segment_name(0, TERM)).unlink()
     if not has_index:
-        positions_file(path, 0).unlink()
+        index_file(path, 0).unlink()
     with caplog.at_level(logging.WARNING):
         assert positions(path) == [each for each in whole if each <= TERM or each > 2 * TERM]
     assert f"recording 0: {TERM} to {2 * TERM} are skipped" in caplog.text

@@ -8,7 +8,7 @@ import pytest
 from tests.support.queries import Progress, recorded
 
 from mainstem.errors import ConfigurationError
-from mainstem.recording.positions import positions_file
+from mainstem.recording.index import index_file
 from mainstem.spark.ingest import IngestOptions, remaining
 from mainstem.spark.ingest.query import _check_times
 from mainstem.spark.ingest.schema import sample
@@ -31,7 +31,7 @@ def test_a_sample_the_times_and_the_rest_are_of_a_pattern(tmp_path: Path) -> Non
     recorded(tmp_path / "rec" / "north")
     recorded(tmp_path / "rec" / "south", count=50)
     check(str(tmp_path / "rec" / "*"), tmp_path, 300)
-    positions_file(tmp_path / "rec" / "south", 1).unlink()
+    index_file(tmp_path / "rec" / "south", 1).unlink()
     with pytest.raises(ConfigurationError, match=r"recording 1 of .*south: it keeps no times"):
         _check_times(IngestOptions(source=str(tmp_path / "rec" / "*"), out=tmp_path / "table"))
 

@@ -79,7 +79,7 @@ def test_requests_go_over_one_connection_that_is_kept(live: Live) -> None:
         for _ in range(50):
             store.read("0-0.rec", 0, 64)
         assert server.server._server.requests_count == 50  # type: ignore[union-attr]
-        assert server.server.counts.connections == 1
+        assert server.server.metrics.connections == 1
         store.close()
 
 

@@ -24,7 +24,7 @@ if not cython.compiled:
     from mainstem._core.memory.plain import *
 
 KNOWN_TYPES = cython.declare(cython.int, 0x0FFF)
-# What is wrong with a frame; capture.reasons has the words.
+# What is wrong with a frame; capture.problem_text has the words.
 REASON_SHORT = cython.declare(cython.int, 1)
 REASON_VERSION = cython.declare(cython.int, 2)
 REASON_TYPE = cython.declare(cython.int, 3)

@@ -22,7 +22,7 @@ class MessageBatch:
         self._offsets = memoryview(columns["payload_offsets"]).cast("i")
 
     @property
-    def octets(self) -> int:
+    def nbytes(self) -> int:
         """Bytes of payload."""
         return self._offsets[self.rows]
 

@@ -9,7 +9,7 @@ from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL
 from mainstem.recording.life import NO_LIFE, OF_ARCHIVE
 from mainstem.recording.persistent.batch import COLUMNS, MessageBatch
-from mainstem.recording.replay import batches
+from mainstem.recording.reading import batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ class History:
     @property
     def life(self) -> StreamLife:
         """What the last recording is of; ``NO_LIFE`` where that is not known."""
-        positions = self.readers[-1].positions if self.readers else None
+        positions = self.readers[-1].index if self.readers else None
         return NO_LIFE if positions is None else positions.life
 
     @property

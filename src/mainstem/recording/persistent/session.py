@@ -120,7 +120,7 @@ class SessionStream:
 
     def gather(self, now_ns: int) -> None:
         """Moves what the images have into memory, up to the limit."""
-        pending = sum(batch.octets for part in self._live for batch in part.batches)
+        pending = sum(batch.nbytes for part in self._live for batch in part.batches)
         for part in self._live:
             while pending < PENDING_BYTES and not part.image.closed:
                 part.image._gather_columns(self._columns, MESSAGES_AT_ONCE)
@@ -129,7 +129,7 @@ class SessionStream:
                     break
                 batch = MessageBatch(self._columns.take(), rows)
                 part.batches.append(batch)
-                pending += batch.octets
+                pending += batch.nbytes
         if pending and self.live_since_ns is None:
             self.live_since_ns = now_ns
 

@@ -121,7 +121,7 @@ class PersistentSubscription(PersistentBase, Closing):
 
         Raises:
             ClosedError: The subscription is closed.
-            RecordingError: Positions are missing or damaged.
+            RecordingError: RecordingIndex are missing or damaged.
             RegistrationError: The driver refused the live channel.
             StoreError: The store of the recordings cannot be read.
 
@@ -148,7 +148,7 @@ class PersistentSubscription(PersistentBase, Closing):
         Raises:
             ClosedError: The subscription is closed.
             MissingExtraError: pyarrow is not installed.
-            RecordingError: Positions are missing or damaged.
+            RecordingError: RecordingIndex are missing or damaged.
             RegistrationError: The driver refused the live channel.
             StoreError: The store of the recordings cannot be read.
 
@@ -168,7 +168,7 @@ class PersistentSubscription(PersistentBase, Closing):
 
         Raises:
             Timeout: Nothing came for ``timeout`` seconds.
-            RecordingError: Positions are missing or damaged.
+            RecordingError: RecordingIndex are missing or damaged.
             RegistrationError: The driver refused the live channel.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
@@ -197,7 +197,7 @@ class PersistentSubscription(PersistentBase, Closing):
             Timeout: Nothing came in time.
             ClosedError: The subscription is closed.
             MissingExtraError: pyarrow is not installed.
-            RecordingError: Positions are missing or damaged.
+            RecordingError: RecordingIndex are missing or damaged.
 
         Example:
             >>> batch = subscription.next_arrow(1000)

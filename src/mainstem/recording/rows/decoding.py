@@ -10,7 +10,7 @@ from mainstem.codecs import find_codec
 from mainstem.codecs.inference import distinct
 from mainstem.codecs.rows import PROBLEM, RESCUE_COLUMNS, DecodedRows
 from mainstem.errors import ConfigurationError, RecordingError, needs_extras
-from mainstem.recording.replay import messages
+from mainstem.recording.reading import messages
 from mainstem.recording.rows.schema import arrow_schema, columns_of
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def sampled(reader: RecordingReader, recordings: int) -> list[bytes]:
     """One recording's part of a sample of so many recordings."""
     count = max(SAMPLE // max(recordings, 1), LEAST_SAMPLE) // SAMPLE_POINTS
     payloads: list[bytes] = []
-    # A fault is met again when the messages are read.
+    # A problem is met again when the messages are read.
     with suppress(RecordingError):
         start, end = reader.start_position, reader.end_position()
         starts = [reader.advance(start, start + (end - start) * i // SAMPLE_POINTS) for i in range(SAMPLE_POINTS)]

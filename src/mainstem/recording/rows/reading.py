@@ -8,7 +8,7 @@ from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem._internal.arrow_batches import arrays
 from mainstem._internal.clock import NS_PER_MS
 from mainstem.errors import needs_extras
-from mainstem.recording.replay import batches
+from mainstem.recording.reading import batches
 from mainstem.recording.rows.schema import arrow_types, bits_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mainstem.recording.reader import RecordingReader
-    from mainstem.recording.replay import SkippedRange
+    from mainstem.recording.reading import SkippedRange
 
 # After the year 9999, which is as far as the timestamps of Spark and of Python can be shown.
 END_OF_TIME_US = 253_402_300_800_000_000
@@ -111,8 +111,8 @@ class _RecordedAt:
     def __init__(self, reader: RecordingReader, start: int, end: int) -> None:
         import numpy as np
 
-        self._is_known = reader.positions is not None
-        entries = reader.positions.times_around(start, end) if reader.positions is not None else ((), ())
+        self._is_known = reader.index is not None
+        entries = reader.index.times_around(start, end) if reader.index is not None else ((), ())
         started_ns = reader.descriptor.start_timestamp * NS_PER_MS
         self._positions = np.array(entries[0], np.int64)
         self._times_us = np.append(started_ns, np.array(entries[1], np.int64)) // 1000

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 def _near(reader: RecordingReader, position: int, start: int) -> int:
     """A start of a message from which ``position`` is not far: an entry of the index, else the start of its term."""
-    if reader.positions is not None:
-        entry = reader.positions.at_or_before(position)
+    if reader.index is not None:
+        entry = reader.index.at_or_before(position)
         return start if entry is None else max(entry.position, start)
     # A message never reaches over the end of a term.
     return max(position - position % reader.descriptor.term_buffer_length, start)
@@ -22,7 +22,7 @@ def _near(reader: RecordingReader, position: int, start: int) -> int:
 def first_reaching(reader: RecordingReader, position: int, start: int, end: int) -> int:
     """Where in ``[start, end)`` the first message begins whose end is at ``position`` or later.
 
-    Earlier than that, where a fault lies between: the reader meets it.
+    Earlier than that, where a problem lies between: the reader meets it.
     """
     # A position of a message is its end: what ends before this is left out.
     last = min(position - 1, end)
@@ -36,7 +36,7 @@ def first_reaching(reader: RecordingReader, position: int, start: int, end: int)
 
 
 def last_before(reader: RecordingReader, position: int, start: int, end: int, *, frames: bool) -> int:
-    """Where in ``[start, end)`` the last message ends whose end is before ``position``; ``end`` where a fault follows.
+    """Where in ``[start, end)`` the last message ends whose end is before ``position``; ``end`` where a problem follows.
 
     With ``frames`` the message around ``position`` belongs to it: some of its frames end before.
     """

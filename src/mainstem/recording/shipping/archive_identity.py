@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import IDENTITY_FILE
+from mainstem.recording.shipping.chunks import MALFORMED
 from mainstem.recording.shipping.layout import is_archive_id, nonce
-from mainstem.recording.shipping.pieces import MALFORMED
 from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:

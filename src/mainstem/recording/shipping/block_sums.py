@@ -16,9 +16,9 @@ SUM_LENGTH = 4
 _SUM = struct.Struct("<I")
 
 
-def table_length(octets: int) -> int:
+def table_length(nbytes: int) -> int:
     """Bytes of the table of an object of so many."""
-    return -(-octets // BLOCK) * SUM_LENGTH if octets > BLOCK else 0
+    return -(-nbytes // BLOCK) * SUM_LENGTH if nbytes > BLOCK else 0
 
 
 def sums_of(table: bytes) -> tuple[int, ...]:

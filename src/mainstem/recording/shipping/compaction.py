@@ -1,6 +1,6 @@
-"""Compaction: pieces of a segment become one object, as long as the segment; and objects that nothing refers to are deleted.
+"""Compaction: chunks of a segment become one object, as long as the segment; and objects that nothing refers to are deleted.
 
-A segment is compacted once nothing is added to it any more. Its pieces are copied through a local file, so that memory does not
+A segment is compacted once nothing is added to it any more. Its chunks are copied through a local file, so that memory does not
 grow with the segment, each against its checksum; the new object is read back, and a manifest with it in their place is
 committed. The old objects stay for a period of grace (``garbage``). A shipper may go on all the while.
 """
@@ -18,11 +18,11 @@ from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.errors import RecordingError
 from mainstem.recording.segments import segment_base
 from mainstem.recording.shipping.block_sums import BlockSums
+from mainstem.recording.shipping.chunks import UNKNOWN, Chunk
 from mainstem.recording.shipping.garbage import DEFAULT_GRACE_NS, garbage_names, listed
-from mainstem.recording.shipping.layout import piece_name
-from mainstem.recording.shipping.manifest import Manifest, ManifestChain, RecordingPages, ShippedRecording
+from mainstem.recording.shipping.layout import chunk_name
+from mainstem.recording.shipping.manifest import Manifest, ManifestLog, RecordingPages, ShippedRecording
 from mainstem.recording.shipping.page_tree import Pages, between, spliced
-from mainstem.recording.shipping.pieces import UNKNOWN, Piece
 from mainstem.recording.shipping.verified_put import RANGE_LENGTH, put_verified
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ MIN_ORPHAN_AGE_NS = 24 * 3600 * NS_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What compaction did: so many pieces are so many objects now."""
+    """What compaction did: so many chunks are so many objects now."""
 
-    pieces: int
+    chunks: int
     objects: int
-    octets: int
+    nbytes: int
 
 
 def compact(
@@ -53,37 +53,37 @@ def compact(
     grace_ns: int = DEFAULT_GRACE_NS,
     stops: Callable[[], bool] = lambda: False,
 ) -> Compacted:
-    """Makes one object of the pieces of each segment that is complete.
+    """Makes one object of the chunks of each segment that is complete.
 
     Args:
         store: The store.
         archive_id: The archive.
         now_ns: Returns the epoch time in nanoseconds.
-        grace_ns: For how long the pieces stay, for readers of the manifest before.
+        grace_ns: For how long the chunks stay, for readers of the manifest before.
         stops: Whether to end early, between two segments.
 
     Returns:
         How much there was. Killed at any point it may be run again.
 
     Raises:
-        RecordingError: A piece is missing or damaged: it is left as it is, and nothing refers to a copy of it.
+        RecordingError: A chunk is missing or damaged: it is left as it is, and nothing refers to a copy of it.
 
     Example:
         ``compact(store, archive_id, clock.epoch_ns)``
     """
-    chain, pages = ManifestChain(store, archive_id), Pages(store, archive_id)
+    chain, pages = ManifestLog(store, archive_id), Pages(store, archive_id)
     recording_pages = RecordingPages(store, archive_id)
     done = Compacted(0, 0, 0)
     manifest = chain.latest(probe=True)
     if manifest is None:
         return done
-    batch: list[tuple[int, list[Piece], Piece]] = []
+    batch: list[tuple[int, list[Chunk], Chunk]] = []
 
     def commit() -> None:
         nonlocal done
         if batch:
-            pieces, octets = _replace(chain, recording_pages, pages, batch, now_ns() + grace_ns, now_ns())
-            done = Compacted(done.pieces + pieces, done.objects + len(batch), done.octets + octets)
+            chunks, nbytes = _replace(chain, recording_pages, pages, batch, now_ns() + grace_ns, now_ns())
+            done = Compacted(done.chunks + chunks, done.objects + len(batch), done.nbytes + nbytes)
             batch.clear()
 
     for key, entry in recording_pages.all(manifest).items():
@@ -97,49 +97,49 @@ def compact(
     return done
 
 
-def _groups(entry: ShippedRecording, pages: Pages) -> Iterator[list[Piece]]:
-    """The pieces of each segment that has several and is complete."""
+def _groups(entry: ShippedRecording, pages: Pages) -> Iterator[list[Chunk]]:
+    """The chunks of each segment that has several and is complete."""
     d = entry.descriptor
     for base, group in groupby(
-        between(entry.tree, entry.start, entry.end, pages), lambda piece: segment_base(d, piece.start)
+        between(entry.tree, entry.start, entry.end, pages), lambda chunk: segment_base(d, chunk.start)
     ):
-        pieces = list(group)
-        is_closed = entry.is_complete or pieces[-1].end == base + d.segment_file_length
-        touches = all(a.end == b.start for a, b in pairwise(pieces))
-        if len(pieces) > 1 and is_closed and touches:
-            yield pieces
+        chunks = list(group)
+        is_closed = entry.is_complete or chunks[-1].end == base + d.segment_file_length
+        touches = all(a.end == b.start for a, b in pairwise(chunks))
+        if len(chunks) > 1 and is_closed and touches:
+            yield chunks
 
 
-def _merged(store: Store, archive_id: str, recording_id: int, pieces: Sequence[Piece]) -> Piece:
-    """Puts one object with what the pieces have, and returns its piece."""
-    first, last = pieces[0], pieces[-1]
+def _merged(store: Store, archive_id: str, recording_id: int, chunks: Sequence[Chunk]) -> Chunk:
+    """Puts one object with what the chunks have, and returns its chunk."""
+    first, last = chunks[0], chunks[-1]
     checksum, index, sums = 0, b"", BlockSums()
     with tempfile.NamedTemporaryFile(prefix="mainstem-compact-") as file:
-        for piece in pieces:
-            sum_of_piece = 0
-            for start, data in _ranges(store, f"{archive_id}/{piece.name}", piece.octets):
-                sum_of_piece = crc32(data, sum_of_piece)
-                of_frames = data[: max(piece.length - start, 0)]
+        for chunk in chunks:
+            sum_of_chunk = 0
+            for start, data in _ranges(store, f"{archive_id}/{chunk.name}", chunk.nbytes):
+                sum_of_chunk = crc32(data, sum_of_chunk)
+                of_frames = data[: max(chunk.length - start, 0)]
                 index += data[len(of_frames) :]
                 checksum = crc32(of_frames, checksum)
                 sums.add(of_frames)
                 file.write(of_frames)
-            if sum_of_piece != piece.crc32:
-                raise RecordingError(f"{store.url}: {archive_id}/{piece.name} is damaged: its checksum differs")
+            if sum_of_chunk != chunk.crc32:
+                raise RecordingError(f"{store.url}: {archive_id}/{chunk.name} is damaged: its checksum differs")
         sums.add(index)
         table = sums.table()
         checksum = crc32(index, checksum)
         file.write(index + table)
         file.flush()
-        merged = Piece(
+        merged = Chunk(
             start=first.start,
             end=last.end,
-            name=piece_name(recording_id, first.start, last.end),
+            name=chunk_name(recording_id, first.start, last.end),
             crc32=checksum,
             first_entry=first.first_entry,
-            entries=sum(piece.entries for piece in pieces),
+            entries=sum(chunk.entries for chunk in chunks),
             before=first.before,
-            messages=sum(piece.messages for piece in pieces),
+            messages=sum(chunk.messages for chunk in chunks),
             first_ns=first.first_ns,
             last_ns=last.last_ns,
             checksums=crc32(table) if table else UNKNOWN,
@@ -161,16 +161,16 @@ def _ranges(store: Store, name: str, length: int) -> Iterator[tuple[int, bytes]]
 
 
 def _replace(
-    chain: ManifestChain,
+    chain: ManifestLog,
     recording_pages: RecordingPages,
     pages: Pages,
-    batch: Sequence[tuple[int, list[Piece], Piece]],
+    batch: Sequence[tuple[int, list[Chunk], Chunk]],
     after_ns: int,
     now_ns: int,
 ) -> tuple[int, int]:
-    """Commits merged pieces; returns how many pieces they replace, and their bytes."""
+    """Commits merged chunks; returns how many chunks they replace, and their bytes."""
     store, archive_id = chain.store, chain.archive_id
-    replaced: list[Piece] = []
+    replaced: list[Chunk] = []
     unused: list[str] = []
     lost: list[str] = []
 
@@ -190,8 +190,8 @@ def _replace(
                 continue
             splice = spliced(entry.tree, key, merged.start, merged.end, [merged], pages)
             recordings[key] = replace(entry, tree=splice.tree)
-            names += [*splice.pages, *(piece.name for piece in splice.pieces)]
-            replaced.extend(splice.pieces)
+            names += [*splice.pages, *(chunk.name for chunk in splice.chunks)]
+            replaced.extend(splice.chunks)
         if not replaced:
             return None
         # A page that this change wrote and replaced again was never referred to.
@@ -201,11 +201,11 @@ def _replace(
         refs = listed(store, archive_id, names, after_ns, current.number + 1)
         return replace(current.following(now_ns), recordings=recordings, garbage=(*current.garbage, *refs))
 
-    chain.transact(None, change)
+    chain.commit(None, change)
     pages.written.clear()
     for name in (*unused, *lost):
         store.delete(f"{archive_id}/{name}")
-    return len(replaced), sum(piece.octets for piece in replaced)
+    return len(replaced), sum(chunk.nbytes for chunk in replaced)
 
 
 def referred(manifest: Manifest, recording_pages: RecordingPages, pages: Pages) -> Iterator[str]:
@@ -216,14 +216,14 @@ def referred(manifest: Manifest, recording_pages: RecordingPages, pages: Pages) 
     def of(items: Sequence[object]) -> Iterator[str]:
         for item in items:
             yield item.name  # type: ignore[attr-defined]
-            if not isinstance(item, Piece):
+            if not isinstance(item, Chunk):
                 yield from of(pages.read(item))  # type: ignore[arg-type]
 
     for entry in recording_pages.all(manifest).values():
         yield from of(entry.tree.items)
 
 
-def sweep_orphans(store: Store, archive_id: str, now_ns: int, *, age_ns: int = MIN_ORPHAN_AGE_NS) -> int:
+def remove_orphans(store: Store, archive_id: str, now_ns: int, *, age_ns: int = MIN_ORPHAN_AGE_NS) -> int:
     """Deletes objects that nothing refers to and that are older than ``age_ns``: what killed programs left.
 
     Args:
@@ -239,7 +239,7 @@ def sweep_orphans(store: Store, archive_id: str, now_ns: int, *, age_ns: int = M
         RecordingError: The archive cannot be read.
 
     Example:
-        ``sweep_orphans(store, archive_id, clock.epoch_ns())``
+        ``remove_orphans(store, archive_id, clock.epoch_ns())``
     """
     # First the listing, then the manifest: what is committed in between is referred to.
     candidates = {
@@ -249,7 +249,7 @@ def sweep_orphans(store: Store, archive_id: str, now_ns: int, *, age_ns: int = M
         and now_ns - file.modified_ns >= age_ns
         and not file.name.startswith(f"{archive_id}/manifests/")
     }
-    chain = ManifestChain(store, archive_id)
+    chain = ManifestLog(store, archive_id)
     manifest = chain.latest(probe=True)
     if manifest is None:
         return 0

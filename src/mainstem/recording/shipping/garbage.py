@@ -13,16 +13,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mainstem.errors import RecordingError
+from mainstem.recording.shipping.chunks import MALFORMED
 from mainstem.recording.shipping.layout import checked_name, garbage_name
 from mainstem.recording.shipping.manifest import GarbageRef
 from mainstem.recording.shipping.page_tree import read_checked
-from mainstem.recording.shipping.pieces import MALFORMED
 from mainstem.recording.shipping.verified_put import put_verified
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mainstem.recording.shipping.manifest import Manifest, ManifestChain, RecordingPages
+    from mainstem.recording.shipping.manifest import Manifest, ManifestLog, RecordingPages
     from mainstem.store import Store
 
 # A batch query that reads for longer than this from one manifest sets a longer period.
@@ -54,7 +54,7 @@ def tidied(store: Store, recording_pages: RecordingPages, manifest: Manifest, af
     return replace(manifest, pages=pages, garbage=(*manifest.garbage, *refs))
 
 
-def sweep(chain: ManifestChain, now_ns: int, base: Manifest | None = None) -> tuple[Manifest | None, int]:
+def sweep(chain: ManifestLog, now_ns: int, base: Manifest | None = None) -> tuple[Manifest | None, int]:
     """Deletes what has been garbage for long enough.
 
     Args:
@@ -84,14 +84,14 @@ def sweep(chain: ManifestChain, now_ns: int, base: Manifest | None = None) -> tu
         rest = tuple(ref for ref in current.garbage if ref.name not in due)
         return None if rest == current.garbage else replace(current.following(now_ns), garbage=rest)
 
-    manifest = chain.transact(manifest, without)
+    manifest = chain.commit(manifest, without)
     chain.delete_before(manifest.number)
     for name in due:
         chain.store.delete(f"{chain.archive_id}/{name}")
     return manifest, count
 
 
-def garbage_names(chain: ManifestChain, ref: GarbageRef) -> list[str]:
+def garbage_names(chain: ManifestLog, ref: GarbageRef) -> list[str]:
     """The names on a list; none where another program has just deleted it. Raises RecordingError for a damaged one."""
     if not 0 < ref.length <= MAX_LIST_LENGTH:
         raise RecordingError(f"{chain.store.url}: {ref.name} cannot have {ref.length} bytes")

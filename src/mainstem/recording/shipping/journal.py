@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from mainstem.recording.shipping.manifest import Manifest, ManifestChain, ShippedRecording
+    from mainstem.recording.shipping.manifest import Manifest, ManifestLog, ShippedRecording
     from mainstem.recording.shipping.page_tree import Pages
 
 JOURNAL_FILE = "mainstem-shipper.pending"
 MAX_JOURNAL_LENGTH = 1 << 20
 
-_PIECE = re.compile(r"(\d+)/(\d{20})-(\d{20})-[0-9a-f]{12}\.seg")
+_CHUNK = re.compile(r"(\d+)/(\d{20})-(\d{20})-[0-9a-f]{12}\.seg")
 
 
 class Journal:
@@ -44,7 +44,7 @@ class Journal:
         self._path.unlink(missing_ok=True)
 
     def delete_unreferred(
-        self, chain: ManifestChain, manifest: Manifest, recordings: Mapping[int, ShippedRecording], pages: Pages
+        self, chain: ManifestLog, manifest: Manifest, recordings: Mapping[int, ShippedRecording], pages: Pages
     ) -> int:
         """Deletes the objects that are named and to which nothing refers; returns how many.
 
@@ -57,10 +57,10 @@ class Journal:
         count = 0
         if len(lines) > 1 and lines[0] == self._url:
             dropped = {name for ref in manifest.garbage for name in garbage_names(chain, ref)}
-            for match in filter(None, map(_PIECE.fullmatch, lines[1:])):
+            for match in filter(None, map(_CHUNK.fullmatch, lines[1:])):
                 entry = recordings.get(int(match[1]))
-                pieces = between(entry.tree, int(match[2]), int(match[3]), pages) if entry is not None else ()
-                if match[0] not in dropped and all(piece.name != match[0] for piece in pieces):
+                chunks = between(entry.tree, int(match[2]), int(match[3]), pages) if entry is not None else ()
+                if match[0] not in dropped and all(chunk.name != match[0] for chunk in chunks):
                     chain.store.delete(f"{chain.archive_id}/{match[0]}")
                     count += 1
         self.clear()

@@ -54,13 +54,13 @@ def manifest_number(name: str) -> tuple[str, int] | None:
     return (match[1], int(match[2])) if match else None
 
 
-def piece_name(recording_id: int, start: int, end: int) -> str:
+def chunk_name(recording_id: int, start: int, end: int) -> str:
     """A fresh name for the frames ``[start, end)`` of a recording, below its archive."""
     return f"{recording_id}/{start:0{DIGITS}d}-{end:0{DIGITS}d}-{nonce()[:12]}.seg"
 
 
 def page_name(recording_id: int, level: int, start: int, end: int) -> str:
-    """A fresh name for a page of pieces, or of pages, below its archive."""
+    """A fresh name for a page of chunks, or of pages, below its archive."""
     return f"pages/{recording_id}/{level}-{start:0{DIGITS}d}-{end:0{DIGITS}d}-{nonce()[:12]}.json"
 
 

@@ -1,4 +1,4 @@
-"""What a recorder's directory has to ship: how far each recording is, and pieces of them as bytes.
+"""What a recorder's directory has to ship: how far each recording is, and chunks of them as bytes.
 
 It reads as any other reader does, without a lock and beside the recorder. Nothing stays open between two calls.
 """
@@ -16,17 +16,17 @@ from mainstem.errors import RecordingError
 from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import CATALOG_FILE, NULL, read_catalog
 from mainstem.recording.ends import find_end
-from mainstem.recording.positions import ENTRY_LENGTH, PositionsReader, open_positions, recorded_position
+from mainstem.recording.index import ENTRY_LENGTH, LocalIndex, open_index, recorded_position
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.segments import checksum, segment_base, segment_name, segments_of
-from mainstem.recording.shipping.pieces import UNKNOWN
+from mainstem.recording.shipping.chunks import UNKNOWN
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from mainstem.recording.catalog import RecordingDescriptor
 
-# 2 MiB of index in a piece, at most: a stream of a message each 100 ms has more index than frames.
+# 2 MiB of index in a chunk, at most: a stream of a message each 100 ms has more index than frames.
 MAX_ENTRIES = 1 << 16
 # A file's time has the grain of the kernel's clock: what changed so recently may change again under the same time.
 CATALOG_GRAIN_NS = 2 * NS_PER_SECOND
@@ -62,8 +62,8 @@ def local_end(directory: Path, descriptor: RecordingDescriptor, known: int) -> i
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """A piece to ship. ``is_boundary`` says that a frame ends at ``end``: only there may what is shipped end."""
+class PlannedChunk:
+    """A chunk to ship. ``is_boundary`` says that a frame ends at ``end``: only there may what is shipped end."""
 
     start: int
     end: int
@@ -83,36 +83,38 @@ def first_available(directory: Path, descriptor: RecordingDescriptor, position: 
     return max(position, bases[0]) if bases else position
 
 
-def cut(directory: Path, descriptor: RecordingDescriptor, start: int, end: int, length: int, epoch_ns: int) -> Cut:
-    """The next piece of ``[start, end)``: within one segment, and ``length`` bytes at most. ``epoch_ns`` is the present time.
+def next_chunk(
+    directory: Path, descriptor: RecordingDescriptor, start: int, end: int, length: int, epoch_ns: int
+) -> PlannedChunk:
+    """The next chunk of ``[start, end)``: within one segment, and ``length`` bytes at most. ``epoch_ns`` is the present time.
 
     Raises RecordingError where a file of the recording is missing or damaged.
     """
     limit = min(end, segment_base(descriptor, start) + descriptor.segment_file_length)
     with RecordingReader(local_archive(directory), descriptor) as reader:
-        positions = reader.positions
-        if positions is None:
+        index = reader.index
+        if index is None:
             stop, is_boundary = _last_frame(directory, descriptor, start, limit, length)
-            return Cut(start, stop, is_boundary, b"", 0, 0, UNKNOWN, UNKNOWN, has_index=False)
-        assert isinstance(positions, PositionsReader)
+            return PlannedChunk(start, stop, is_boundary, b"", 0, 0, UNKNOWN, UNKNOWN, has_index=False)
+        assert isinstance(index, LocalIndex)
         stop, is_boundary = limit, True
         if limit - start > length:
-            near = positions.at_or_before(start + length)
+            near = index.at_or_before(start + length)
             if near is not None and near.position > start:
                 stop = near.position
             else:
                 stop, is_boundary = _last_frame(directory, descriptor, start, limit, length)
-        first, index = positions.inside(start, stop, MAX_ENTRIES + 1)
-        if len(index) > MAX_ENTRIES * ENTRY_LENGTH:
-            stop, is_boundary = positions.numbered(first + MAX_ENTRIES).position, True
-            index = index[: MAX_ENTRIES * ENTRY_LENGTH]
-        entry, following = positions.at_or_before(start), positions.after(stop - 1)
+        first, entries = index.inside(start, stop, MAX_ENTRIES + 1)
+        if len(entries) > MAX_ENTRIES * ENTRY_LENGTH:
+            stop, is_boundary = index.numbered(first + MAX_ENTRIES).position, True
+            entries = entries[: MAX_ENTRIES * ENTRY_LENGTH]
+        entry, following = index.at_or_before(start), index.after(stop - 1)
         # Never too early: retention goes by it.
-        last_ns = following.time_ns if following is not None else positions.recorded_time_ns or epoch_ns
+        last_ns = following.time_ns if following is not None else index.recorded_time_ns or epoch_ns
         first_ns = entry.time_ns if entry is not None else UNKNOWN
         before = reader.messages_before(start)
         messages = max(reader.messages_before(stop) - before, 0) if is_boundary else 0
-        return Cut(start, stop, is_boundary, index, before, messages, first_ns, last_ns, has_index=True)
+        return PlannedChunk(start, stop, is_boundary, entries, before, messages, first_ns, last_ns, has_index=True)
 
 
 def _last_frame(
@@ -124,7 +126,7 @@ def _last_frame(
     walk = FrameWalk()
     walk.term_mask = descriptor.term_buffer_length - 1
     walk.run(frames(directory, descriptor, start, start + length), 0, length)
-    # A padding frame may be longer than a piece.
+    # A padding frame may be longer than a chunk.
     return (start + walk.offset, True) if walk.offset else (start + length, False)
 
 
@@ -148,23 +150,23 @@ def frames(directory: Path, descriptor: RecordingDescriptor, start: int, end: in
 
 
 def checksum_of(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> int:
-    """The CRC-32 that a piece of ``[start, end)`` would have now. Raises RecordingError where a segment is missing."""
+    """The CRC-32 that a chunk of ``[start, end)`` would have now. Raises RecordingError where a segment is missing."""
     value = checksum(directory, descriptor, start, end)
-    if positions := open_positions(directory, descriptor):
+    if index := open_index(directory, descriptor):
         try:
-            value = zlib.crc32(positions.inside(start, end, (end - start) // ENTRY_LENGTH)[1], value)
+            value = zlib.crc32(index.inside(start, end, (end - start) // ENTRY_LENGTH)[1], value)
         finally:
-            positions.close()
+            index.close()
     return value
 
 
 def recorded_since(directory: Path, descriptor: RecordingDescriptor, position: int, epoch_ns: int) -> int:
     """Since when (epoch) what follows a position has been there; ``epoch_ns``, the present time, where that is not known."""
-    positions = open_positions(directory, descriptor)
-    if positions is None:
+    index = open_index(directory, descriptor)
+    if index is None:
         return epoch_ns
     try:
-        entry = positions.at_or_before(position)
+        entry = index.at_or_before(position)
     finally:
-        positions.close()
+        index.close()
     return min(entry.time_ns, epoch_ns) if entry is not None else epoch_ns

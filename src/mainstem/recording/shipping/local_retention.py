@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
-    """What stays in the directory: what was written within ``age_ns``, or the youngest ``octets``. One of them is None."""
+class LocalRetention:
+    """What stays in the directory: what was written within ``age_ns``, or the youngest ``nbytes``. One of them is None."""
 
     age_ns: int | None = None
-    octets: int | None = None
+    nbytes: int | None = None
 
     @classmethod
-    def parse(cls, text: str, *, name: str) -> Keep:
+    def parse(cls, text: str, *, name: str) -> LocalRetention:
         """Reads an age (``24h``, ``7d``) or a size (``100g``, ``512m``). Raises ConfigurationError, which has ``name``."""
         try:
             return cls(age_ns=parse_duration_ns(text, name=name, plain_unit=""))
         except ConfigurationError:
             pass
         try:
-            return cls(octets=parse_size(text, name=name))
+            return cls(nbytes=parse_size(text, name=name))
         except ConfigurationError:
             raise ConfigurationError(f"{name} must be an age (24h, 7d) or a size (100g, 512m), got {text!r}") from None
 
@@ -50,13 +50,13 @@ class Keep:
 class _Segment:
     path: Path
     written_ns: int
-    octets: int
+    nbytes: int
 
 
 def delete_shipped(
     directory: Path,
     recordings: Iterable[tuple[RecordingDescriptor, ShippedRecording]],
-    keep: Keep,
+    keep: LocalRetention,
     pages: Pages,
     epoch_ns: int,
 ) -> tuple[int, int]:
@@ -78,13 +78,13 @@ def delete_shipped(
             elif base != bases[-1]:
                 break
         candidates[descriptor.recording_id] = segments
-    count = octets = 0
+    count = nbytes = 0
     # The oldest segment of each recording competes; a recording that a reader holds is out.
     while heads := {key: segments[0] for key, segments in candidates.items() if segments}:
         key = min(heads, key=lambda each: heads[each].written_ns)
         head = heads[key]
         is_old = keep.age_ns is not None and epoch_ns - head.written_ns > keep.age_ns
-        is_over = keep.octets is not None and total - octets > keep.octets
+        is_over = keep.nbytes is not None and total - nbytes > keep.nbytes
         if not is_old and not is_over:
             break
         if not _deleted(head.path):
@@ -92,8 +92,8 @@ def delete_shipped(
             continue
         candidates[key].pop(0)
         count += 1
-        octets += head.octets
-    return count, octets
+        nbytes += head.nbytes
+    return count, nbytes
 
 
 def _is_shipped(descriptor: RecordingDescriptor, entry: ShippedRecording, base: int, pages: Pages) -> bool:
@@ -102,10 +102,10 @@ def _is_shipped(descriptor: RecordingDescriptor, entry: ShippedRecording, base: 
     if entry.descriptor.identity != descriptor.identity or end > entry.end:
         return False
     at = begin
-    for piece in between(entry.tree, begin, end, pages):
-        if piece.start > at and piece.start > entry.start:
+    for chunk in between(entry.tree, begin, end, pages):
+        if chunk.start > at and chunk.start > entry.start:
             return False
-        at = piece.end
+        at = chunk.end
     return at >= end or end <= entry.start
 
 

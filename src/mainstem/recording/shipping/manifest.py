@@ -10,10 +10,10 @@ that nothing refers to.
 
 Writers are a shipper and, now and then, ``rm`` and ``compact``. Each reads the highest manifest, derives the next one, and puts
 it under the next number. Of two at once one gets it; the other derives its change anew from what the winner wrote
-(``transact``). A shipper writes its own id into the manifest when it begins, and never into one that names another shipper:
+(``commit``). A shipper writes its own id into the manifest when it begins, and never into one that names another shipper:
 that is an error which names both.
 
-Three faults need care:
+Three things need care:
 
 * A put that failed may have been applied, now or later. It is repeated with the same bytes under the same number until its
   outcome is known; a manifest that is there with exactly these bytes is this one's.
@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION, NULL, RecordingDescriptor
+from mainstem.recording.shipping.chunks import MALFORMED, UNKNOWN, checked_int, checked_text
 from mainstem.recording.shipping.layout import (
     checked_name,
     manifest_name,
@@ -43,8 +44,7 @@ from mainstem.recording.shipping.layout import (
     nonce,
     recordings_page_name,
 )
-from mainstem.recording.shipping.page_tree import PieceTree, check_order, read_checked
-from mainstem.recording.shipping.pieces import MALFORMED, UNKNOWN, checked_int, checked_text
+from mainstem.recording.shipping.page_tree import ChunkTree, check_order, read_checked
 from mainstem.recording.shipping.verified_put import put_verified
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from mainstem.store import Store
 
 FORMAT = "mainstem-archive"
-VERSION = 2  # 1: pieces without tables of checksums
+VERSION = 2  # 1: chunks without tables of checksums
 # Older manifests are deleted. Readers keep what they read, so a few are enough for those that are between listing and reading.
 RETAINED_MANIFESTS = 32
 # An entry has about 1 kB: 256 kB a page. Of 10,000 recordings a reader reads 40 pages, once.
@@ -87,7 +87,7 @@ def _descriptor(entry: Any) -> RecordingDescriptor:
     return descriptor
 
 
-class LostRaceError(RecordingError):
+class CommitConflictError(RecordingError):
     """Another program has committed in a way that this one cannot go on from."""
 
 
@@ -102,7 +102,7 @@ class ShippedRecording:
     descriptor: RecordingDescriptor
     start: int
     end: int
-    tree: PieceTree = field(default_factory=PieceTree)
+    tree: ChunkTree = field(default_factory=ChunkTree)
     messages: int = 0
     entries: int = 0
     has_index: bool = True
@@ -135,7 +135,7 @@ class ShippedRecording:
         start, end = (checked_int(value[name], f"{where}: {name}", maximum=MAX_POSITION) for name in ("start", "end"))
         if start > end or end % FRAME_ALIGNMENT:
             raise RecordingError(f"{where}: positions {start} to {end} are not possible")
-        tree = PieceTree.of(value)
+        tree = ChunkTree.of(value)
         try:
             check_order(tree.items, 0, end)
         except RecordingError as error:
@@ -275,7 +275,7 @@ class Manifest:
         return manifest
 
 
-class ManifestChain:
+class ManifestLog:
     """The manifests of one archive: reads the highest, puts the next."""
 
     def __init__(self, store: Store, archive_id: str) -> None:
@@ -323,7 +323,7 @@ class ManifestChain:
     def put(self, manifest: Manifest) -> bool:
         """Puts a manifest under its number; False where another one has it. Then deletes those that are too old.
 
-        Raises LostRaceError where the archive has gone on without it, long since.
+        Raises CommitConflictError where the archive has gone on without it, long since.
         """
         name, data = manifest_name(self.archive_id, manifest.number), manifest.encode()
         if not self.store.put_if_absent(name, data):
@@ -335,7 +335,7 @@ class ManifestChain:
         numbers = self.numbers()
         if numbers and numbers[-1] > manifest.number and not self._is_followed(manifest):
             self.store.delete(name)
-            raise LostRaceError(
+            raise CommitConflictError(
                 f"{self.store.url}: archive {self.archive_id} is at manifest {numbers[-1]}; {manifest.number} is too late"
             )
         for number in numbers[:-RETAINED_MANIFESTS]:
@@ -355,7 +355,7 @@ class ManifestChain:
         except FileNotFoundError:
             return False
 
-    def transact(self, base: Manifest | None, change: Callable[[Manifest], Manifest | None]) -> Manifest:
+    def commit(self, base: Manifest | None, change: Callable[[Manifest], Manifest | None]) -> Manifest:
         """Commits ``change`` of the present manifest and returns the result; ``base`` is tried first.
 
         ``change`` is called again for each manifest that is not superseded when it is put; it returns None where there is nothing
@@ -369,7 +369,9 @@ class ManifestChain:
             if self.put(following):
                 return following
             current = self.latest(probe=True) or Manifest(self.archive_id)
-        raise LostRaceError(f"{self.store.url}: {MAX_ATTEMPTS} commits to {self.archive_id} were lost to other writers")
+        raise CommitConflictError(
+            f"{self.store.url}: {MAX_ATTEMPTS} commits to {self.archive_id} were lost to other writers"
+        )
 
 
 class RecordingPages:

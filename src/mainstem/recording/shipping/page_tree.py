@@ -1,9 +1,9 @@
-"""The pieces of a recording as a tree of immutable pages: adding is O(1), and a query reads the pages on its way only.
+"""The chunks of a recording as a tree of immutable pages: adding is O(1), and a query reads the pages on its way only.
 
-Theory of operation. A recording's entry in the manifest holds its youngest pieces themselves, the tail. Once there are
+Theory of operation. A recording's entry in the manifest holds its youngest chunks themselves, the tail. Once there are
 ``FANOUT`` of them they go into a page, an object of its own, and the entry has one reference instead; ``FANOUT`` references to
 pages of one level go into a page of the level above. So an entry holds at most ``FANOUT`` items for each level: of a million
-pieces there are 128 at most on each of three levels, and a position, a time or a number of messages is reached through as many
+chunks there are 128 at most on each of three levels, and a position, a time or a number of messages is reached through as many
 pages as there are levels.
 
 Pages are never changed. ``spliced`` (retention and compaction) writes the pages that it touches anew and returns the names of those
@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import RecordingError
-from mainstem.recording.positions import ENTRY_LENGTH
+from mainstem.recording.index import ENTRY_LENGTH
+from mainstem.recording.shipping.chunks import MALFORMED, UNKNOWN, Chunk, checked_row
 from mainstem.recording.shipping.layout import page_name
-from mainstem.recording.shipping.pieces import MALFORMED, UNKNOWN, Piece, checked_row
 from mainstem.recording.shipping.verified_put import put_verified
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FANOUT = 128
 # What a page can have at most: rows have names of at most 512 bytes and nine numbers.
 MAX_PAGE_LENGTH = 1 << 20
-# 128 M pieces; the levels of a damaged page do not lead deeper.
+# 128 M chunks; the levels of a damaged page do not lead deeper.
 MAX_LEVEL = 8
 # Pages that a reader holds decoded.
 MAX_CACHED_PAGES = 256
@@ -41,7 +41,7 @@ MAX_CACHED_PAGES = 256
 
 @dataclass(frozen=True, slots=True)
 class PageRef:
-    """A reference to a page: what lies in it, so that a query need not read it. The names are those of ``Piece``."""
+    """A reference to a page: what lies in it, so that a query need not read it. The names are those of ``Chunk``."""
 
     start: int
     end: int
@@ -55,13 +55,13 @@ class PageRef:
     first_ns: int
     last_ns: int
     count: int
-    octets: int
+    nbytes: int
     page_length: int
 
     @property
     def length(self) -> int:
         """Bytes of frames; less than ``end - start`` where some were never there."""
-        return self.octets - self.entries * ENTRY_LENGTH
+        return self.nbytes - self.entries * ENTRY_LENGTH
 
     def row(self) -> list[Any]:
         """The values in the order of the fields, for JSON."""
@@ -81,7 +81,7 @@ class PageRef:
         return ref
 
 
-Item = Piece | PageRef
+Item = Chunk | PageRef
 
 
 def check_order(items: Sequence[Item], start: int, end: int) -> None:
@@ -97,11 +97,11 @@ def check_order(items: Sequence[Item], start: int, end: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class PieceTree:
-    """``levels[0]`` refers to pages of pieces, ``levels[1]`` to pages of such references, and so on; ``tail`` is the youngest."""
+class ChunkTree:
+    """``levels[0]`` refers to pages of chunks, ``levels[1]`` to pages of such references, and so on; ``tail`` is the youngest."""
 
     levels: tuple[tuple[PageRef, ...], ...] = ()
-    tail: tuple[Piece, ...] = ()
+    tail: tuple[Chunk, ...] = ()
 
     @property
     def items(self) -> list[Item]:
@@ -110,28 +110,28 @@ class PieceTree:
 
     @property
     def count(self) -> int:
-        """How many pieces there are."""
+        """How many chunks there are."""
         return sum(item.count for item in self.items)
 
     @property
-    def octets(self) -> int:
-        """Bytes of all pieces' objects."""
-        return sum(item.octets for item in self.items)
+    def nbytes(self) -> int:
+        """Bytes of all chunks' objects."""
+        return sum(item.nbytes for item in self.items)
 
     def as_json(self) -> dict[str, Any]:
         """For a manifest."""
         return {
             "levels": [[ref.row() for ref in level] for level in self.levels],
-            "tail": [piece.row() for piece in self.tail],
+            "tail": [chunk.row() for chunk in self.tail],
         }
 
     @classmethod
-    def of(cls, value: dict[str, Any]) -> PieceTree:
+    def of(cls, value: dict[str, Any]) -> ChunkTree:
         """The tree that ``as_json`` made. Raises RecordingError, KeyError or TypeError for what is none."""
         levels = tuple(tuple(PageRef.of(row) for row in level) for level in value["levels"])
         if any(ref.level != height for height, level in enumerate(levels, 1) for ref in level):
             raise RecordingError("a page is not of the level at which it is referred to")
-        return cls(levels, tuple(Piece.of(row) for row in value["tail"]))
+        return cls(levels, tuple(Chunk.of(row) for row in value["tail"]))
 
 
 class Pages:
@@ -174,7 +174,7 @@ class Pages:
             first_ns=first.first_ns,
             last_ns=UNKNOWN if any(item.last_ns == UNKNOWN for item in items) else max(item.last_ns for item in items),
             count=sum(item.count for item in items),
-            octets=sum(item.octets for item in items),
+            nbytes=sum(item.nbytes for item in items),
             page_length=len(rows),
         )
 
@@ -200,7 +200,7 @@ def _decoded(data: bytes, ref: PageRef) -> tuple[Item, ...]:
     try:
         page = json.loads(data)
         level = page["level"]
-        kind = Piece if level == 1 else PageRef
+        kind = Chunk if level == 1 else PageRef
         items: tuple[Item, ...] = tuple(kind.of(row) for row in page["rows"])
     except MALFORMED as error:
         raise RecordingError(f"page {ref.name} cannot be read: {error}") from error
@@ -211,7 +211,7 @@ def _decoded(data: bytes, ref: PageRef) -> tuple[Item, ...]:
         check_order(items, ref.start, ref.end)
     except RecordingError as error:
         raise RecordingError(f"page {ref.name}: {error}") from None
-    if _summary(items) != (ref.start, ref.end, ref.first_entry, ref.entries, ref.count, ref.octets):
+    if _summary(items) != (ref.start, ref.end, ref.first_entry, ref.entries, ref.count, ref.nbytes):
         raise RecordingError(f"page {ref.name} does not hold what the reference to it says")
     return items
 
@@ -223,15 +223,15 @@ def _summary(items: Sequence[Item]) -> tuple[int, ...]:
         items[0].first_entry,
         sum(item.entries for item in items),
         sum(item.count for item in items),
-        sum(item.octets for item in items),
+        sum(item.nbytes for item in items),
     )
 
 
 def appended(
-    tree: PieceTree, recording_id: int, pieces: Sequence[Piece], pages: Pages, most: int = FANOUT
-) -> PieceTree:
-    """The tree with pieces added at its end; the tail has less than ``most`` then."""
-    tail, levels = [*tree.tail, *pieces], [list(level) for level in tree.levels]
+    tree: ChunkTree, recording_id: int, chunks: Sequence[Chunk], pages: Pages, most: int = FANOUT
+) -> ChunkTree:
+    """The tree with chunks added at its end; the tail has less than ``most`` then."""
+    tail, levels = [*tree.tail, *chunks], [list(level) for level in tree.levels]
     while len(tail) >= most:
         if not levels:
             levels.append([])
@@ -245,49 +245,49 @@ def appended(
             levels[height + 1].append(pages.write(recording_id, height + 2, levels[height][:FANOUT]))
             levels[height] = levels[height][FANOUT:]
         height += 1
-    return PieceTree(tuple(tuple(level) for level in levels), tuple(tail))
+    return ChunkTree(tuple(tuple(level) for level in levels), tuple(tail))
 
 
-def between(tree: PieceTree, start: int, end: int, pages: Pages) -> Iterator[Piece]:
-    """The pieces that have bytes of ``[start, end)``, in order. Reads the pages on the way only."""
+def between(tree: ChunkTree, start: int, end: int, pages: Pages) -> Iterator[Chunk]:
+    """The chunks that have bytes of ``[start, end)``, in order. Reads the pages on the way only."""
     yield from _between(tree.items, start, end, pages)
 
 
-def _between(items: Sequence[Item], start: int, end: int, pages: Pages) -> Iterator[Piece]:
+def _between(items: Sequence[Item], start: int, end: int, pages: Pages) -> Iterator[Chunk]:
     for item in items:
         if item.end <= start:
             continue
         if item.start >= end:
             return
-        if isinstance(item, Piece):
+        if isinstance(item, Chunk):
             yield item
         else:
             yield from _between(pages.read(item), start, end, pages)
 
 
-def last_where(tree: PieceTree, holds: Callable[[Item], bool], pages: Pages) -> Piece | None:
-    """The last piece for which ``holds``, which holds for a piece, or a page, whenever it holds for one that follows."""
+def last_where(tree: ChunkTree, holds: Callable[[Item], bool], pages: Pages) -> Chunk | None:
+    """The last chunk for which ``holds``, which holds for a chunk, or a page, whenever it holds for one that follows."""
     items: Sequence[Item] = tree.items
     while True:
         item = next((each for each in reversed(items) if holds(each)), None)
-        if item is None or isinstance(item, Piece):
+        if item is None or isinstance(item, Chunk):
             return item
         items = pages.read(item)
 
 
 @dataclass(slots=True)
 class Splice:
-    """A tree in which pieces were replaced; what it no longer refers to are ``pieces`` and the pages named ``pages``."""
+    """A tree in which chunks were replaced; what it no longer refers to are ``chunks`` and the pages named ``pages``."""
 
-    tree: PieceTree
-    pieces: list[Piece] = field(default_factory=list)
+    tree: ChunkTree
+    chunks: list[Chunk] = field(default_factory=list)
     pages: list[str] = field(default_factory=list)
 
 
 def spliced(
-    tree: PieceTree, recording_id: int, start: int, end: int, replacement: Sequence[Piece], pages: Pages
+    tree: ChunkTree, recording_id: int, start: int, end: int, replacement: Sequence[Chunk], pages: Pages
 ) -> Splice:
-    """The tree without the pieces that lie in ``[start, end)``, and with ``replacement`` in the place of the first of them."""
+    """The tree without the chunks that lie in ``[start, end)``, and with ``replacement`` in the place of the first of them."""
     splice, left = Splice(tree), list(replacement)
 
     def rewritten(items: Sequence[Item]) -> list[Item]:
@@ -301,7 +301,7 @@ def spliced(
                 if children:
                     result.append(pages.write(recording_id, item.level, children))
             elif start <= item.start and item.end <= end:
-                splice.pieces.append(item)
+                splice.chunks.append(item)
                 result += left
                 left.clear()
             else:
@@ -310,5 +310,5 @@ def spliced(
 
     levels = [tuple(rewritten(level)) for level in reversed(tree.levels)]
     tail = tuple(rewritten(tree.tail))
-    splice.tree = PieceTree(tuple(reversed(levels)), tail)  # type: ignore[arg-type]
+    splice.tree = ChunkTree(tuple(reversed(levels)), tail)  # type: ignore[arg-type]
     return splice

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from mainstem.recording.segments import first_segment_base, segment_base
+from mainstem.recording.shipping.chunks import UNKNOWN, Chunk
 from mainstem.recording.shipping.garbage import DEFAULT_GRACE_NS, listed, tidied
-from mainstem.recording.shipping.manifest import Manifest, ManifestChain, RecordingPages, ShippedRecording
+from mainstem.recording.shipping.manifest import Manifest, ManifestLog, RecordingPages, ShippedRecording
 from mainstem.recording.shipping.page_tree import Item, Pages, spliced
-from mainstem.recording.shipping.pieces import UNKNOWN, Piece
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,7 +39,7 @@ class Removed:
     start: int
     end: int
     objects: int
-    octets: int
+    nbytes: int
 
 
 def before_time(time_ns: int) -> Limit:
@@ -51,14 +51,14 @@ def before_time(time_ns: int) -> Limit:
                 end = item.end
                 continue
             # Times grow with positions: no later item is older.
-            return end if isinstance(item, Piece) else end_of(pages.read(item), pages, end)
+            return end if isinstance(item, Chunk) else end_of(pages.read(item), pages, end)
         return end
 
     return lambda entry, pages: end_of(entry.tree.items, pages, entry.start)
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class ConsumedPosition:
     """How far a query has come with a recording, of the archive where it says which.
 
     ``identity`` is that of the descriptor, or the CRC-32 of it, which is what an offset keeps of a recording that has ended.
@@ -70,7 +70,7 @@ class Committed:
     archive_id: str | None = None
 
 
-def before_committed(archive_id: str, committed: Iterable[Committed]) -> Limit:
+def before_committed(archive_id: str, committed: Iterable[ConsumedPosition]) -> Limit:
     """The limit by a query: what it has committed; of a recording that it has not begun to read nothing may go."""
     positions: dict[tuple[int, str | int], int] = {}
     for each in committed:
@@ -125,13 +125,13 @@ def remove(
 
     Raises:
         RecordingError: The archive cannot be read.
-        LostRaceError: Other writers commit all the time.
+        CommitConflictError: Other writers commit all the time.
 
     Example:
         ``remove(store, archive_id, lambda entry, pages: positions[entry.descriptor.recording_id], now_ns)``
     """
     chain, recording_pages, pages = (
-        ManifestChain(store, archive_id),
+        ManifestLog(store, archive_id),
         RecordingPages(store, archive_id),
         Pages(store, archive_id),
     )
@@ -148,14 +148,14 @@ def remove(
                 continue
             splice = spliced(entry.tree, key, 0, end, (), pages)
             recordings[key] = replace(entry, start=end, tree=splice.tree)
-            names += [*splice.pages, *(piece.name for piece in splice.pieces)]
-            octets = sum(piece.octets for piece in splice.pieces)
-            removed.append(Removed(key, entry.start, end, len(splice.pieces), octets))
+            names += [*splice.pages, *(chunk.name for chunk in splice.chunks)]
+            nbytes = sum(chunk.nbytes for chunk in splice.chunks)
+            removed.append(Removed(key, entry.start, end, len(splice.chunks), nbytes))
         if not removed:
             return None
         refs = listed(store, archive_id, names, now_ns + grace_ns, current.number + 1)
         following = replace(current.following(now_ns), recordings=recordings, garbage=(*current.garbage, *refs))
         return tidied(store, recording_pages, following, now_ns + grace_ns)
 
-    chain.transact(None, change)
+    chain.commit(None, change)
     return removed

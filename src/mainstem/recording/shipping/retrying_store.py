@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mainstem._internal.clock import Clock
-    from mainstem.recording.shipping.status import ShippingCounts
+    from mainstem.recording.shipping.status import ShippingStats
     from mainstem.store import Store, StoredFile
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class RetryingStore:
         *,
         clock: Clock,
         rng: random.Random,
-        counts: ShippingCounts,
+        counts: ShippingStats,
         ends: Callable[[], bool],
         timeout_s: float = CALL_TIMEOUT_S,
         first_wait_s: float = FIRST_WAIT_S,

@@ -1,10 +1,10 @@
-"""Reading what was shipped: an ``Archive`` over manifests and pieces, so that each reader of a directory reads a store as well.
+"""Reading what was shipped: an ``Archive`` over manifests and chunks, so that each reader of a directory reads a store as well.
 
 Theory of operation. ``refresh`` lists the manifests and reads the highest; everything else is a look-up in it and in the pages
-that a query needs. Pages and pieces are immutable, so they are read once and nothing that was read goes stale. A segment is
-what readers expect of one: memory in which the frame at position p lies at offset p - base; the pieces that it consists of are
-fetched by ranges. The index is searched from the manifest down: each piece and each page says where, when and after how many
-messages and entries it begins, which is enough to find the one piece whose entries a look-up needs.
+that a query needs. Pages and chunks are immutable, so they are read once and nothing that was read goes stale. A segment is
+what readers expect of one: memory in which the frame at position p lies at offset p - base; the chunks that it consists of are
+fetched by ranges. The index is searched from the manifest down: each chunk and each page says where, when and after how many
+messages and entries it begins, which is enough to find the one chunk whose entries a look-up needs.
 
 What readers see of a recording grows from one refresh to the next and never shrinks at its end: a recording is shown as stopped
 only when all of it is there.
@@ -21,26 +21,26 @@ from typing import TYPE_CHECKING
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, Clock
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL
-from mainstem.recording.fetching import DamagedRangeError, FetchedSegment
-from mainstem.recording.positions import ENTRY_LENGTH, IndexEntry, Positions
+from mainstem.recording.fetching import CorruptRangeError, FetchedSegment
+from mainstem.recording.index import ENTRY_LENGTH, IndexEntry, RecordingIndex
 from mainstem.recording.segments import segment_base
-from mainstem.recording.shipping.manifest import Manifest, ManifestChain, RecordingPages
+from mainstem.recording.shipping.chunk_reader import ChunkReader, MappedChunk
+from mainstem.recording.shipping.manifest import Manifest, ManifestLog, RecordingPages
 from mainstem.recording.shipping.page_tree import PageRef, Pages, between, last_where
-from mainstem.recording.shipping.piece_reader import MappedPiece, PieceReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from mainstem.recording.archive import ArchiveSegment
     from mainstem.recording.catalog import RecordingDescriptor
+    from mainstem.recording.shipping.chunks import Chunk
     from mainstem.recording.shipping.manifest import ShippedRecording
-    from mainstem.recording.shipping.page_tree import Item, PieceTree
-    from mainstem.recording.shipping.pieces import Piece
+    from mainstem.recording.shipping.page_tree import ChunkTree, Item
     from mainstem.store import Store
 
 # How often a reader that asks for the end of a recording sees a newer manifest: each is a listing.
 REFRESH_NS = NS_PER_SECOND
-# Index blocks that a reader holds: a block has the entries of a piece, 64 kB for 128 MiB of frames.
+# Index blocks that a reader holds: a block has the entries of a chunk, 64 kB for 128 MiB of frames.
 MAX_BLOCKS = 32
 
 
@@ -51,9 +51,9 @@ class ShippedArchive:
         self.store = store
         self._archive_id = archive_id
         self._clock = clock
-        self._chain = ManifestChain(store, archive_id)
+        self._chain = ManifestLog(store, archive_id)
         self.pages = Pages(store, archive_id)
-        self.piece_reader = PieceReader(store, archive_id)
+        self.chunk_reader = ChunkReader(store, archive_id)
         self._recording_pages = RecordingPages(store, archive_id)
         self._manifest: Manifest | None = None
         self._shipped: dict[int, ShippedRecording] = {}
@@ -118,24 +118,24 @@ class ShippedArchive:
     def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
         """As ``Archive.segment``."""
         entry = self.entry(descriptor.recording_id)
-        pieces = list(between(entry.tree, base, base + descriptor.segment_file_length, self.pages))
-        if not pieces:
+        chunks = list(between(entry.tree, base, base + descriptor.segment_file_length, self.pages))
+        if not chunks:
             raise RecordingError(f"segment {base} of recording {descriptor.recording_id} is missing in {self.url}")
         mask = descriptor.term_buffer_length - 1
-        if len(pieces) == 1 and pieces[0].start == base:
-            path = self.store.local_path(f"{self._archive_id}/{pieces[0].name}")
+        if len(chunks) == 1 and chunks[0].start == base:
+            path = self.store.local_path(f"{self._archive_id}/{chunks[0].name}")
             if path is not None:
-                return MappedPiece(path, pieces[0], self.piece_reader, term_mask=mask)
+                return MappedChunk(path, chunks[0], self.chunk_reader, term_mask=mask)
         name = f"{self.url}/{descriptor.recording_id}/{base}"
-        fetch = _Fetch(self.piece_reader, name, pieces, base)
-        # A range that ends with its piece is checked by reading nothing else.
-        cuts = [piece.end - base for piece in pieces]
-        return FetchedSegment(name, pieces[-1].end - base, fetch, term_mask=mask, cuts=cuts)
+        fetch = _Fetch(self.chunk_reader, name, chunks, base)
+        # A range that ends with its chunk is checked by reading nothing else.
+        cuts = [chunk.end - base for chunk in chunks]
+        return FetchedSegment(name, chunks[-1].end - base, fetch, term_mask=mask, cuts=cuts)
 
-    def positions(self, descriptor: RecordingDescriptor) -> Positions | None:
-        """As ``Archive.positions``; None where the recording had no index when it was shipped."""
+    def index(self, descriptor: RecordingDescriptor) -> RecordingIndex | None:
+        """As ``Archive.index``; None where the recording had no index when it was shipped."""
         entry = self.entry(descriptor.recording_id)
-        return ShippedPositions(self, descriptor.recording_id) if entry.has_index else None
+        return ShippedIndex(self, descriptor.recording_id) if entry.has_index else None
 
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
         """As ``Archive.recorded_positions``: how far each is shipped, as of the last refresh. Nothing is read for it."""
@@ -163,7 +163,7 @@ def _shown(entry: ShippedRecording) -> RecordingDescriptor:
 class SegmentLengths(Mapping[int, int]):
     """The bytes of each segment that is there, by base; computed, because of a long recording there are a million."""
 
-    def __init__(self, descriptor: RecordingDescriptor, tree: PieceTree, pages: Pages) -> None:
+    def __init__(self, descriptor: RecordingDescriptor, tree: ChunkTree, pages: Pages) -> None:
         self._descriptor, self._tree, self._pages = descriptor, tree, pages
 
     def __iter__(self) -> Iterator[int]:
@@ -176,14 +176,14 @@ class SegmentLengths(Mapping[int, int]):
     def _bases(self, items: Sequence[Item]) -> Iterator[int]:
         d = self._descriptor
         for item in items:
-            # Of a page whose rows are pieces without a gap the segments are known without reading it.
+            # Of a page whose rows are chunks without a gap the segments are known without reading it.
             if isinstance(item, PageRef) and (item.level > 1 or item.length < item.end - item.start):
                 yield from self._bases(self._pages.read(item))
                 continue
             bases = range(segment_base(d, item.start), item.end, d.segment_file_length)
             if len(bases) > item.count:
                 raise RecordingError(
-                    f"recording {d.recording_id}: {item.count} pieces from {item.start} to {item.end} cannot lie in "
+                    f"recording {d.recording_id}: {item.count} chunks from {item.start} to {item.end} cannot lie in "
                     f"{len(bases)} segments"
                 )
             yield from bases
@@ -193,8 +193,8 @@ class SegmentLengths(Mapping[int, int]):
         if segment_base(d, base) != base:
             raise KeyError(base)
         end = None
-        for piece in between(self._tree, base, base + d.segment_file_length, self._pages):
-            end = piece.end
+        for chunk in between(self._tree, base, base + d.segment_file_length, self._pages):
+            end = chunk.end
         if end is None:
             raise KeyError(base)
         return end - base
@@ -204,33 +204,33 @@ class SegmentLengths(Mapping[int, int]):
 
 
 class _Fetch:
-    """Bytes of a segment by their offsets, from the pieces that it consists of."""
+    """Bytes of a segment by their offsets, from the chunks that it consists of."""
 
-    def __init__(self, reader: PieceReader, name: str, pieces: list[Piece], base: int) -> None:
+    def __init__(self, reader: ChunkReader, name: str, chunks: list[Chunk], base: int) -> None:
         self._reader, self._name = reader, name
-        self._pieces, self._base = pieces, base
-        self._ends = [piece.end for piece in pieces]
+        self._chunks, self._base = chunks, base
+        self._ends = [chunk.end for chunk in chunks]
 
     def __call__(self, start: int, end: int) -> bytes | memoryview:
         position, stop = self._base + start, self._base + end
         parts: list[memoryview] = []
         while position < stop:
             number = bisect_left(self._ends, position + 1)
-            piece = self._pieces[number] if number < len(self._pieces) else None
-            if piece is None or piece.start > position:
+            chunk = self._chunks[number] if number < len(self._chunks) else None
+            if chunk is None or chunk.start > position:
                 raise RecordingError(f"{self._name}: position {position} was deleted before it was shipped")
-            until = min(stop, piece.end)
+            until = min(stop, chunk.end)
             try:
-                parts.append(self._reader.read(piece, position - piece.start, until - piece.start))
-            except DamagedRangeError as error:
+                parts.append(self._reader.read(chunk, position - chunk.start, until - chunk.start))
+            except CorruptRangeError as error:
                 error.before = b"".join((*parts, error.before))
                 raise
             position = until
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-class ShippedPositions(Positions):
-    """The index of a recording, from its pieces."""
+class ShippedIndex(RecordingIndex):
+    """The index of a recording, from its chunks."""
 
     def __init__(self, archive: ShippedArchive, recording_id: int) -> None:
         self._archive, self._recording_id = archive, recording_id
@@ -252,7 +252,7 @@ class ShippedPositions(Positions):
 
     @property
     def _removed(self) -> int:
-        """How many entries lie before the first piece that is there: they are not counted."""
+        """How many entries lie before the first chunk that is there: they are not counted."""
         items = self._recording.tree.items
         return items[0].first_entry if items else self._recording.entries
 
@@ -266,50 +266,50 @@ class ShippedPositions(Positions):
     def _read(self, first: int, last: int) -> bytes:
         parts, at, removed = [], first, self._removed
         while at < last:
-            piece = self._piece_of(at + removed)
-            if piece is None or not piece.first_entry <= at + removed < piece.first_entry + piece.entries:
+            chunk = self._chunk_of(at + removed)
+            if chunk is None or not chunk.first_entry <= at + removed < chunk.first_entry + chunk.entries:
                 break
-            begin = at + removed - piece.first_entry
-            stop = min(last + removed - piece.first_entry, piece.entries)
-            parts.append(self._block(piece)[begin * ENTRY_LENGTH : stop * ENTRY_LENGTH])
+            begin = at + removed - chunk.first_entry
+            stop = min(last + removed - chunk.first_entry, chunk.entries)
+            parts.append(self._block(chunk)[begin * ENTRY_LENGTH : stop * ENTRY_LENGTH])
             at += stop - begin
         return b"".join(parts)
 
-    def _piece_of(self, number: int) -> Piece | None:
-        """The piece with an entry: the last one that begins at or before it, unless it has none."""
+    def _chunk_of(self, number: int) -> Chunk | None:
+        """The chunk with an entry: the last one that begins at or before it, unless it has none."""
         return last_where(self._recording.tree, lambda item: item.first_entry <= number, self._archive.pages)
 
-    def _block(self, piece: Piece) -> bytes:
-        block = self._blocks.get(piece.name)
+    def _block(self, chunk: Chunk) -> bytes:
+        block = self._blocks.get(chunk.name)
         if block is None:
-            name = f"{self._archive.archive_id}/{piece.name}"
+            name = f"{self._archive.archive_id}/{chunk.name}"
             try:
-                block = bytes(self._archive.piece_reader.read(piece, piece.length, piece.octets))
+                block = bytes(self._archive.chunk_reader.read(chunk, chunk.length, chunk.nbytes))
             except FileNotFoundError:
                 raise RecordingError(f"{self._archive.store.url}: {name} is missing") from None
-            self._blocks[piece.name] = block
+            self._blocks[chunk.name] = block
             if len(self._blocks) > MAX_BLOCKS:
                 self._blocks.popitem(last=False)
         else:
-            self._blocks.move_to_end(piece.name)
+            self._blocks.move_to_end(chunk.name)
         return block
 
     def _first(self, holds: Callable[[IndexEntry], bool]) -> int:
-        """As ``Positions._first``: the piece is found by what it begins with, so that no other entries are read.
+        """As ``RecordingIndex._first``: the chunk is found by what it begins with, so that no other entries are read.
 
-        What a piece begins with is not after its own entries, nor before those of the pieces that precede it, in position, time
-        and messages. So where ``holds`` is not true of it, the first entry for which it is true does not lie before that piece.
+        What a chunk begins with is not after its own entries, nor before those of the chunks that precede it, in position, time
+        and messages. So where ``holds`` is not true of it, the first entry for which it is true does not lie before that chunk.
         """
-        piece = last_where(self._recording.tree, lambda item: not holds(_begin(item)), self._archive.pages)
-        if piece is None:
+        chunk = last_where(self._recording.tree, lambda item: not holds(_begin(item)), self._archive.pages)
+        if chunk is None:
             return 0
-        first = piece.first_entry - self._removed
-        return first + bisect_left(range(piece.entries), True, key=lambda number: holds(self._at(first + number)))
+        first = chunk.first_entry - self._removed
+        return first + bisect_left(range(chunk.entries), True, key=lambda number: holds(self._at(first + number)))
 
     def close(self) -> None:
         """Nothing is held open."""
 
 
 def _begin(item: Item) -> IndexEntry:
-    """A piece or a page as an entry at its beginning."""
+    """A chunk or a page as an entry at its beginning."""
     return IndexEntry(item.start, item.first_ns, item.before)

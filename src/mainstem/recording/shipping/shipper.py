@@ -1,11 +1,11 @@
-"""The shipper: moves what a recorder has written into a store, piece by piece, and commits it there.
+"""The shipper: moves what a recorder has written into a store, chunk by chunk, and commits it there.
 
 Theory of operation
 -------------------
 
 One process ships a directory, beside the recorder and without any lock of the recorder's: it is one more reader. Each round it
 
-1. reads the catalog and how far each recording is, and decides what is due: whole pieces at once, what ends a segment or a
+1. reads the catalog and how far each recording is, and decides what is due: whole chunks at once, what ends a segment or a
    recording at once, the rest once it has waited for ``roll_after_ns``;
 2. writes the names of the objects that it is about to put into a journal in the directory;
 3. puts the objects, ``uploads`` at a time, and reads each back to compare its checksum;
@@ -17,12 +17,12 @@ itself as the archive's shipper. From that moment no put of a predecessor can ta
 the journal names and the manifest does not refer to can be deleted. Killed before step 4 a shipper leaves objects that nothing
 refers to; killed after it, a journal whose names are all referred to.
 
-``[start, end)`` of a shipped recording has no byte twice and none missing, because each piece begins where the one before ended
+``[start, end)`` of a shipped recording has no byte twice and none missing, because each chunk begins where the one before ended
 and a commit is refused where the archive's end is another one. What was lost before it could be shipped (segments that were
 deleted) is left out, logged and counted. A recording whose shipped part is not what the directory has (the directory was
 restored, or cut and written again after a loss of power) is not shipped any further: that is an error, logged and counted.
 
-Memory: ``uploads`` pieces, twice. While the store is away it does not grow: what waits is on disk.
+Memory: ``uploads`` chunks, twice. While the store is away it does not grow: what waits is on disk.
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ from mainstem.errors import RecordingError
 from mainstem.recording.segments import segment_base, segment_name
 from mainstem.recording.shipping.archive_identity import ShipperLock, identity_of
 from mainstem.recording.shipping.block_sums import BlockSums
+from mainstem.recording.shipping.chunks import UNKNOWN, Chunk
 from mainstem.recording.shipping.garbage import DEFAULT_GRACE_NS, sweep, tidied
 from mainstem.recording.shipping.journal import Journal
-from mainstem.recording.shipping.layout import nonce, piece_name
+from mainstem.recording.shipping.layout import chunk_name, nonce
 from mainstem.recording.shipping.local_recording import (
     LocalCatalog,
     checksum_of,
-    cut,
     first_available,
     frames,
     local_end,
+    next_chunk,
     recorded_since,
 )
-from mainstem.recording.shipping.local_retention import Keep, delete_shipped
+from mainstem.recording.shipping.local_retention import LocalRetention, delete_shipped
 from mainstem.recording.shipping.manifest import (
-    LostRaceError,
+    CommitConflictError,
     Manifest,
-    ManifestChain,
+    ManifestLog,
     RecordingPages,
     ShippedRecording,
     Shipper,
 )
 from mainstem.recording.shipping.page_tree import FANOUT, Pages, appended, between
-from mainstem.recording.shipping.pieces import UNKNOWN, Piece
-from mainstem.recording.shipping.status import RecordingLag, ShippingCounts, ShippingStatus
+from mainstem.recording.shipping.status import RecordingLag, ShippingStats, ShippingStatus
 from mainstem.recording.shipping.verified_put import put_verified
 from mainstem.store.call import Call
 from mainstem.store.disk import DISK
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
     from mainstem._internal.clock import Clock
     from mainstem.recording.catalog import RecordingDescriptor
-    from mainstem.recording.shipping.local_recording import Cut
+    from mainstem.recording.shipping.local_recording import PlannedChunk
     from mainstem.store import Store
     from mainstem.store.disk import Disk
 
@@ -82,14 +82,14 @@ log = logging.getLogger(__name__)
 
 DEFAULT_ROLL_AFTER_NS = 10 * NS_PER_SECOND
 # Large enough that a request's own cost is small, small enough that a few of them fit the memory of a small machine.
-DEFAULT_PIECE_LENGTH = 8 << 20
-MIN_PIECE_LENGTH = 64 << 10
-MAX_PIECE_LENGTH = 1 << 30
+DEFAULT_CHUNK_SIZE = 8 << 20
+MIN_CHUNK_SIZE = 64 << 10
+MAX_CHUNK_SIZE = 1 << 30
 DEFAULT_UPLOADS = 4
-# A commit has so many pieces at most, so that what is shipped is soon there for readers.
-PIECES_PER_COMMIT = 256
-# Pieces that the manifest holds itself, over all recordings, before short tails move into pages too: 800 kB.
-MAX_INLINE_PIECES = 4096
+# A commit has so many chunks at most, so that what is shipped is soon there for readers.
+CHUNKS_PER_COMMIT = 256
+# Chunks that the manifest holds itself, over all recordings, before short tails move into pages too: 800 kB.
+MAX_INLINE_CHUNKS = 4096
 SHORT_TAIL = 16
 # A recording that cannot be read is tried again after this.
 BLOCKED_NS = 10 * NS_PER_SECOND
@@ -102,16 +102,16 @@ class ShippingOptions:
     """How a directory is shipped. ``bytes_per_second`` bounds what is put; what is read back for the check comes beside it."""
 
     roll_after_ns: int = DEFAULT_ROLL_AFTER_NS
-    piece_length: int = DEFAULT_PIECE_LENGTH
+    chunk_size: int = DEFAULT_CHUNK_SIZE
     uploads: int = DEFAULT_UPLOADS
     bytes_per_second: int | None = None
-    keep: Keep | None = None
+    keep: LocalRetention | None = None
     verify: bool = True
 
 
 @dataclass(slots=True)
 class Progress:
-    """What one round ships of a recording: pieces from ``begin`` on, so far to ``position``, of what is there up to ``end``."""
+    """What one round ships of a recording: chunks from ``begin`` on, so far to ``position``, of what is there up to ``end``."""
 
     descriptor: RecordingDescriptor
     begin: int
@@ -120,7 +120,7 @@ class Progress:
     rolls: bool
     is_boundary: bool = True
     has_index: bool = True
-    pieces: list[Piece | None] = field(default_factory=list)
+    chunks: list[Chunk | None] = field(default_factory=list)
 
 
 class ArchiveShipper:
@@ -133,14 +133,14 @@ class ArchiveShipper:
         options: ShippingOptions,
         *,
         clock: Clock,
-        counts: ShippingCounts | None = None,
+        counts: ShippingStats | None = None,
         stops: Callable[[], bool] = lambda: False,
         pause: Callable[[float], None],
         disk: Disk = DISK,
     ) -> None:
         self.directory = Path(directory)
         self.options = options
-        self.counts = counts if counts is not None else ShippingCounts()
+        self.counts = counts if counts is not None else ShippingStats()
         self._store, self._clock, self._stops, self._pause = store, clock, stops, pause
         self._lock = ShipperLock(self.directory)
         try:
@@ -149,7 +149,7 @@ class ArchiveShipper:
             self._lock.close()
             raise
         self._me = Shipper(nonce(), platform.node(), os.getpid(), str(self.directory.resolve()))
-        self._chain = ManifestChain(store, self.identity.id)
+        self._chain = ManifestLog(store, self.identity.id)
         self._pages = Pages(store, self.identity.id)
         self._recording_pages = RecordingPages(store, self.identity.id)
         self._journal = Journal(self.directory, store.url)
@@ -174,7 +174,7 @@ class ArchiveShipper:
     def manifest(self) -> Manifest:
         """The manifest as of the last commit; the first call makes this the archive's shipper."""
         if self._manifest is None:
-            manifest = self._chain.transact(None, self._taken_over)
+            manifest = self._chain.commit(None, self._taken_over)
             self._journal.delete_unreferred(self._chain, manifest, self._recording_pages.all(manifest), self._pages)
             self._adopt(manifest)
         assert self._manifest is not None
@@ -201,7 +201,7 @@ class ArchiveShipper:
             The number of bytes that were committed.
 
         Raises:
-            LostRaceError: Another shipper has the archive.
+            CommitConflictError: Another shipper has the archive.
             ShippingEnded: The store did not respond before shipping ended.
 
         Example:
@@ -221,7 +221,7 @@ class ArchiveShipper:
         """Ships everything that is recorded when this is called, unless ``stops`` says to end.
 
         Raises:
-            LostRaceError: As ``do_work``.
+            CommitConflictError: As ``do_work``.
             ShippingEnded: As ``do_work``.
 
         Example:
@@ -296,12 +296,12 @@ class ArchiveShipper:
         waited = rolls and now_ns - self._since[key] >= self.options.roll_after_ns // 2
         progress = Progress(descriptor, begin, end, begin, rolls=drains or stopped or waited)
         changed = entry is None or entry.descriptor != descriptor
-        return progress if changed or progress.rolls or self._has_whole_piece(progress) else None
+        return progress if changed or progress.rolls or self._has_whole_chunk(progress) else None
 
-    def _has_whole_piece(self, progress: Progress) -> bool:
+    def _has_whole_chunk(self, progress: Progress) -> bool:
         d, at = progress.descriptor, progress.position
         segment_end = segment_base(d, at) + d.segment_file_length
-        return progress.end - at >= self.options.piece_length or progress.end >= segment_end
+        return progress.end - at >= self.options.chunk_size or progress.end >= segment_end
 
     def _check_identity(self, entry: ShippedRecording, descriptor: RecordingDescriptor) -> None:
         """Raises RecordingError where the directory has another recording under the id of one that was shipped."""
@@ -312,7 +312,7 @@ class ArchiveShipper:
             )
 
     def _compare(self, entry: ShippedRecording, descriptor: RecordingDescriptor) -> None:
-        """Raises RecordingError where the last piece that was shipped differs from what the directory has at its place."""
+        """Raises RecordingError where the last chunk that was shipped differs from what the directory has at its place."""
         last = next(between(entry.tree, entry.end - 1, entry.end, self._pages), None)
         if last is None:
             return
@@ -338,37 +338,37 @@ class ArchiveShipper:
             log.error("%s; recording %d is not shipped any further until that changes", text, key)
         self._blocked[key] = (self._clock.monotonic_ns() + BLOCKED_NS, text)
 
-    # -- pieces ------------------------------------------------------------------------------------------------------
+    # -- chunks ------------------------------------------------------------------------------------------------------
 
     def _ship(self, due: Iterable[Progress]) -> None:
-        """Cuts pieces of each recording in turn and puts them; all are there when this returns."""
+        """Cuts chunks of each recording in turn and puts them; all are there when this returns."""
         queue, running = deque(due), deque[tuple[Progress, int, Call]]()
         begin_ns, count = self._clock.monotonic_ns(), 0
         while queue or running:
             while queue and len(running) < self.options.uploads:
                 progress = queue.popleft()
                 is_over = (
-                    count >= PIECES_PER_COMMIT
+                    count >= CHUNKS_PER_COMMIT
                     or self._stops()
                     or (count and self._clock.monotonic_ns() - begin_ns >= self.options.roll_after_ns)
                 )
                 if is_over and progress.is_boundary:
                     continue
-                piece = self._next_cut(progress)
-                if piece is not None:
+                chunk = self._next_chunk(progress)
+                if chunk is not None:
                     count += 1
-                    running.append(self._started(progress, piece))
+                    running.append(self._started(progress, chunk))
                     # A recording ends at a frame: it goes on until one does.
                     queue.append(progress) if progress.is_boundary else queue.appendleft(progress)
             if running:
                 progress, slot, call = running.popleft()
                 while not call.wait(WAIT_S):
                     pass
-                progress.pieces[slot] = call.result()
+                progress.chunks[slot] = call.result()
 
-    def _next_cut(self, progress: Progress) -> Cut | None:
+    def _next_chunk(self, progress: Progress) -> PlannedChunk | None:
         if progress.position >= progress.end or (
-            progress.is_boundary and not progress.rolls and not self._has_whole_piece(progress)
+            progress.is_boundary and not progress.rolls and not self._has_whole_chunk(progress)
         ):
             return None
         d, at = progress.descriptor, progress.position
@@ -385,35 +385,35 @@ class ArchiveShipper:
                 progress.position = at = available
                 if at >= progress.end:
                     return None
-            piece = cut(self.directory, d, at, progress.end, self.options.piece_length, self._clock.epoch_ns())
+            chunk = next_chunk(self.directory, d, at, progress.end, self.options.chunk_size, self._clock.epoch_ns())
         except RecordingError as error:
             self._block(d.recording_id, error)
             return None
-        progress.position, progress.is_boundary, progress.has_index = piece.end, piece.is_boundary, piece.has_index
-        return piece
+        progress.position, progress.is_boundary, progress.has_index = chunk.end, chunk.is_boundary, chunk.has_index
+        return chunk
 
-    def _started(self, progress: Progress, piece: Cut) -> tuple[Progress, int, Call]:
-        octets = piece.end - piece.start + len(piece.index)
-        self._pace(octets)
-        name = piece_name(progress.descriptor.recording_id, piece.start, piece.end)
+    def _started(self, progress: Progress, chunk: PlannedChunk) -> tuple[Progress, int, Call]:
+        nbytes = chunk.end - chunk.start + len(chunk.index)
+        self._pace(nbytes)
+        name = chunk_name(progress.descriptor.recording_id, chunk.start, chunk.end)
         self._journal.add(name)
-        slot = len(progress.pieces)
-        progress.pieces.append(None)
-        return progress, slot, Call(self._uploaded, progress.descriptor, piece, name)
+        slot = len(progress.chunks)
+        progress.chunks.append(None)
+        return progress, slot, Call(self._uploaded, progress.descriptor, chunk, name)
 
-    def _pace(self, octets: int) -> None:
+    def _pace(self, nbytes: int) -> None:
         if self.options.bytes_per_second is None:
             return
         now_ns = self._clock.monotonic_ns()
         while self._next_put_ns > now_ns and not self._stops():
             self._pause(min((self._next_put_ns - now_ns) / NS_PER_SECOND, WAIT_S))
             now_ns = self._clock.monotonic_ns()
-        self._next_put_ns = max(self._next_put_ns, now_ns) + octets * NS_PER_SECOND // self.options.bytes_per_second
+        self._next_put_ns = max(self._next_put_ns, now_ns) + nbytes * NS_PER_SECOND // self.options.bytes_per_second
 
-    def _uploaded(self, descriptor: RecordingDescriptor, piece: Cut, name: str) -> Piece | None:
-        """Puts a piece, on a thread of its own; None where its segment cannot be read."""
+    def _uploaded(self, descriptor: RecordingDescriptor, chunk: PlannedChunk, name: str) -> Chunk | None:
+        """Puts a chunk, on a thread of its own; None where its segment cannot be read."""
         try:
-            data = frames(self.directory, descriptor, piece.start, piece.end) + piece.index
+            data = frames(self.directory, descriptor, chunk.start, chunk.end) + chunk.index
         except RecordingError as error:
             self._block(descriptor.recording_id, error)
             return None
@@ -426,17 +426,17 @@ class ArchiveShipper:
         else:
             self._store.put(whole, data)
         self.counts.add(objects=1, bytes_shipped=len(data))
-        return Piece(
-            start=piece.start,
-            end=piece.end,
+        return Chunk(
+            start=chunk.start,
+            end=chunk.end,
             name=name,
             crc32=checksum,
             first_entry=0,
-            entries=len(piece.index) // 32,
-            before=piece.before,
-            messages=piece.messages,
-            first_ns=piece.first_ns,
-            last_ns=piece.last_ns,
+            entries=len(chunk.index) // 32,
+            before=chunk.before,
+            messages=chunk.messages,
+            first_ns=chunk.first_ns,
+            last_ns=chunk.last_ns,
             checksums=crc32(table) if table else UNKNOWN,
         )
 
@@ -450,19 +450,19 @@ class ArchiveShipper:
         def change(current: Manifest) -> Manifest:
             self._discard_pages()
             if current.shipper is None or current.shipper.id != self._me.id:
-                raise LostRaceError(
+                raise CommitConflictError(
                     f"{self._store.url}: archive {self.identity.id} belongs to {current.shipper} now; this is {self._me}"
                 )
             everything = self._recording_pages.all(current)
             recordings = dict(current.recordings)
             inline = sum(len(entry.tree.tail) for entry in recordings.values())
-            most = FANOUT if inline < MAX_INLINE_PIECES else SHORT_TAIL
+            most = FANOUT if inline < MAX_INLINE_CHUNKS else SHORT_TAIL
             for key, progress in ready.items():
                 recordings[key] = self._grown(everything.get(key), progress, most)
             following = current.following(self._clock.epoch_ns(), recordings=recordings)
             return tidied(self._store, self._recording_pages, following, self._clock.epoch_ns() + DEFAULT_GRACE_NS)
 
-        self._adopt(self._chain.transact(base, change))
+        self._adopt(self._chain.commit(base, change))
         self._pages.written.clear()
         self._journal.clear()
         self.counts.add(commits=1)
@@ -472,15 +472,15 @@ class ArchiveShipper:
         return sum(each.position - each.begin for each in ready.values())
 
     def _is_change(self, progress: Progress) -> bool:
-        """Whether a round has something to commit; drops the pieces from the first one on that could not be read."""
-        pieces = progress.pieces
-        if None in pieces:
-            del pieces[pieces.index(None) :]
-            progress.position, progress.is_boundary = pieces[-1].end if pieces else progress.begin, True  # type: ignore[union-attr]
+        """Whether a round has something to commit; drops the chunks from the first one on that could not be read."""
+        chunks = progress.chunks
+        if None in chunks:
+            del chunks[chunks.index(None) :]
+            progress.position, progress.is_boundary = chunks[-1].end if chunks else progress.begin, True  # type: ignore[union-attr]
         if not progress.is_boundary:
             return False
         entry = self._shipped.get(progress.descriptor.recording_id)
-        return bool(pieces) or entry is None or entry.descriptor != progress.descriptor
+        return bool(chunks) or entry is None or entry.descriptor != progress.descriptor
 
     def _discard_pages(self) -> None:
         """Deletes the pages of an attempt that lost."""
@@ -488,27 +488,27 @@ class ArchiveShipper:
             self._store.delete(f"{self.identity.id}/{self._pages.written.pop()}")
 
     def _grown(self, entry: ShippedRecording | None, progress: Progress, most: int) -> ShippedRecording:
-        d, pieces = progress.descriptor, [piece for piece in progress.pieces if piece is not None]
-        start = pieces[0].start if pieces else progress.begin
+        d, chunks = progress.descriptor, [chunk for chunk in progress.chunks if chunk is not None]
+        start = chunks[0].start if chunks else progress.begin
         if entry is None:
             entry = ShippedRecording(d, start, progress.begin)
         if entry.end != progress.begin:
-            raise LostRaceError(
+            raise CommitConflictError(
                 f"{self._store.url}: recording {d.recording_id} of archive {self.identity.id} ends at {entry.end}, not at"
                 f" {progress.begin}"
             )
-        if not pieces:
+        if not chunks:
             return replace(entry, descriptor=d)
         # Index entries are numbered as they are there, without those that were lost.
-        last, entries = pieces[-1], entry.entries
-        for i, piece in enumerate(pieces):
-            pieces[i] = replace(piece, first_entry=entries)
-            entries += piece.entries
+        last, entries = chunks[-1], entry.entries
+        for i, chunk in enumerate(chunks):
+            chunks[i] = replace(chunk, first_entry=entries)
+            entries += chunk.entries
         return replace(
             entry,
             descriptor=d,
             end=progress.position,
-            tree=appended(entry.tree, d.recording_id, pieces, self._pages, most),
+            tree=appended(entry.tree, d.recording_id, chunks, self._pages, most),
             messages=last.before + last.messages,
             entries=entries,
             has_index=entry.has_index and progress.has_index,
@@ -526,8 +526,8 @@ class ArchiveShipper:
         present = [(d, self._shipped[d.recording_id]) for d in catalog if d.recording_id in self._shipped]
         if not present or not self._is_still_mine():
             return
-        count, octets = delete_shipped(self.directory, present, keep, self._pages, self._clock.epoch_ns())
-        self.counts.add(segments_deleted=count, bytes_deleted=octets)
+        count, nbytes = delete_shipped(self.directory, present, keep, self._pages, self._clock.epoch_ns())
+        self.counts.add(segments_deleted=count, bytes_deleted=nbytes)
 
     def _sweep(self) -> None:
         """Deletes what retention and compaction have dropped from the archive, once its time has come."""

@@ -7,7 +7,7 @@ from threading import Lock
 
 
 @dataclass(slots=True)
-class ShippingCounts:
+class ShippingStats:
     """Counts since the shipper began. They only grow; several threads add to them.
 
     ``failing_since_ns`` is when the store's calls began to fail, by the monotonic clock; None while it responds.
@@ -70,7 +70,7 @@ class ShippingStatus:
     host: str
     url: str
     manifest: int
-    counts: ShippingCounts
+    counts: ShippingStats
     recordings: list[RecordingLag] = field(default_factory=list)
     store_failing_seconds: float = 0.0
 

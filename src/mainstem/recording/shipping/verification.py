@@ -11,19 +11,19 @@ from mainstem.recording.reader import RecordingReader
 from mainstem.recording.shipping.block_sums import BLOCK, BlockSums, sums_of
 from mainstem.recording.shipping.page_tree import between
 from mainstem.recording.shipping.verified_put import RANGE_LENGTH
-from mainstem.recording.verify import Fault, faults
+from mainstem.recording.verify import Problem, find_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mainstem.recording.shipping.pieces import Piece
+    from mainstem.recording.shipping.chunks import Chunk
     from mainstem.recording.shipping.shipped_archive import ShippedArchive
 
 
-def archive_faults(
+def find_archive_problems(
     archive: ShippedArchive, *, recording_id: int | None = None, frames: bool = False
-) -> Iterator[Fault]:
-    """The faults of what was shipped. Reads every object once, and with ``frames`` twice.
+) -> Iterator[Problem]:
+    """The problems of what was shipped. Reads every object once, and with ``frames`` twice.
 
     Args:
         archive: The archive, as of its last refresh.
@@ -43,54 +43,56 @@ def archive_faults(
             continue
         entry, at = archive.entry(key), archive.entry(key).start
         try:
-            for piece in between(entry.tree, entry.start, entry.end, archive.pages):
-                if piece.start != at:
-                    text = f"positions {at} to {piece.start} of {archive.url} were deleted before they were shipped"
-                    yield Fault(key, at, "missing", text)
-                at = piece.end
-                yield from _faults_of(archive, key, piece)
+            for chunk in between(entry.tree, entry.start, entry.end, archive.pages):
+                if chunk.start != at:
+                    text = f"positions {at} to {chunk.start} of {archive.url} were deleted before they were shipped"
+                    yield Problem(key, at, "missing", text)
+                at = chunk.end
+                yield from _problems_of(archive, key, chunk)
         except RecordingError as error:
-            yield Fault(key, at, "missing", str(error))
+            yield Problem(key, at, "missing", str(error))
             continue
         if at != entry.end and entry.tree.count:
-            yield Fault(key, at, "missing", f"the pieces of {archive.url} end at {at}, not at {entry.end}")
+            yield Problem(key, at, "missing", f"the chunks of {archive.url} end at {at}, not at {entry.end}")
         if frames:
             with RecordingReader(archive, descriptor) as reader:
-                yield from faults(reader, reader.start_position, reader.end_position())
+                yield from find_problems(reader, reader.start_position, reader.end_position())
 
 
-def _faults_of(archive: ShippedArchive, recording_id: int, piece: Piece) -> Iterator[Fault]:
-    """The faults of one object; of one with a table of checksums exact to a block."""
-    name = f"{archive.archive_id}/{piece.name}"
+def _problems_of(archive: ShippedArchive, recording_id: int, chunk: Chunk) -> Iterator[Problem]:
+    """The problems of one object; of one with a table of checksums exact to a block."""
+    name = f"{archive.archive_id}/{chunk.name}"
     checksum = position = 0
     found, table = BlockSums(), bytearray()
     try:
-        while position < piece.size:
-            data = archive.store.read(name, position, min(position + RANGE_LENGTH, piece.size))
+        while position < chunk.size:
+            data = archive.store.read(name, position, min(position + RANGE_LENGTH, chunk.size))
             if not data:
-                text = f"{name} ends at {position} of {piece.size} bytes"
-                yield Fault(recording_id, piece.start, "missing", text)
+                text = f"{name} ends at {position} of {chunk.size} bytes"
+                yield Problem(recording_id, chunk.start, "missing", text)
                 return
-            content = data[: max(piece.octets - position, 0)]
+            content = data[: max(chunk.nbytes - position, 0)]
             checksum = crc32(content, checksum)
             found.add(content)
             table += data[len(content) :]
             position += len(data)
     except FileNotFoundError:
-        yield Fault(recording_id, piece.start, "missing", f"{name} is missing")
+        yield Problem(recording_id, chunk.start, "missing", f"{name} is missing")
         return
-    if table and crc32(table) != piece.checksums:
+    if table and crc32(table) != chunk.checksums:
         text = f"{name} cannot be checked in parts: the checksum of its table of checksums differs"
-        yield Fault(recording_id, piece.start, "checksum", text)
+        yield Problem(recording_id, chunk.start, "checksum", text)
         table.clear()
-    if checksum == piece.crc32:
+    if checksum == chunk.crc32:
         return
     if not table:
         text = f"{name} is not what was shipped: its checksum differs"
-        yield Fault(recording_id, piece.start, "checksum", text)
+        yield Problem(recording_id, chunk.start, "checksum", text)
     for start, end in _changed(sums_of(bytes(table)), sums_of(found.table())):
-        damage = archive.piece_reader.damage(piece, start, min(end, piece.octets))
-        yield Fault(recording_id, piece.start + start if start < piece.length else piece.start, "checksum", str(damage))
+        damage = archive.chunk_reader.damage(chunk, start, min(end, chunk.nbytes))
+        yield Problem(
+            recording_id, chunk.start + start if start < chunk.length else chunk.start, "checksum", str(damage)
+        )
 
 
 def _changed(expected: tuple[int, ...], found: tuple[int, ...]) -> Iterator[tuple[int, int]]:

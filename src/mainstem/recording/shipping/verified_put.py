@@ -1,7 +1,7 @@
 """Putting an object and reading it back: what a manifest refers to is what was written.
 
 The stores' own checksums have other names in each service, and a local directory has none; reading back costs as many bytes again,
-within a region mostly for nothing, and is the same everywhere. It may be left out for pieces (``--no-verify``), never for pages.
+within a region mostly for nothing, and is the same everywhere. It may be left out for chunks (``--no-verify``), never for pages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def put_verified(store: Store, name: str, data: bytes | Path, checksum: int | No
     """
     length = len(data) if isinstance(data, bytes) else data.stat().st_size
     expected = crc32(data) if isinstance(data, bytes) else checksum
-    octets = 0
+    nbytes = 0
     for _ in range(ATTEMPTS):
         store.put(name, data)
         value = position = 0
@@ -55,7 +55,7 @@ def put_verified(store: Store, name: str, data: bytes | Path, checksum: int | No
             position += len(back)
             if not back:
                 break
-        octets += position
+        nbytes += position
         if position == length and value == expected:
-            return octets
+            return nbytes
     raise StoreError(store.url, f"{name} is not what was put, {ATTEMPTS} times: its checksum differs")

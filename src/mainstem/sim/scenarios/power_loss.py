@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 from mainstem._internal.clock import NS_PER_MS
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import DirectoryArchive
-from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor, catalog_faults
+from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor, find_catalog_problems
 from mainstem.recording.reader import RecordingReader
+from mainstem.recording.reading import messages
 from mainstem.recording.recorder import Recorder
-from mainstem.recording.replay import messages
 from mainstem.recording.shipping.layout import archive_ids
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.shipper import ArchiveShipper, ShippingOptions
-from mainstem.recording.shipping.verification import archive_faults
-from mainstem.recording.verify import faults
+from mainstem.recording.shipping.verification import find_archive_problems
+from mainstem.recording.verify import find_problems
 from mainstem.sim.checkers import CHECKED, Violation
 from mainstem.sim.clock import ManualClock
 from mainstem.sim.disk import Crash, Device, FaultyDisk
@@ -246,7 +246,7 @@ class PowerLossRun:
 
     def _ship(self, disk: FaultyDisk, shippers: list[ArchiveShipper]) -> None:
         if not shippers:
-            options = ShippingOptions(roll_after_ns=0, piece_length=64 << 10, uploads=1)
+            options = ShippingOptions(roll_after_ns=0, chunk_size=64 << 10, uploads=1)
             shippers.append(
                 ArchiveShipper(
                     self.directory,
@@ -294,8 +294,8 @@ class PowerLossRun:
     def _check(self, *, loses_power: bool) -> None:
         archive = DirectoryArchive(LocalStore(self.directory))
         descriptors = {each.recording_id: each for each in archive.recordings()}
-        if catalog_faults(self.directory):
-            raise Violation(f"the catalog was mended and has {catalog_faults(self.directory)}")
+        if find_catalog_problems(self.directory):
+            raise Violation(f"the catalog was mended and has {find_catalog_problems(self.directory)}")
         for recording_id, expected in list(self.expected.items()):
             if recording_id in descriptors:
                 self._check_recording(archive, descriptors[recording_id], expected, loses_power=loses_power)
@@ -318,7 +318,7 @@ class PowerLossRun:
         with RecordingReader(archive, descriptor) as reader:
             start, end = reader.start_position, reader.end_position()
             found = [payload for _, payload in messages(reader, start, end)]
-            for fault in faults(reader, start, end):
+            for fault in find_problems(reader, start, end):
                 raise Violation(f"{name}: {fault}")
             if reader.count_before(end).messages != len(found):
                 raise Violation(f"{name}: the index has {reader.count_before(end).messages} of {len(found)} messages")
@@ -348,7 +348,7 @@ class PowerLossRun:
         if self.shipped and len(archives) != 1:
             raise Violation(f"{len(archives)} archives were shipped, not one")
         for archive in archives:
-            for fault in archive_faults(archive):
+            for fault in find_archive_problems(archive):
                 raise Violation(f"what was shipped: {fault}")
             for recording_id, end in self.shipped.items():
                 if archive.entry(recording_id).end < end:

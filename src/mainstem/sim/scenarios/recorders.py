@@ -18,10 +18,10 @@ from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.reader import RecordingReader
+from mainstem.recording.reading import messages
 from mainstem.recording.recorder import Recorder
-from mainstem.recording.replay import messages
 from mainstem.recording.segments import segment_base, segment_name
-from mainstem.recording.verify import faults
+from mainstem.recording.verify import find_problems
 from mainstem.sim.checkers import CHECKED, Violation
 from mainstem.sim.disk import Crash, Device, FaultyDisk
 from mainstem.sim.world import IDLE_TICK_NS
@@ -221,10 +221,10 @@ class RecordersRun:
         if is_closed:
             CHECKED.messages += len(recorded)
             CHECKED.bytes += sum(len(payload) for _, payload in recorded)
-        for fault in faults(reader, start, end):
+        for fault in find_problems(reader, start, end):
             raise Violation(f"{name}: {fault}")
-        if reader.positions is not None:
-            for entry in reader.positions.around(start, end):
+        if reader.index is not None:
+            for entry in reader.index.around(start, end):
                 before = bisect_right(self.ends, entry.position) - first
                 # Padding may lie between two messages, at the end of a term.
                 is_boundary = entry.position in (start, *self.ends[first:last]) or not entry.position % TERM_LENGTH

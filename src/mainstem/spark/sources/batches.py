@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import InputPartition
 
 from mainstem.errors import RecordingError
-from mainstem.recording import RecordingDescriptor, RecordingReader, SkippedRange, faults
+from mainstem.recording import RecordingDescriptor, RecordingReader, SkippedRange, find_problems
 from mainstem.recording.open_archives import ReadOptions, open_archives
-from mainstem.recording.replay import BYTES_PER_BATCH
+from mainstem.recording.reading import BYTES_PER_BATCH
 from mainstem.recording.rows.reading import read_rows, schema_of
-from mainstem.recording.verify import end_fault
+from mainstem.recording.verify import find_end_problem
 from mainstem.spark.sources.skip_report import note
 
 if TYPE_CHECKING:
@@ -130,13 +130,13 @@ class TaskArchives:
 
 
 def read_problems(part: RecordingRange, archives: TaskArchives) -> Iterator[pa.RecordBatch]:
-    """A row for each fault of the range, and for a last frame that is not whole."""
+    """A row for each problem of the range, and for a last frame that is not whole."""
     import pyarrow as pa
 
     kinds = {"recording_id": pa.int64(), "position": pa.int64(), "kind": pa.string(), "text": pa.string()}
     with archives.reader(part) as reader:
-        rows = list(faults(reader, part.start, part.end))
-        last = end_fault(reader) if part.end == reader.end_position() else None
+        rows = list(find_problems(reader, part.start, part.end))
+        last = find_end_problem(reader) if part.end == reader.end_position() else None
         rows += [last] if last is not None else []
         if rows:
             columns: list[Any] = [pa.array([getattr(row, name) for row in rows], kinds[name]) for name in part.names]
@@ -144,7 +144,7 @@ def read_problems(part: RecordingRange, archives: TaskArchives) -> Iterator[pa.R
 
 
 def read_range(part: RecordingRange, archives: TaskArchives) -> Iterator[pa.RecordBatch]:
-    """The messages or frames of one range. Raises RecordingError at a fault unless data loss was to be accepted."""
+    """The messages or frames of one range. Raises RecordingError at a problem unless data loss was to be accepted."""
     with archives.reader(part) as reader:
         for start, end in _whole_ranges(reader, part):
             yield from _rows_between(reader, part, start, end)
@@ -154,14 +154,14 @@ def _whole_ranges(reader: RecordingReader, part: RecordingRange) -> Iterator[tup
     """The range; where it is verified, without the stretches whose checksums differ. Reading goes on behind each."""
     position = part.start
     if part.verify:
-        for fault in sorted(faults(reader, part.start, part.end), key=lambda each: each.position):
+        for problem in sorted(find_problems(reader, part.start, part.end), key=lambda each: each.position):
             if part.strict:
-                raise RecordingError(f"recording {fault.recording_id}: {fault.text}")
-            if fault.kind == "checksum" and fault.position >= position:
-                if position < fault.position:
-                    yield position, fault.position
-                position = reader.boundary_after(fault.position, part.end)
-                _on_skipped(part, SkippedRange(fault.position, position, fault.text))
+                raise RecordingError(f"recording {problem.recording_id}: {problem.text}")
+            if problem.kind == "checksum" and problem.position >= position:
+                if position < problem.position:
+                    yield position, problem.position
+                position = reader.boundary_after(problem.position, part.end)
+                _on_skipped(part, SkippedRange(problem.position, position, problem.text))
     if position < part.end:
         yield position, part.end
 

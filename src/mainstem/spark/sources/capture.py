@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from mainstem.capture.elsewhere import StoredPath, is_elsewhere, status_of
 from mainstem.capture.files import captures
 from mainstem.capture.index import build, identity
 from mainstem.capture.planning import plan, plan_new, unreadable
 from mainstem.capture.reading import read
+from mainstem.capture.remote_files import StoredPath, is_remote, status_of
 from mainstem.capture.schema import columns, ddl
 from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError
@@ -165,7 +165,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _file(self, name: str) -> str:
         """A file of an offset, of which the options of the store are no part."""
-        return StoredPath(name, self._options.store_options) if is_elsewhere(name) else name
+        return StoredPath(name, self._options.store_options) if is_remote(name) else name
 
     def _change(self, file: str, end: int, known: str | None) -> str:
         try:

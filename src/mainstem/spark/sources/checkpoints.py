@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import ConfigurationError
 from mainstem.recording.shipping.layout import is_archive_id
-from mainstem.recording.shipping.retention import Committed
+from mainstem.recording.shipping.retention import ConsumedPosition
 from mainstem.spark.sources.offsets import parse_offset
 from mainstem.store.base import read_all
 
@@ -24,7 +24,7 @@ VERSION_LINE = "v1"
 MAX_OFFSETS_LENGTH = 64 << 20
 
 
-def committed_positions(checkpoint: Store) -> list[Committed]:
+def committed_positions(checkpoint: Store) -> list[ConsumedPosition]:
     """How far a query has come.
 
     Args:
@@ -68,7 +68,7 @@ def _numbers(checkpoint: Store, directory: str) -> set[int]:
     return {int(name) for name in names if name.isdecimal()}
 
 
-def _committed(value: dict[str, Any], name: str) -> list[Committed]:
+def _committed(value: dict[str, Any], name: str) -> list[ConsumedPosition]:
     result = []
     for key, archive in parse_offset(value).archives.items():
         # An archive without an identity of its own is named by its location, which is not where it is shipped to.
@@ -78,7 +78,7 @@ def _committed(value: dict[str, Any], name: str) -> list[Committed]:
                 raise ConfigurationError(
                     f"{name}: it is not known which recording the position of {recording_id} is of"
                 )
-            result.append(Committed(recording_id, archive.identities[recording_id], position, archive_id))
+            result.append(ConsumedPosition(recording_id, archive.identities[recording_id], position, archive_id))
         for recording_id, (position, identity_sum) in archive.finished.items():
-            result.append(Committed(recording_id, identity_sum, position, archive_id))
+            result.append(ConsumedPosition(recording_id, identity_sum, position, archive_id))
     return result

@@ -33,7 +33,7 @@ Invariants:
 - Where positions are lost (purged segments, a damaged frame, a recording that is gone) the query fails, or with
   ``failOnDataLoss=false`` logs and goes on behind the loss: it never skips without either.
 
-The index (``mainstem.recording.positions``) makes boundaries and times cheap to find; without one the same functions walk the
+The index (``mainstem.recording.index``) makes boundaries and times cheap to find; without one the same functions walk the
 frames from the start of a term, which is correct and slower.
 """
 
@@ -46,7 +46,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mainstem.errors import ConfigurationError, RecordingError
-from mainstem.recording import RecordingReader, faults
+from mainstem.recording import RecordingReader, find_problems
 from mainstem.recording.catalog import NULL
 from mainstem.spark.sources.archives import ArchiveSet, OpenArchive
 from mainstem.spark.sources.batches import RecordingGroup, RecordingRange
@@ -177,11 +177,7 @@ class Planner:
         for each, reader in list(self._readers.items()):
             recording = self._recordings.get(each)
             # A recording is in the catalog a moment before it has its index.
-            if (
-                recording is None
-                or reader.positions is None
-                or reader.descriptor.identity != recording.descriptor.identity
-            ):
+            if recording is None or reader.index is None or reader.descriptor.identity != recording.descriptor.identity:
                 self._readers.pop(each).close()
             else:
                 reader.update(recording.descriptor)
@@ -447,9 +443,9 @@ class Planner:
             reached = reader.advance(start, end, max_bytes=max_bytes, max_messages=max_rows)
         except RecordingError:
             reached = start
-        if reached > start or not reader.is_sure_of_its_end:
+        if reached > start or not reader.has_recorded_end:
             return reached
-        fault = next(faults(reader, start, end, checksums=False), None)
+        fault = next(find_problems(reader, start, end, checksums=False), None)
         if fault is None:
             return reached
         # Without this the query would stay here for ever, without an error.

@@ -14,9 +14,9 @@ from tests.support.tiers import long_after
 
 from mainstem import open_recordings
 from mainstem.recording.shipping.compaction import compact
-from mainstem.recording.shipping.manifest import ManifestChain
+from mainstem.recording.shipping.manifest import ManifestLog
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
-from mainstem.recording.shipping.verification import archive_faults
+from mainstem.recording.shipping.verification import find_archive_problems
 from mainstem.store import open_store
 from mainstem.store import retry as retries
 from mainstem.store.retry import Retry
@@ -96,8 +96,8 @@ def test_each_message_is_shipped_and_read_once_over_a_way_that_fails(tmp_path: P
     # What there is, without faults on the way.
     clean = open_store(f"s3://{bucket}/tides", s3_options(s3))
     assert shipped(clean) == station.sent
-    assert not list(archive_faults(ShippedArchive(clean, ship.identity.id), frames=True))
-    assert ManifestChain(clean, ship.identity.id).latest() is not None
+    assert not list(find_archive_problems(ShippedArchive(clean, ship.identity.id), frames=True))
+    assert ManifestLog(clean, ship.identity.id).latest() is not None
     with open_recordings(f"s3://{bucket}/tides", s3_options(s3)) as recordings:
         assert [bytes(value.as_py()) for value in recordings.scan().to_arrow()["payload"]] == station.sent
     assert way.proxy.injected["stale"]

@@ -10,15 +10,15 @@ from tests.support.shipping import TERM, ManualClock, MemoryStore, Station, chec
 
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader, open_recording
-from mainstem.recording.positions import PositionsReader
-from mainstem.recording.shipping.compaction import compact, sweep_orphans
+from mainstem.recording.index import LocalIndex
+from mainstem.recording.shipping.compaction import compact, remove_orphans
 from mainstem.recording.shipping.garbage import sweep
 from mainstem.recording.shipping.journal import Journal
-from mainstem.recording.shipping.local_retention import Keep
-from mainstem.recording.shipping.manifest import ManifestChain
-from mainstem.recording.shipping.retention import Committed, before_committed, before_time, lowest, remove
+from mainstem.recording.shipping.local_retention import LocalRetention
+from mainstem.recording.shipping.manifest import ManifestLog
+from mainstem.recording.shipping.retention import ConsumedPosition, before_committed, before_time, lowest, remove
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
-from mainstem.recording.shipping.verification import archive_faults
+from mainstem.recording.shipping.verification import find_archive_problems
 from mainstem.spark.sources.checkpoints import committed_positions
 from mainstem.spark.sources.offsets import ArchiveOffset, Finished, Offset, identity_sum
 from mainstem.store import StoredFile, open_store
@@ -79,7 +79,7 @@ def test_a_recording_that_ended_goes_as_a_whole_and_may_go_on(tmp_path: Path) ->
     station.send(payloads(90, seed=99))
     ship.drain()
     assert shipped(store) == station.sent[count:]
-    assert list(archive_faults(ShippedArchive(store, ship.identity.id), frames=True)) == []
+    assert list(find_archive_problems(ShippedArchive(store, ship.identity.id), frames=True)) == []
 
 
 def test_readers_that_are_under_way_have_a_period_of_grace(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_readers_that_are_under_way_have_a_period_of_grace(tmp_path: Path) -> No
     (descriptor,) = before.recordings()
     with RecordingReader(before, descriptor) as reader:
         remove(store, ship.identity.id, before_time(clock.epoch_ns()), clock.epoch_ns(), grace_ns=HOUR_NS)
-        chain = ManifestChain(store, ship.identity.id)
+        chain = ManifestLog(store, ship.identity.id)
         assert sweep(chain, clock.epoch_ns() + HOUR_NS - 1)[1] == 0
         with open_recording(tmp_path, 0) as local:
             assert reader.checksum(0, SEGMENT) == local.checksum(0, SEGMENT)
@@ -141,15 +141,19 @@ def test_retention_does_not_outrun_a_query(tmp_path: Path) -> None:
     committed = committed_positions(open_store(folder))
     assert [each.position for each in committed] == [3 * SEGMENT + 64]
     limit = before_committed(ship.identity.id, committed)
-    slow = before_committed(ship.identity.id, [Committed(0, committed[0].identity, SEGMENT + 32)])
+    slow = before_committed(ship.identity.id, [ConsumedPosition(0, committed[0].identity, SEGMENT + 32)])
     remove(store, ship.identity.id, lowest([limit, slow]), clock.epoch_ns())
     assert ShippedArchive(store, ship.identity.id).entry(0).start == SEGMENT
     remove(store, ship.identity.id, lowest([limit, before_time(clock.epoch_ns())]), clock.epoch_ns())
     assert ShippedArchive(store, ship.identity.id).entry(0).start == 3 * SEGMENT
     # Of another recording, or of one that the query has not begun, nothing is removed.
-    for others in ([Committed(0, "1/2/other", 1 << 40)], [Committed(1, committed[0].identity, 1 << 40)], []):
+    for others in (
+        [ConsumedPosition(0, "1/2/other", 1 << 40)],
+        [ConsumedPosition(1, committed[0].identity, 1 << 40)],
+        [],
+    ):
         assert remove(store, ship.identity.id, before_committed(ship.identity.id, others), clock.epoch_ns()) == []
-    elsewhere = [Committed(0, committed[0].identity, 1 << 40, archive_id="f" * 32)]
+    elsewhere = [ConsumedPosition(0, committed[0].identity, 1 << 40, archive_id="f" * 32)]
     assert remove(store, ship.identity.id, before_committed(ship.identity.id, elsewhere), clock.epoch_ns()) == []
     assert shipped(store) == station.sent[-len(shipped(store)) :]
 
@@ -194,18 +198,18 @@ def test_compaction_makes_one_object_of_a_segment_and_readers_see_the_same(tmp_p
     clock, store, station, ship = hourly(tmp_path)
     archive_id = ship.identity.id
     before = ShippedArchive(store, archive_id)
-    pieces = before.entry(0).tree.count
+    chunks = before.entry(0).tree.count
     done = compact(store, archive_id, clock.epoch_ns)
-    assert done.objects < done.pieces <= pieces
+    assert done.objects < done.chunks <= chunks
     after = ShippedArchive(store, archive_id)
-    assert after.entry(0).tree.count == pieces - done.pieces + done.objects
+    assert after.entry(0).tree.count == chunks - done.chunks + done.objects
     assert shipped(store) == station.sent
     for archive in (before, after):
-        assert list(archive_faults(archive, frames=True)) == []
+        assert list(find_archive_problems(archive, frames=True)) == []
         with RecordingReader(archive, archive.recordings()[0]) as reader, open_recording(tmp_path, 0) as local:
-            assert reader.positions is not None
-            assert local.positions is not None
-            assert reader.positions.around(0, 1 << 40) == local.positions.around(0, 1 << 40)
+            assert reader.index is not None
+            assert local.index is not None
+            assert reader.index.around(0, 1 << 40) == local.index.around(0, 1 << 40)
     assert compact(store, archive_id, clock.epoch_ns).objects == 0
     # The shipper goes on with the manifest that compaction wrote.
     station.send(payloads(100, seed=77))
@@ -220,7 +224,7 @@ def test_compaction_makes_one_object_of_a_segment_and_readers_see_the_same(tmp_p
 def test_a_shipper_that_was_killed_before_it_emptied_its_journal_leaves_what_compaction_dropped(tmp_path: Path) -> None:
     clock, store, station, ship = hourly(tmp_path)
     archive = ShippedArchive(store, ship.identity.id)
-    names = [piece.name for piece in archive.entry(0).tree.tail]
+    names = [chunk.name for chunk in archive.entry(0).tree.tail]
     ship.close()
     journal = Journal(tmp_path, store.url)
     for name in [*names, "0/00000000000099999968-00000000000099999999-000000000000.seg"]:
@@ -230,29 +234,29 @@ def test_a_shipper_that_was_killed_before_it_emptied_its_journal_leaves_what_com
     # A reader of the manifest before is under way.
     with RecordingReader(archive, archive.recordings()[0]) as reader:
         assert reader.messages_before(reader.end_position()) == len(station.sent)
-        assert list(archive_faults(archive)) == []
+        assert list(find_archive_problems(archive)) == []
 
 
-def test_compaction_stops_at_a_damaged_piece_and_changes_nothing(tmp_path: Path) -> None:
+def test_compaction_stops_at_a_damaged_chunk_and_changes_nothing(tmp_path: Path) -> None:
     clock, store, _, ship = hourly(tmp_path)
     name = min(name for name in store.files if name.endswith(".seg"))
     store.files[name] = store.files[name][:100] + b"!" + store.files[name][101:]
     number = ship.manifest.number
     with pytest.raises(RecordingError, match="damaged"):
         compact(store, ship.identity.id, clock.epoch_ns)
-    assert ManifestChain(store, ship.identity.id).numbers()[-1] == number
+    assert ManifestLog(store, ship.identity.id).numbers()[-1] == number
 
 
 def test_verify_finds_what_is_missing_and_what_has_changed(tmp_path: Path) -> None:
     _, store, _, ship = hourly(tmp_path)
     names = sorted(name for name in store.files if name.endswith(".seg"))
-    assert list(archive_faults(ShippedArchive(store, ship.identity.id))) == []
+    assert list(find_archive_problems(ShippedArchive(store, ship.identity.id))) == []
     store.files[names[1]] = store.files[names[1]][:-1] + b"\xff"
     store.files[names[2]] = store.files[names[2]][:50]
     del store.files[names[3]]
-    faults = list(archive_faults(ShippedArchive(store, ship.identity.id)))
-    assert [fault.kind for fault in faults] == ["checksum", "missing", "missing"]
-    assert [int(name.split("/")[2][:20]) for name in names[1:4]] == [fault.position for fault in faults]
+    problems = list(find_archive_problems(ShippedArchive(store, ship.identity.id)))
+    assert [problem.kind for problem in problems] == ["checksum", "missing", "missing"]
+    assert [int(name.split("/")[2][:20]) for name in names[1:4]] == [problem.position for problem in problems]
 
 
 class Aged(MemoryStore):
@@ -275,7 +279,7 @@ def test_objects_that_nothing_refers_to_are_swept_when_they_are_old(tmp_path: Pa
     store.age = {young: clock.epoch_ns() - day_ns + 1}
     remove(store, ship.identity.id, before_time(clock.epoch_ns() - 4 * HOUR_NS), clock.epoch_ns())
     count = len(store.files)
-    assert sweep_orphans(store, ship.identity.id, clock.epoch_ns()) == 4
+    assert remove_orphans(store, ship.identity.id, clock.epoch_ns()) == 4
     assert len(store.files) == count - 4
     assert young in store.files
     check_integrity(store, ship.identity.id)
@@ -289,8 +293,8 @@ def test_the_index_in_a_store_is_searched_as_the_one_on_disk(tmp_path: Path, rem
         remove(store, ship.identity.id, before_time(clock.epoch_ns() - 6 * HOUR_NS), clock.epoch_ns())
     archive = ShippedArchive(store, ship.identity.id)
     (descriptor,) = archive.recordings()
-    there = archive.positions(descriptor)
-    here = PositionsReader(tmp_path, 0)
+    there = archive.index(descriptor)
+    here = LocalIndex(tmp_path, 0)
     assert there is not None
     start, end = archive.entry(0).start, station.writer.position
     assert there.recorded_position == here.recorded_position
@@ -316,19 +320,19 @@ def test_the_index_in_a_store_is_searched_as_the_one_on_disk(tmp_path: Path, rem
 @pytest.mark.parametrize(
     ("text", "keep"),
     [
-        ("24h", Keep(age_ns=24 * HOUR_NS)),
-        ("7d", Keep(age_ns=168 * HOUR_NS)),
-        ("90min", Keep(age_ns=90 * 60 * 10**9)),
-        ("30s", Keep(age_ns=30 * 10**9)),
-        ("100g", Keep(octets=100 << 30)),
-        ("512M", Keep(octets=512 << 20)),
+        ("24h", LocalRetention(age_ns=24 * HOUR_NS)),
+        ("7d", LocalRetention(age_ns=168 * HOUR_NS)),
+        ("90min", LocalRetention(age_ns=90 * 60 * 10**9)),
+        ("30s", LocalRetention(age_ns=30 * 10**9)),
+        ("100g", LocalRetention(nbytes=100 << 30)),
+        ("512M", LocalRetention(nbytes=512 << 20)),
     ],
 )
-def test_what_stays_is_a_time_or_a_size(text: str, keep: Keep) -> None:
-    assert Keep.parse(text, name="--local-retention") == keep
+def test_what_stays_is_a_time_or_a_size(text: str, keep: LocalRetention) -> None:
+    assert LocalRetention.parse(text, name="--local-retention") == keep
 
 
 @pytest.mark.parametrize("text", ["", "h", "24 hours", "-1h", "1w", "g"])
 def test_what_stays_is_nothing_else(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--local-retention"):
-        Keep.parse(text, name="--local-retention")
+        LocalRetention.parse(text, name="--local-retention")

@@ -12,10 +12,10 @@ from tests.support.shipping import MemoryStore
 
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import RecordingDescriptor
+from mainstem.recording.shipping.chunks import Chunk
 from mainstem.recording.shipping.layout import manifest_name
 from mainstem.recording.shipping.manifest import Manifest, ShippedRecording
-from mainstem.recording.shipping.page_tree import FANOUT, PageRef, Pages, PieceTree, _decoded, between
-from mainstem.recording.shipping.pieces import Piece
+from mainstem.recording.shipping.page_tree import FANOUT, ChunkTree, PageRef, Pages, _decoded, between
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 
 ARCHIVE = "0123456789abcdef" * 2
@@ -23,7 +23,7 @@ WHOLE = Manifest(archive_id=ARCHIVE, number=3).encode()
 DESCRIPTOR = RecordingDescriptor(
     recording_id=1, start_timestamp=5, segment_file_length=65536, term_buffer_length=65536, stripped_channel="aeron:ipc"
 )
-PIECE = Piece(0, 1024, "0/0-1.seg", 5, 0, 1, 0, 9, -1, -1)
+CHUNK = Chunk(0, 1024, "0/0-1.seg", 5, 0, 1, 0, 9, -1, -1)
 REF = PageRef(0, 1024, "0/p.page", 5, 1, 0, 1, 0, 9, -1, -1, 1, 2048, 400)
 
 
@@ -69,7 +69,7 @@ def test_a_page_that_is_none_is_refused(data: bytes) -> None:
 
 
 def entry(**values: object) -> dict[str, Any]:
-    return ShippedRecording(DESCRIPTOR, 0, 1 << 20, PieceTree()).as_json() | values
+    return ShippedRecording(DESCRIPTOR, 0, 1 << 20, ChunkTree()).as_json() | values
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def entry(**values: object) -> dict[str, Any]:
         {"recordings": [entry(descriptor={**asdict(DESCRIPTOR), "segment_file_length": 1 << 62})]},
         {"recordings": [entry(descriptor={**asdict(DESCRIPTOR), "session_id": "7"})]},
         {"recordings": [entry(descriptor={**asdict(DESCRIPTOR), "original_channel": 7})]},
-        {"recordings": [entry(tail=[replace(PIECE, end=1 << 62).row()])]},
-        {"recordings": [entry(tail=[PIECE.row(), PIECE.row()])]},
-        {"recordings": [entry(tail=[replace(PIECE, end=16).row()])]},
+        {"recordings": [entry(tail=[replace(CHUNK, end=1 << 62).row()])]},
+        {"recordings": [entry(tail=[CHUNK.row(), CHUNK.row()])]},
+        {"recordings": [entry(tail=[replace(CHUNK, end=16).row()])]},
         {"recordings": [entry(levels=[[replace(REF, level=2).row()]])]},
         {"recordings": [entry(levels=[[replace(REF, count=1 << 40).row()]])]},
         {"recordings": [entry(levels=[[REF.row(), REF.row()]])]},
@@ -115,12 +115,12 @@ def stored_page(store: MemoryStore, level: int, rows: list[list[Any]], **values:
 
 
 def test_rows_that_overlap_are_refused_however_little_they_weigh() -> None:
-    """Each level that refers to the level below a hundred times over would multiply the pieces by a hundred."""
+    """Each level that refers to the level below a hundred times over would multiply the chunks by a hundred."""
     store = MemoryStore()
-    ref = stored_page(store, 1, [PIECE.row()] * FANOUT, count=FANOUT, octets=FANOUT * PIECE.octets, end=1 << 20)
+    ref = stored_page(store, 1, [CHUNK.row()] * FANOUT, count=FANOUT, nbytes=FANOUT * CHUNK.nbytes, end=1 << 20)
     for level in (2, 3):
-        ref = stored_page(store, level, [ref.row()] * FANOUT, count=FANOUT**level, octets=1 << 20, end=1 << 20)
-    shipped = ShippedRecording(DESCRIPTOR, 0, 1 << 20, PieceTree(((), (), (ref,))))
+        ref = stored_page(store, level, [ref.row()] * FANOUT, count=FANOUT**level, nbytes=1 << 20, end=1 << 20)
+    shipped = ShippedRecording(DESCRIPTOR, 0, 1 << 20, ChunkTree(((), (), (ref,))))
     manifest = Manifest(ARCHIVE, number=1, recordings={DESCRIPTOR.recording_id: shipped})
     store.files[manifest_name(ARCHIVE, 1)] = manifest.encode()
     archive = ShippedArchive(store, ARCHIVE)
@@ -132,25 +132,25 @@ def test_rows_that_overlap_are_refused_however_little_they_weigh() -> None:
 
 def test_a_page_that_claims_more_than_it_holds_is_refused() -> None:
     store = MemoryStore()
-    pieces = [replace(PIECE, start=at, end=at + 1024, first_entry=at // 1024) for at in range(0, 4096, 1024)]
+    chunks = [replace(CHUNK, start=at, end=at + 1024, first_entry=at // 1024) for at in range(0, 4096, 1024)]
     ref = stored_page(
         store,
         1,
-        [piece.row() for piece in pieces],
+        [chunk.row() for chunk in chunks],
         entries=4,
         end=4096,
         count=4,
-        octets=sum(piece.octets for piece in pieces),
+        nbytes=sum(chunk.nbytes for chunk in chunks),
     )
-    assert list(Pages(store, ARCHIVE).read(ref)) == pieces
-    for values in ({"end": 8192}, {"count": 5}, {"entries": 3}, {"octets": 1 << 30}, {"first_entry": 1}):
+    assert list(Pages(store, ARCHIVE).read(ref)) == chunks
+    for values in ({"end": 8192}, {"count": 5}, {"entries": 3}, {"nbytes": 1 << 30}, {"first_entry": 1}):
         with pytest.raises(RecordingError):
             Pages(store, ARCHIVE).read(replace(ref, **values))
 
 
-def test_pieces_that_claim_more_segments_than_they_are_are_refused() -> None:
+def test_chunks_that_claim_more_segments_than_they_are_are_refused() -> None:
     store = MemoryStore()
-    shipped = ShippedRecording(DESCRIPTOR, 0, 1 << 30, PieceTree(tail=(replace(PIECE, end=1 << 30),)))
+    shipped = ShippedRecording(DESCRIPTOR, 0, 1 << 30, ChunkTree(tail=(replace(CHUNK, end=1 << 30),)))
     store.files[manifest_name(ARCHIVE, 1)] = Manifest(
         ARCHIVE, number=1, recordings={DESCRIPTOR.recording_id: shipped}
     ).encode()

@@ -1,4 +1,4 @@
-"""The tree of pieces is a list of pieces, whatever was added, replaced and removed; and a look-up reads its own pages only."""
+"""The tree of chunks is a list of chunks, whatever was added, replaced and removed; and a look-up reads its own pages only."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from tests.support.shipping import STREAM, MemoryStore
 
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import RecordingDescriptor
+from mainstem.recording.shipping.chunks import Chunk
 from mainstem.recording.shipping.layout import nonce
-from mainstem.recording.shipping.manifest import Manifest, ManifestChain, ShippedRecording
+from mainstem.recording.shipping.manifest import Manifest, ManifestLog, ShippedRecording
 from mainstem.recording.shipping.page_tree import (
     FANOUT,
+    ChunkTree,
     PageRef,
     Pages,
-    PieceTree,
     appended,
     between,
     last_where,
     spliced,
 )
-from mainstem.recording.shipping.pieces import Piece
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 
 SEGMENT = 131072
 ARCHIVE = "0123456789abcdef" * 2
 
 
-def pieces_from(start: int, count: int, length: int = 1024) -> list[Piece]:
+def chunks_from(start: int, count: int, length: int = 1024) -> list[Chunk]:
     return [
-        Piece(
+        Chunk(
             start=at,
             end=at + length,
             name=f"0/{at}.seg",
@@ -49,18 +49,18 @@ def pieces_from(start: int, count: int, length: int = 1024) -> list[Piece]:
     ]
 
 
-def begins_by(position: int, item: Piece | PageRef) -> bool:
+def begins_by(position: int, item: Chunk | PageRef) -> bool:
     return item.start <= position
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_tree_is_the_list_of_its_pieces(seed: int) -> None:
+def test_a_tree_is_the_list_of_its_chunks(seed: int) -> None:
     rng, store = random.Random(seed), MemoryStore()
-    pages, tree, model = Pages(store, ARCHIVE), PieceTree(), list[Piece]()
+    pages, tree, model = Pages(store, ARCHIVE), ChunkTree(), list[Chunk]()
     for _ in range(60):
         action = rng.randrange(4)
         if action < 2:
-            fresh = pieces_from(model[-1].end if model else 0, rng.randrange(1, 3 * FANOUT))
+            fresh = chunks_from(model[-1].end if model else 0, rng.randrange(1, 3 * FANOUT))
             tree, model = appended(tree, 0, fresh, pages, rng.choice((16, FANOUT))), model + fresh
         elif model:
             first = rng.randrange(len(model))
@@ -71,28 +71,28 @@ def test_a_tree_is_the_list_of_its_pieces(seed: int) -> None:
                 continue
             merged = [replace(gone[0], end=gone[-1].end, name="0/merged.seg")] if action == 2 else []
             splice = spliced(tree, 0, gone[0].start, gone[-1].end, merged, pages)
-            assert splice.pieces == gone
+            assert splice.chunks == gone
             tree, model = splice.tree, model[:first] + merged + model[last:]
         fresh_pages = Pages(store, ARCHIVE)
-        decoded = PieceTree.of(tree.as_json())
+        decoded = ChunkTree.of(tree.as_json())
         assert list(between(decoded, 0, 1 << 60, fresh_pages)) == model
         assert tree.count == len(model)
-        assert tree.octets == sum(piece.octets for piece in model)
+        assert tree.nbytes == sum(chunk.nbytes for chunk in model)
         if model:
             a, b = sorted(rng.randrange(model[-1].end + 1) for _ in range(2))
-            expected = [piece for piece in model if piece.end > a and piece.start < b]
+            expected = [chunk for chunk in model if chunk.end > a and chunk.start < b]
             assert list(between(tree, a, b, fresh_pages)) == expected
-            before = [piece for piece in model if piece.start <= a]
+            before = [chunk for chunk in model if chunk.start <= a]
             last = last_where(tree, partial(begins_by, a), fresh_pages)
             assert last == (before[-1] if before else None)
 
 
-def test_many_pieces_cost_a_query_and_a_commit_a_few_pages() -> None:
-    """As many as make the tree as deep as a million does; MAINSTEM_SHIPPING_PIECES=1000000 makes it a million."""
-    store, count = MemoryStore(), int(os.environ.get("MAINSTEM_SHIPPING_PIECES", "40000"))
-    pages, tree = Pages(store, ARCHIVE), PieceTree()
+def test_many_chunks_cost_a_query_and_a_commit_a_few_pages() -> None:
+    """As many as make the tree as deep as a million does; MAINSTEM_SHIPPING_CHUNKS=1000000 makes it a million."""
+    store, count = MemoryStore(), int(os.environ.get("MAINSTEM_SHIPPING_CHUNKS", "40000"))
+    pages, tree = Pages(store, ARCHIVE), ChunkTree()
     for start in range(0, count, 2000):
-        tree = appended(tree, 0, pieces_from(start * 1024, 2000), pages)
+        tree = appended(tree, 0, chunks_from(start * 1024, 2000), pages)
     assert len(tree.levels) == 2
     descriptor = RecordingDescriptor(
         recording_id=0,
@@ -103,18 +103,18 @@ def test_many_pieces_cost_a_query_and_a_commit_a_few_pages() -> None:
     )
     entry = ShippedRecording(descriptor, 0, count * 1024, tree, entries=count, messages=3 * count)
     manifest = Manifest(ARCHIVE).following(1, recordings={0: entry})
-    assert ManifestChain(store, ARCHIVE).put(manifest)
+    assert ManifestLog(store, ARCHIVE).put(manifest)
     assert len(manifest.encode()) < 100_000
-    # A commit of one more piece.
+    # A commit of one more chunk.
     store.operations.clear()
-    grown = appended(tree, 0, pieces_from(count * 1024, 1), pages)
+    grown = appended(tree, 0, chunks_from(count * 1024, 1), pages)
     assert len(store.operations) <= 6
     assert grown.count == count + 1
-    # A plan for a range of time in the middle: where it begins, which segments there are, which pieces they are.
+    # A plan for a range of time in the middle: where it begins, which segments there are, which chunks they are.
     store.read_bytes = 0
     archive = ShippedArchive(store, ARCHIVE)
     (shown,) = archive.recordings()
-    positions = archive.positions(shown)
+    positions = archive.index(shown)
     assert positions is not None
     store.operations.clear()
     lengths = archive.segments(shown)
@@ -131,7 +131,7 @@ def test_many_pieces_cost_a_query_and_a_commit_a_few_pages() -> None:
 def test_damaged_pages_are_errors() -> None:
     store = MemoryStore()
     pages = Pages(store, ARCHIVE)
-    tree = appended(PieceTree(), 0, pieces_from(0, 2 * FANOUT), pages)
+    tree = appended(ChunkTree(), 0, chunks_from(0, 2 * FANOUT), pages)
     (name, other) = sorted(name for name in store.files if "/pages/" in name)
     whole = store.files[name]
     for damage in (b"", whole[:-1], whole.replace(b"1024", b"1025"), store.files[other]):
@@ -160,7 +160,7 @@ def test_damaged_pages_are_errors() -> None:
 )
 def test_rows_that_cannot_be_are_errors(row: object) -> None:
     with pytest.raises(RecordingError):
-        Piece.of(row)
+        Chunk.of(row)
 
 
 def test_a_nonce_is_never_the_same() -> None:

@@ -30,15 +30,15 @@ from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.errors import RecordingError, StoreError
 from mainstem.recording import Recorder, RecordingReader, open_recording, open_recordings, read_catalog
 from mainstem.recording.archive import IDENTITY_FILE, local_archive
-from mainstem.recording.positions import positions_file
+from mainstem.recording.index import index_file
 from mainstem.recording.segments import segment_name, segments_of
 from mainstem.recording.shipping.layout import archive_ids
-from mainstem.recording.shipping.local_retention import Keep
-from mainstem.recording.shipping.manifest import LostRaceError, ManifestChain
+from mainstem.recording.shipping.local_retention import LocalRetention
+from mainstem.recording.shipping.manifest import CommitConflictError, ManifestLog
 from mainstem.recording.shipping.page_tree import Pages, between
 from mainstem.recording.shipping.retrying_store import RetryingStore, ShippingEnded
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
-from mainstem.recording.shipping.status import ShippingCounts
+from mainstem.recording.shipping.status import ShippingStats
 from mainstem.store import StoredFile, open_store
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def test_a_local_store_is_read_by_url_and_mapped(tmp_path: Path) -> None:
     station = Station(tmp_path / "recorder", clock)
     station.send(payloads(300))
     station.stop()
-    ship = shipper(station.directory, open_store(place), clock, piece_length=1 << 20)
+    ship = shipper(station.directory, open_store(place), clock, chunk_size=1 << 20)
     ship.drain()
     for url in (str(place), place.as_uri(), str(place / ship.identity.id)):
         (reader,) = open_recordings(url)
@@ -82,7 +82,7 @@ def test_a_local_store_is_read_by_url_and_mapped(tmp_path: Path) -> None:
         assert reader.messages_before(reader.end_position()) == 300
 
 
-def test_a_full_piece_goes_at_once_and_the_rest_after_roll_after_at_the_latest(tmp_path: Path) -> None:
+def test_a_full_chunk_goes_at_once_and_the_rest_after_roll_after_at_the_latest(tmp_path: Path) -> None:
     clock, store = ManualClock(), MemoryStore()
     station = Station(tmp_path, clock)
     ship = shipper(tmp_path, store, clock)
@@ -174,7 +174,7 @@ def test_a_recording_of_aeron_archive_without_an_index_is_shipped(tmp_path: Path
     station = Station(tmp_path, clock)
     station.send(payloads(200))
     station.stop()
-    positions_file(tmp_path, 0).unlink()
+    index_file(tmp_path, 0).unlink()
     ship = shipper(tmp_path, store, clock)
     ship.drain()
     assert shipped(store) == station.sent
@@ -230,7 +230,7 @@ def test_the_shipper_of_a_copied_directory_takes_over_and_the_other_ends_with_bo
     second = shipper(tmp_path / "b", store, clock)
     second.drain()
     station.send(payloads(50, seed=2))
-    with pytest.raises(LostRaceError) as lost:
+    with pytest.raises(CommitConflictError) as lost:
         first.drain()
     assert str(tmp_path / "a") in str(lost.value)
     assert str(tmp_path / "b") in str(lost.value)
@@ -314,9 +314,9 @@ def test_a_writer_that_fills_a_gap_far_below_the_present_has_lost(tmp_path: Path
     for i in range(40):
         station.send(payloads(2, seed=i))
         ship.drain()
-    chain = ManifestChain(store, ship.identity.id)
+    chain = ManifestLog(store, ship.identity.id)
     assert len(chain.numbers()) == 32
-    with pytest.raises(LostRaceError, match="too late"):
+    with pytest.raises(CommitConflictError, match="too late"):
         chain.put(stale.following(clock.epoch_ns()))
     assert shipped(store) == station.sent
 
@@ -327,12 +327,12 @@ def test_segments_are_deleted_only_when_they_are_shipped_old_and_not_read(tmp_pa
     station.send(payloads(300))
     (descriptor,) = read_catalog(tmp_path)
     bases = segments_of(tmp_path, descriptor)
-    ship = shipper(tmp_path, store, clock, keep=Keep(age_ns=3600 * 10**9))
+    ship = shipper(tmp_path, store, clock, keep=LocalRetention(age_ns=3600 * 10**9))
     ship.drain()
     assert segments_of(tmp_path, descriptor) == bases
     clock.advance(7200)
     with open_recording(tmp_path, 0) as reader:
-        runs = reader.runs(bases[1], bases[2])
+        runs = reader.ranges(bases[1], bases[2])
         next(runs)
         ship.do_work()
         # The first one goes; the second is read, and so the third stays too.
@@ -369,7 +369,7 @@ def test_the_youngest_segments_stay_up_to_a_size(tmp_path: Path) -> None:
     station.send(payloads(500))
     (descriptor,) = read_catalog(tmp_path)
     bases = segments_of(tmp_path, descriptor)
-    ship = shipper(tmp_path, store, clock, keep=Keep(octets=5 * TERM))
+    ship = shipper(tmp_path, store, clock, keep=LocalRetention(nbytes=5 * TERM))
     ship.drain()
     left = segments_of(tmp_path, descriptor)
     assert left == bases[-len(left) :]
@@ -391,7 +391,7 @@ def test_bandwidth_is_bounded(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_memory_stays_flat_while_the_store_is_away(tmp_path: Path) -> None:
-    clock, store, counts = ManualClock(), MemoryStore(), ShippingCounts()
+    clock, store, counts = ManualClock(), MemoryStore(), ShippingStats()
     patience = 0
 
     def away(operation: str, name: str, is_before: bool) -> None:
@@ -437,7 +437,7 @@ def test_memory_stays_flat_while_the_store_is_away(tmp_path: Path) -> None:
 
 
 def test_a_store_that_refuses_is_tried_so_often_and_no_more(tmp_path: Path) -> None:
-    clock, store, counts = ManualClock(), MemoryStore(), ShippingCounts()
+    clock, store, counts = ManualClock(), MemoryStore(), ShippingStats()
 
     def refuses(operation: str, name: str, is_before: bool) -> None:
         if operation == "put":
@@ -454,7 +454,7 @@ def test_a_store_that_refuses_is_tried_so_often_and_no_more(tmp_path: Path) -> N
 
 
 def test_for_how_long_a_store_fails_is_in_the_status(tmp_path: Path) -> None:
-    clock, store, counts = ManualClock(), MemoryStore(), ShippingCounts()
+    clock, store, counts = ManualClock(), MemoryStore(), ShippingStats()
     attempts: list[float] = []
 
     def refuses(operation: str, name: str, is_before: bool) -> None:
@@ -476,7 +476,7 @@ def test_for_how_long_a_store_fails_is_in_the_status(tmp_path: Path) -> None:
 
 
 def test_a_call_that_never_returns_is_left_behind(tmp_path: Path) -> None:
-    clock, counts = ManualClock(), ShippingCounts()
+    clock, counts = ManualClock(), ShippingStats()
     hangs, release = threading.Event(), threading.Event()
 
     class Hanging(MemoryStore):
@@ -529,8 +529,8 @@ def test_names_in_a_manifest_that_lead_elsewhere_are_refused(tmp_path: Path) -> 
     ship.drain()
     (name,) = [max(each for each in store.files if "/manifests/" in each)]
     entry = ship.manifest.recordings[0]
-    pieces = list(between(entry.tree, 0, entry.end, Pages(store, ship.identity.id)))
-    store.files[name] = store.files[name].replace(pieces[0].name.encode(), b"../../etc/passwd")
+    chunks = list(between(entry.tree, 0, entry.end, Pages(store, ship.identity.id)))
+    store.files[name] = store.files[name].replace(chunks[0].name.encode(), b"../../etc/passwd")
     with pytest.raises(RecordingError, match="no name of an object"):
         shipped(store)
     for damage in (b"", b"{}", b"[1]", store.files[name][:100], b"\xff\xfe"):

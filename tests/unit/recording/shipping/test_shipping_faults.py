@@ -22,11 +22,11 @@ from tests.support.shipping import (
 )
 
 from mainstem._internal.clock import SYSTEM_CLOCK
-from mainstem.recording.shipping.compaction import compact, sweep_orphans
-from mainstem.recording.shipping.local_retention import Keep
+from mainstem.recording.shipping.compaction import compact, remove_orphans
+from mainstem.recording.shipping.local_retention import LocalRetention
 from mainstem.recording.shipping.retention import remove
 from mainstem.recording.shipping.retrying_store import RetryingStore
-from mainstem.recording.shipping.status import ShippingCounts
+from mainstem.recording.shipping.status import ShippingStats
 
 if TYPE_CHECKING:
     from mainstem.recording.shipping.shipper import ArchiveShipper
@@ -73,7 +73,7 @@ def retrying(store: MemoryStore, rng: random.Random) -> RetryingStore:
         store,
         clock=SYSTEM_CLOCK,
         rng=rng,
-        counts=ShippingCounts(),
+        counts=ShippingStats(),
         ends=lambda: False,
         first_wait_s=0.0001,
         max_wait_s=0.001,
@@ -102,7 +102,7 @@ class World:
         ship = self.shippers[i]
         try:
             if ship is None:
-                keep = Keep(age_ns=20_000_000_000) if self.keeps else None
+                keep = LocalRetention(age_ns=20_000_000_000) if self.keeps else None
                 ship = shipper(self.stations[i].directory, self.store(), self.clock, keep=keep)
                 self.shippers[i], self.ids[i] = ship, ship.identity.id
             ship.do_work(drains=self.rng.random() < 0.2)
@@ -129,7 +129,7 @@ class World:
                 remove(store, self.ids[i], lambda entry, pages: int(position), self.clock.epoch_ns(), grace_ns=10**9)
                 self.removed[i] = True
             else:
-                sweep_orphans(store, self.ids[i], self.clock.epoch_ns(), age_ns=0)
+                remove_orphans(store, self.ids[i], self.clock.epoch_ns(), age_ns=0)
         except Killed:
             pass
 
@@ -228,7 +228,7 @@ def test_a_kill_at_each_operation_loses_and_doubles_nothing(tmp_path: Path) -> N
         assert shipped(rest) == station.sent
         # Nothing is left behind either, but for pages and lists of an attempt.
         names = {name.partition("/")[2] for name in files}
-        referred = {piece.name for piece in again.manifest.recordings[0].tree.tail}
+        referred = {chunk.name for chunk in again.manifest.recordings[0].tree.tail}
         assert {name for name in names if name.endswith(".seg")} == referred
         again.close()
         station.stop()

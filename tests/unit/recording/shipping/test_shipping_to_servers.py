@@ -18,10 +18,10 @@ from tests.support.shipping import ManualClock, Station, payloads, shipped, ship
 
 from mainstem.recording.shipping.compaction import compact
 from mainstem.recording.shipping.garbage import sweep
-from mainstem.recording.shipping.manifest import LostRaceError, ManifestChain
+from mainstem.recording.shipping.manifest import CommitConflictError, ManifestLog
 from mainstem.recording.shipping.retention import before_time, remove
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
-from mainstem.recording.shipping.verification import archive_faults
+from mainstem.recording.shipping.verification import find_archive_problems
 from mainstem.store import open_store
 
 if TYPE_CHECKING:
@@ -54,16 +54,16 @@ def test_a_recording_is_shipped_to_a_server_and_maintained_there(tmp_path: Path,
     assert compact(store, archive_id, clock.epoch_ns, grace_ns=0).objects >= 2
     assert shipped(store) == station.sent
     assert remove(store, archive_id, before_time(clock.epoch_ns()), clock.epoch_ns(), grace_ns=0)
-    assert sweep(ManifestChain(store, archive_id), clock.epoch_ns())[1] > 0
+    assert sweep(ManifestLog(store, archive_id), clock.epoch_ns())[1] > 0
     seen = shipped(store)
     assert seen == station.sent[-len(seen) :]
-    assert list(archive_faults(ShippedArchive(store, archive_id), frames=True)) == []
+    assert list(find_archive_problems(ShippedArchive(store, archive_id), frames=True)) == []
     ship.close()
     # Of two shippers the one that began first ends.
     stale = ship.manifest
     again = shipper(tmp_path, store, clock)
     again.drain()
-    chain = ManifestChain(store, archive_id)
-    with suppress(LostRaceError):
+    chain = ManifestLog(store, archive_id)
+    with suppress(CommitConflictError):
         assert not chain.put(stale.following(clock.epoch_ns()))
     assert shipped(store) == seen

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.reader import RecordingReader
+from mainstem.recording.reading import messages
 from mainstem.recording.recorder import Recorder
-from mainstem.recording.replay import messages
 from mainstem.sim.checkers import CHECKED, Violation
 from mainstem.sim.disk import Device, FaultyDisk
 from mainstem.sim.scenarios.recorders import MEMORY

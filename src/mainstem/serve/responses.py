@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from aiohttp.abc import AbstractStreamWriter
 
-    from mainstem.serve.counts import Counts
     from mainstem.serve.limits import Limits
+    from mainstem.serve.metrics import ServerMetrics
 
 # Nothing on the way may keep what only the holder of a token may read, or what changes.
 COMMON_HEADERS = {
@@ -26,13 +26,15 @@ COMMON_HEADERS = {
 }
 
 
-class Reply(web.StreamResponse):
-    """A response whose bytes a peer must take piece by piece in time. ``ended`` is called when it was sent or failed."""
+class Response(web.StreamResponse):
+    """A response whose bytes a peer must take chunk by chunk in time. ``ended`` is called when it was sent or failed."""
 
-    def __init__(self, status: int, headers: Mapping[str, str], limits: Limits, counts: Counts, length: int) -> None:
+    def __init__(
+        self, status: int, headers: Mapping[str, str], limits: Limits, metrics: ServerMetrics, length: int
+    ) -> None:
         super().__init__(status=status, headers={**COMMON_HEADERS, **headers})
         self.content_length = length
-        self.limits, self.counts = limits, counts
+        self.limits, self.metrics = limits, metrics
         self.ended: Callable[[], None] = lambda: None
         self._is_sent = False
 
@@ -43,11 +45,11 @@ class Reply(web.StreamResponse):
         self._is_sent = True
         transport = request.transport
         try:
-            async with asyncio.timeout(self.limits.piece_seconds):
+            async with asyncio.timeout(self.limits.chunk_seconds):
                 writer = await super().prepare(request)
             if request.method != "HEAD":
                 await self.send_body(request)
-            async with asyncio.timeout(self.limits.piece_seconds):
+            async with asyncio.timeout(self.limits.chunk_seconds):
                 await self.write_eof()
         except (TimeoutError, ConnectionError, OSError) as error:
             if transport is not None:
@@ -58,35 +60,37 @@ class Reply(web.StreamResponse):
                 transport.abort()
             raise
         finally:
-            self.counts.requests[self.status] += 1
+            self.metrics.requests[self.status] += 1
             self.ended()
         return writer
 
     async def send_body(self, request: web.BaseRequest) -> None:
-        """Sends the body; each piece in time."""
+        """Sends the body; each chunk in time."""
 
     async def send_piece(self, data: bytes) -> None:
         """Sends some bytes; raises TimeoutError when the peer does not take them."""
-        async with asyncio.timeout(self.limits.piece_seconds):
+        async with asyncio.timeout(self.limits.chunk_seconds):
             await self.write(data)
-        self.counts.bytes_sent += len(data)
+        self.metrics.bytes_sent += len(data)
 
 
-class BytesReply(Reply):
+class BytesResponse(Response):
     """A response from memory."""
 
-    def __init__(self, status: int, headers: Mapping[str, str], limits: Limits, counts: Counts, body: bytes) -> None:
-        super().__init__(status, headers, limits, counts, len(body))
+    def __init__(
+        self, status: int, headers: Mapping[str, str], limits: Limits, metrics: ServerMetrics, body: bytes
+    ) -> None:
+        super().__init__(status, headers, limits, metrics, len(body))
         self._bytes = body
 
     async def send_body(self, request: web.BaseRequest) -> None:  # noqa: ARG002 - of the interface
         """Sends the bytes."""
-        step = self.limits.piece_bytes
+        step = self.limits.chunk_bytes
         for at in range(0, len(self._bytes), step):
             await self.send_piece(self._bytes[at : at + step])
 
 
-class FileReply(Reply):
+class FileResponse(Response):
     """A range of a file, which the kernel sends; ``head`` replaces the file's first bytes.
 
     Counts as a transfer from when it is made until ``prepare`` ends, which closes the file.
@@ -97,23 +101,23 @@ class FileReply(Reply):
         status: int,
         headers: Mapping[str, str],
         limits: Limits,
-        counts: Counts,
+        metrics: ServerMetrics,
         file: IO[bytes],
         start: int,
         end: int,
         head: bytes = b"",
     ) -> None:
-        super().__init__(status, headers, limits, counts, end - start)
+        super().__init__(status, headers, limits, metrics, end - start)
         self._file, self._first, self._end, self._head = file, start, end, head
         # From here on, so that requests which arrive together do not all pass the limit.
-        counts.transfers += 1
+        metrics.transfers += 1
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """As ``Reply.prepare``."""
+        """As ``Response.prepare``."""
         try:
             return await super().prepare(request)
         finally:
-            self.counts.transfers -= 1
+            self.metrics.transfers -= 1
             self._file.close()
 
     async def send_body(self, request: web.BaseRequest) -> None:
@@ -127,13 +131,13 @@ class FileReply(Reply):
             transport = request.transport
             if transport is None:
                 raise ConnectionResetError("the peer has gone")
-            count = min(self._end - at, self.limits.piece_bytes)
-            async with asyncio.timeout(self.limits.piece_seconds):
+            count = min(self._end - at, self.limits.chunk_bytes)
+            async with asyncio.timeout(self.limits.chunk_seconds):
                 sent = await loop.sendfile(transport, self._file, at, count)
             if not sent:
                 raise ConnectionResetError("the file is shorter now")
             at += sent
-            self.counts.bytes_sent += sent
+            self.metrics.bytes_sent += sent
 
     async def _send_from_memory(self, at: int) -> None:
         if at < len(self._head):
@@ -141,7 +145,7 @@ class FileReply(Reply):
             await self.send_piece(data)
             at += len(data)
         while at < self._end:
-            data = os.pread(self._file.fileno(), min(self._end - at, self.limits.piece_bytes), at)
+            data = os.pread(self._file.fileno(), min(self._end - at, self.limits.chunk_bytes), at)
             if not data:
                 raise ConnectionResetError("the file is shorter now")
             await self.send_piece(data)

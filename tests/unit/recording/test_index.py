@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mainstem.errors import RecordingError
-from mainstem.recording.positions import HEADER_LENGTH, IndexEntry, PositionsReader, PositionsWriter, positions_file
+from mainstem.recording.index import HEADER_LENGTH, IndexEntry, IndexWriter, LocalIndex, index_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,10 +26,10 @@ def test_a_reader_finds_the_file_whole_or_not_at_all(tmp_path: Path) -> None:
     def read() -> None:
         begun.set()
         for number in recordings:
-            while not positions_file(tmp_path, number).exists():
+            while not index_file(tmp_path, number).exists():
                 pass
             try:
-                reader = PositionsReader(tmp_path, number)
+                reader = LocalIndex(tmp_path, number)
                 found.append(reader.recorded_position)
                 reader.close()
             except Exception as error:
@@ -39,16 +39,16 @@ def test_a_reader_finds_the_file_whole_or_not_at_all(tmp_path: Path) -> None:
     thread.start()
     begun.wait()
     for number in recordings:
-        PositionsWriter(tmp_path, number, 64 * number).close()
+        IndexWriter(tmp_path, number, 64 * number).close()
     thread.join()
     assert failures == []
     assert found == [64 * number for number in recordings]
 
 
 def test_a_file_that_a_crash_left_short_is_begun_anew(tmp_path: Path) -> None:
-    positions_file(tmp_path, 1).write_bytes(bytes(HEADER_LENGTH - 1))
-    PositionsWriter(tmp_path, 1, 128).close()
-    reader = PositionsReader(tmp_path, 1)
+    index_file(tmp_path, 1).write_bytes(bytes(HEADER_LENGTH - 1))
+    IndexWriter(tmp_path, 1, 128).close()
+    reader = LocalIndex(tmp_path, 1)
     assert reader.recorded_position == 128
     assert reader.count == 0
     assert reader.around(0, 128) == []
@@ -57,14 +57,14 @@ def test_a_file_that_a_crash_left_short_is_begun_anew(tmp_path: Path) -> None:
 
 
 def test_entries_past_the_position_are_cut_when_the_recorder_goes_on(tmp_path: Path) -> None:
-    writer = PositionsWriter(tmp_path, 1, 0)
+    writer = IndexWriter(tmp_path, 1, 0)
     entries = [IndexEntry(position, 1, position // 64) for position in (64, 128, 192)]
     for entry in entries:
         writer.append(entry)
     writer.publish(192, 1)
     writer.close()
-    PositionsWriter(tmp_path, 1, 128).close()
-    reader = PositionsReader(tmp_path, 1)
+    IndexWriter(tmp_path, 1, 128).close()
+    reader = LocalIndex(tmp_path, 1)
     assert (reader.recorded_position, reader.around(0, 1000)) == (128, entries[:2])
     reader.close()
 
@@ -72,7 +72,7 @@ def test_entries_past_the_position_are_cut_when_the_recorder_goes_on(tmp_path: P
 @pytest.mark.parametrize("seed", range(20))
 def test_every_look_up_finds_what_looking_through_all_entries_finds(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    writer = PositionsWriter(tmp_path, 1, 0)
+    writer = IndexWriter(tmp_path, 1, 0)
     entries, position, time_ns, messages = [], 0, 100, 0
     for _ in range(chance.randrange(40)):
         position += chance.randrange(1, 5) * 64
@@ -83,7 +83,7 @@ def test_every_look_up_finds_what_looking_through_all_entries_finds(tmp_path: Pa
         writer.append(entries[-1])
     recorded = chance.choice(entries).position if entries else 0
     writer.publish(recorded, 1)
-    reader = PositionsReader(tmp_path, 1)
+    reader = LocalIndex(tmp_path, 1)
     # What lies past the recorded position is not there yet.
     entries = [entry for entry in entries if entry.position <= recorded]
     assert reader.count == len(entries)
@@ -118,16 +118,16 @@ def last(entries: list[IndexEntry], holds: Callable[[IndexEntry], bool]) -> Inde
 
 @pytest.mark.parametrize("position", [-32, 33, (1 << 63) - 1])
 def test_a_recorded_position_that_is_no_frame_boundary_is_an_error(tmp_path: Path, position: int) -> None:
-    with closing(PositionsWriter(tmp_path, 1, 0)) as writer:
+    with closing(IndexWriter(tmp_path, 1, 0)) as writer:
         writer.publish(position, 1)
-        with closing(PositionsReader(tmp_path, 1)) as reader, pytest.raises(RecordingError, match=str(position)):
+        with closing(LocalIndex(tmp_path, 1)) as reader, pytest.raises(RecordingError, match=str(position)):
             assert reader.recorded_position
 
 
 @pytest.mark.parametrize("position", [-32, 33])
 def test_an_entry_at_no_frame_boundary_is_an_error(tmp_path: Path, position: int) -> None:
-    with closing(PositionsWriter(tmp_path, 1, 0)) as writer:
+    with closing(IndexWriter(tmp_path, 1, 0)) as writer:
         writer.append(IndexEntry(position, 1, 0))
         writer.publish(64, 1)
-        with closing(PositionsReader(tmp_path, 1)) as reader, pytest.raises(RecordingError, match=str(position)):
+        with closing(LocalIndex(tmp_path, 1)) as reader, pytest.raises(RecordingError, match=str(position)):
             reader.after(-64)

@@ -7,7 +7,7 @@ from collections import Counter
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Counts:
+class ServerMetrics:
     """Counters of one server; refusals by reason."""
 
     def __init__(self) -> None:

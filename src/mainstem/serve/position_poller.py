@@ -18,7 +18,7 @@ PAUSE_S = 0.001
 PAUSE_SHARE = 10
 
 
-class Pulse:
+class PositionPoller:
     """Wakes the requests that wait, round by round."""
 
     def __init__(self) -> None:

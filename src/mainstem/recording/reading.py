@@ -1,9 +1,9 @@
-"""Replaying a recording by position: as batches of columns, or back onto a stream."""
+"""Reading a range of a recording: as batches of columns, or message by message."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mainstem._core.layout import (
     COLUMN_ALL,
@@ -38,12 +38,12 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class SkippedRange:
-    """Positions that could not be read and were passed over.
+    """RecordingIndex that could not be read and were passed over.
 
     Args:
-        start: The position of the fault in bytes.
+        start: The position of the problem in bytes.
         end: Where reading went on: a position between two messages, or the end of the range.
-        reason: The fault, with the file where there is one.
+        reason: The problem, with the file where there is one.
 
     Example:
         ``batches(reader, start, end, strict=False, on_skip=lambda skipped: print(skipped.reason))``
@@ -74,7 +74,7 @@ def batches(
         column_mask: An OR of ``COLUMN_...`` bits of ``mainstem._core.layout``.
         frames: Whether a row is a frame, not a message.
         rows: The most rows of a batch.
-        strict: Whether a fault raises; otherwise reading goes on behind it, at the next entry of the index or the next
+        strict: Whether a problem raises; otherwise reading goes on behind it, at the next entry of the index or the next
             segment that is there.
         on_skip: Is called with each range that is passed over when ``strict`` is false; None for no notice.
 
@@ -91,10 +91,10 @@ def batches(
     columns.term_mask = reader.descriptor.term_buffer_length - 1
     position = start
     while position < end:
-        fault = yield from _until_fault(reader, position, end, columns, frames=frames, rows=rows)
-        if fault is None:
+        problem = yield from _until_problem(reader, position, end, columns, frames=frames, rows=rows)
+        if problem is None:
             break
-        at, error = fault
+        at, error = problem
         if strict:
             raise error
         position = reader.boundary_after(at, end)
@@ -105,13 +105,13 @@ def batches(
         yield columns.take(), count
 
 
-def _until_fault(
+def _until_problem(
     reader: RecordingReader, start: int, end: int, columns: Columns, *, frames: bool, rows: int
 ) -> Generator[tuple[dict[str, bytearray], int], None, tuple[int, RecordingError] | None]:
-    """The batches of ``[start, end)`` up to a fault; returns its position and its error, or None. Rows may be left over."""
+    """The batches of ``[start, end)`` up to a problem; returns its position and its error, or None. Rows may be left over."""
     fragments, following = Fragments(), start
     try:
-        for run in reader.runs(start, end):
+        for run in reader.ranges(start, end):
             at, span = run.offset, BYTES_PER_BATCH
             while at < run.limit:
                 # So many bytes at a time, so that a batch of large messages ends too.
@@ -123,14 +123,14 @@ def _until_fault(
                     passed = columns.add_messages(run.memory, at, limit, position, fragments, left)
                 run.check()
                 at += passed
-                faulty = columns.stopped not in (WALK_AT_LIMIT, WALK_FULL)
+                has_problem = columns.stopped not in (WALK_AT_LIMIT, WALK_FULL)
                 if columns.stopped == WALK_TORN and limit < run.limit:
                     # Cut by the border of these bytes. Only padding can be longer than all of them: then read more.
-                    faulty, span = False, BYTES_PER_BATCH if passed else span * 2
-                if columns.rows >= rows or columns.payload_length >= BYTES_PER_BATCH or (faulty and columns.rows):
+                    has_problem, span = False, BYTES_PER_BATCH if passed else span * 2
+                if columns.rows >= rows or columns.payload_length >= BYTES_PER_BATCH or (has_problem and columns.rows):
                     count = columns.rows
                     yield columns.take(), count
-                if faulty:
+                if has_problem:
                     position = run.position + at - run.offset
                     offset = position - segment_base(reader.descriptor, position)
                     where = f"{run.path} at offset {offset} (position {position})"
@@ -167,39 +167,3 @@ def messages(reader: RecordingReader, start: int, end: int) -> Iterator[tuple[in
         offsets = memoryview(columns["payload_offsets"]).cast("i")
         for i in range(rows):
             yield positions[i], bytes(columns["payload"][offsets[i] : offsets[i + 1]])
-
-
-class Sendable(Protocol):
-    """What a replay needs of a publication."""
-
-    def send(self, payload: bytes, *, timeout: float) -> int:
-        """Offers until it is taken; raises OfferError or Timeout."""
-        ...
-
-
-def replay_onto(publication: Sendable, reader: RecordingReader, start: int, end: int, *, timeout: float = 5.0) -> int:
-    """Sends the messages of ``[start, end)`` onto a publication, and waits where there is back pressure.
-
-    Args:
-        publication: An Aeron publication, or any object with such a ``send``.
-        reader: The recording.
-        start: Where a message starts.
-        end: The position to stop at.
-        timeout: Seconds that each message may wait.
-
-    Returns:
-        The number of messages sent.
-
-    Raises:
-        RecordingError: As ``batches``.
-        OfferError: The publication refused a message.
-        Timeout: Back pressure lasted longer than ``timeout``.
-
-    Example:
-        ``replay_onto(publication, reader, 0, reader.end_position())``
-    """
-    count = 0
-    for _, payload in messages(reader, start, end):
-        publication.send(payload, timeout=timeout)
-        count += 1
-    return count

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 CATALOG_INTERVAL_NS = 100 * NS_PER_MS
 
 
-class PositionHold:
+class RecorderSlot:
     """Follows the recorded positions of a directory with subscriptions of its own. Run ``do_work`` often.
 
     Args:
         directory: Where the recorder writes; it may be made later.
 
     Example:
-        ``with PositionHold("tides") as hold: hold.add_subscription(subscription)``
+        ``with RecorderSlot("tides") as hold: hold.add_subscription(subscription)``
     """
 
     def __init__(self, directory: Path | str) -> None:
@@ -39,7 +39,7 @@ class PositionHold:
         self._readers: dict[int, RecordingReader] = {}
         self._catalog_read_ns: int | None = None
 
-    def __enter__(self) -> PositionHold:
+    def __enter__(self) -> RecorderSlot:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -76,10 +76,10 @@ class PositionHold:
                     continue
                 live.add(id(image))
                 reader = self._readers.get(id(image)) or self._opened(image, now_ns)
-                if reader is None or reader.positions is None:
+                if reader is None or reader.index is None:
                     continue
                 position = image.position
-                target = min(reader.positions.recorded_position, position + image.term_length)
+                target = min(reader.index.recorded_position, position + image.term_length)
                 if target > position:
                     image.release(target)
                     moved += target - position
@@ -97,7 +97,7 @@ class PositionHold:
         for d in reversed(read_catalog(self._directory)):
             if (d.session_id, d.stream_id, d.initial_term_id, d.term_buffer_length) == key:
                 reader = RecordingReader(local_archive(self._directory), d)
-                if reader.positions is not None and _may_be_of(image, reader.positions.life):
+                if reader.index is not None and _may_be_of(image, reader.index.life):
                     self._readers[id(image)] = reader
                     return reader
                 reader.close()

@@ -58,18 +58,18 @@ _HEADER = struct.Struct("<8sqqq2q2q")
 _ENTRY = struct.Struct("<3qIi")
 
 
-class DamagedPositionsError(RecordingError):
+class CorruptIndexError(RecordingError):
     """A file of positions that is none: a loss of power leaves zeros. Its recording is read by its frames."""
 
 
-def positions_name(recording_id: int) -> str:
+def index_name(recording_id: int) -> str:
     """The file name of the positions of a recording."""
     return f"{recording_id}.mainstem-positions"
 
 
-def positions_file(directory: Path, recording_id: int) -> Path:
+def index_file(directory: Path, recording_id: int) -> Path:
     """The path of the positions of a recording."""
-    return directory / positions_name(recording_id)
+    return directory / index_name(recording_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class IndexEntry:
     checksum: int = 0
 
 
-class PositionsWriter:
+class IndexWriter:
     """The recorder's side. Opening cuts entries past ``position``, and creates the file where it is missing.
 
     ``origin`` is that of the recording's descriptor, ``life`` what is recorded now. ``is_new`` is for a recording that begins at
@@ -104,7 +104,7 @@ class PositionsWriter:
         durable: bool = False,
         disk: Disk = DISK,
     ) -> None:
-        path = positions_file(directory, recording_id)
+        path = index_file(directory, recording_id)
         header = _HEADER.pack(MAGIC, recording_id, position, 0, *origin, *life)
         self._disk = disk
         self._fd = disk.open_whole(path, header, durable=durable)
@@ -157,12 +157,12 @@ class PositionsWriter:
             self._fd = -1
 
 
-class PositionsRepair:
+class IndexRepair:
     """A recorder's look at a file of positions after a loss of power. The file's header holds; any entry may be missing."""
 
     def __init__(self, directory: Path, recording_id: int, disk: Disk = DISK) -> None:
         self._disk = disk
-        self._fd = disk.open(positions_file(directory, recording_id))
+        self._fd = disk.open(index_file(directory, recording_id))
 
     def entry(self, number: int) -> IndexEntry:
         """One of the entries that ``sound`` has counted."""
@@ -200,7 +200,7 @@ class PositionsRepair:
         self._disk.close(self._fd)
 
 
-class Positions:
+class RecordingIndex:
     """A reader's side: the recorded position and the index, wherever the file is.
 
     Entries are read when they are asked for: of a recording of a terabyte there are sixteen million. Each look-up that would
@@ -316,13 +316,13 @@ class Positions:
         return entry
 
 
-class PositionsReader(Positions):
+class LocalIndex(RecordingIndex):
     """The positions of a recording on this machine, as they are now. The file closes at the latest with this object."""
 
     has_file = True
 
     def __init__(self, directory: Path, recording_id: int) -> None:
-        path = positions_file(directory, recording_id)
+        path = index_file(directory, recording_id)
         self._name = str(path)
         try:
             self._file = path.open("rb", buffering=0)
@@ -332,30 +332,30 @@ class PositionsReader(Positions):
         size = os.fstat(self._fd).st_size
         if size < HEADER_LENGTH:
             self._file.close()
-            raise DamagedPositionsError(f"{path} has only {size} bytes")
+            raise CorruptIndexError(f"{path} has only {size} bytes")
         try:
             self._map = GuardedMap(self._fd, HEADER_LENGTH)
         except ValueError:
             self._file.close()
-            raise DamagedPositionsError(f"{path} was cut short while it was opened") from None
+            raise CorruptIndexError(f"{path} was cut short while it was opened") from None
         # One aligned load of eight bytes: struct would put them together from parts.
         self._words = memoryview(self._map).cast("q")
         magic, stored_id = self._map[:8], self._words[1]
         self.origin, _ = _lives(*self._words[4:8])
         if magic != MAGIC or stored_id != recording_id:
             self.close()
-            raise DamagedPositionsError(f"{path} is not the positions of recording {recording_id}")
+            raise CorruptIndexError(f"{path} is not the positions of recording {recording_id}")
 
     @property
     def recorded_position(self) -> int:
-        """As ``Positions.recorded_position``."""
+        """As ``RecordingIndex.recorded_position``."""
         position = self._words[RECORDED_POSITION_OFFSET // 8]
         _check_whole(self._map, self._name)
         return _checked(self._name, position)
 
     @property
     def life(self) -> StreamLife:
-        """As ``Positions.life``, as it is now."""
+        """As ``RecordingIndex.life``, as it is now."""
         life = _lives(*self._words[4:8])[1]
         _check_whole(self._map, self._name)
         return life
@@ -384,22 +384,22 @@ class PositionsReader(Positions):
             self.close()
 
 
-def open_positions(directory: Path, descriptor: RecordingDescriptor) -> PositionsReader | None:
+def open_index(directory: Path, descriptor: RecordingDescriptor) -> LocalIndex | None:
     """The positions of a recording on this machine; None where it has none, they are damaged, or an archive extended it."""
-    if not positions_file(directory, descriptor.recording_id).exists():
+    if not index_file(directory, descriptor.recording_id).exists():
         return None
     try:
-        positions = PositionsReader(directory, descriptor.recording_id)
-        if positions.recorded_position >= 0 and positions.origin == descriptor.origin:
-            return positions
-    except DamagedPositionsError as error:
-        without_positions(error)
+        index = LocalIndex(directory, descriptor.recording_id)
+        if index.recorded_position >= 0 and index.origin == descriptor.origin:
+            return index
+    except CorruptIndexError as error:
+        warn_without_index(error)
         return None
-    positions.close()
+    index.close()
     return None
 
 
-def without_positions(error: DamagedPositionsError) -> None:
+def warn_without_index(error: CorruptIndexError) -> None:
     """Says, once, that a recording is read without its positions."""
     warn_once(log, f"{error}: the recording is read by its frames, without times and checksums")
 
@@ -407,12 +407,12 @@ def without_positions(error: DamagedPositionsError) -> None:
 def damage_of(directory: Path, recording_id: int) -> str:
     """What is wrong with the positions of a recording on this machine; empty where nothing is, or where it has none."""
     try:
-        recorded = PositionsReader(directory, recording_id)
+        recorded = LocalIndex(directory, recording_id)
         try:
             assert recorded.recorded_position >= 0
         finally:
             recorded.close()
-    except DamagedPositionsError as error:
+    except CorruptIndexError as error:
         return str(error)
     except RecordingError:
         return ""
@@ -426,7 +426,7 @@ def recorded_position(directory: Path, recording_id: int, *, origin: StreamLife 
 
     Read twice until it is the same: a plain read does not promise eight bytes at once.
     """
-    path = positions_file(directory, recording_id)
+    path = index_file(directory, recording_id)
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -441,19 +441,19 @@ def recorded_position(directory: Path, recording_id: int, *, origin: StreamLife 
         os.close(fd)
     try:
         if len(header) < HEADER_LENGTH:
-            raise DamagedPositionsError(f"{path} has only {len(header)} bytes")
+            raise CorruptIndexError(f"{path} has only {len(header)} bytes")
         magic, stored_id, position, _, *lives = _HEADER.unpack(header)
         if magic != MAGIC or stored_id != recording_id:
-            raise DamagedPositionsError(f"{path} is not the positions of recording {recording_id}")
+            raise CorruptIndexError(f"{path} is not the positions of recording {recording_id}")
         return _checked(str(path), position) if origin in (None, _lives(*lives)[0]) else None
-    except DamagedPositionsError as error:
-        without_positions(error)
+    except CorruptIndexError as error:
+        warn_without_index(error)
         return None
 
 
 def _check_whole(mapped: GuardedMap, name: Path | str) -> None:
     if mapped.was_cut:
-        raise DamagedPositionsError(f"{name} was cut short by another process")
+        raise CorruptIndexError(f"{name} was cut short by another process")
 
 
 def _lives(*words: int) -> tuple[StreamLife, StreamLife]:
@@ -462,7 +462,7 @@ def _lives(*words: int) -> tuple[StreamLife, StreamLife]:
     return (NO_LIFE, NO_LIFE) if not any(words) else (origin, life)
 
 
-class StoredPositions(Positions):
+class StoredIndex(RecordingIndex):
     """The positions of a recording in a store: the header as of the last ``refresh``, and blocks of entries as they are asked for.
 
     The header is read before the entries, which are all there before the recorded position moves past them.
@@ -480,11 +480,11 @@ class StoredPositions(Positions):
         """Reads the header anew. Raises FileNotFoundError, or RecordingError for what is no positions file."""
         first = self._store.read(self._file, 0, BLOCK_LENGTH)
         if len(first) < HEADER_LENGTH:
-            raise DamagedPositionsError(f"{self._name} has only {len(first)} bytes")
+            raise CorruptIndexError(f"{self._name} has only {len(first)} bytes")
         magic, stored_id, recorded, _, *lives = _HEADER.unpack_from(first)
         self.origin, self._life = _lives(*lives)
         if magic != MAGIC or stored_id != self._recording_id:
-            raise DamagedPositionsError(f"{self._name} is not the positions of recording {self._recording_id}")
+            raise CorruptIndexError(f"{self._name} is not the positions of recording {self._recording_id}")
         self._recorded = _checked(self._name, recorded)
         self._size = len(first) if len(first) < BLOCK_LENGTH else self._store.size(self._file)
         # A block that was not full has more entries now.
@@ -493,12 +493,12 @@ class StoredPositions(Positions):
 
     @property
     def recorded_position(self) -> int:
-        """As ``Positions.recorded_position``, as of the last ``refresh``."""
+        """As ``RecordingIndex.recorded_position``, as of the last ``refresh``."""
         return self._recorded
 
     @property
     def life(self) -> StreamLife:
-        """As ``Positions.life``, as of the last ``refresh``."""
+        """As ``RecordingIndex.life``, as of the last ``refresh``."""
         return self._life
 
     def _block(self, at: int) -> bytes:
@@ -528,7 +528,7 @@ class StoredPositions(Positions):
 
 def _checked(name: str, position: int) -> int:
     if not 0 <= position <= MAX_POSITION or position % FRAME_ALIGNMENT:
-        raise DamagedPositionsError(f"{name}: the recorded position {position} is no frame boundary")
+        raise CorruptIndexError(f"{name}: the recorded position {position} is no frame boundary")
     return position
 
 

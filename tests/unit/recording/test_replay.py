@@ -10,8 +10,8 @@ from tests.support.streams import Stream, record
 from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.errors import ConfigurationError, Timeout
 from mainstem.recording import Recorder, RecordingReader, open_recording
-from mainstem.recording.play import LONGEST_SLEEP_S, play
-from mainstem.recording.positions import positions_file
+from mainstem.recording.index import index_file
+from mainstem.recording.replayer import MAX_SLEEP_S, replay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ class StillClock:
         return self.now_ns // 1_000_000
 
     def sleep(self, seconds: float) -> None:
-        assert 0 < seconds <= LONGEST_SLEEP_S
+        assert 0 < seconds <= MAX_SLEEP_S
         self.now_ns += round(seconds * NS_PER_SECOND)
 
 
@@ -63,7 +63,7 @@ def reader(tmp_path: Path) -> Iterator[RecordingReader]:
 def run(reader: RecordingReader, speed: float, clock: StillClock | None = None) -> list[tuple[int, bytes, int]]:
     clock = clock or StillClock()
     publication = Publication(clock)
-    played = play(reader, publication, 0, reader.end_position(), clock=clock, sleep=clock.sleep, speed=speed)
+    played = replay(reader, publication, 0, reader.end_position(), clock=clock, sleep=clock.sleep, speed=speed)
     assert played.messages == 100
     assert [payload for _, payload, _ in publication.sent] == [b"%d" % number for number in range(100)]
     return publication.sent
@@ -92,15 +92,15 @@ def test_a_player_that_fell_behind_does_not_wait(reader: RecordingReader) -> Non
             return super().send(payload, timeout=timeout, reserved_value=reserved_value)
 
     slow = Slow(clock)
-    play(reader, slow, 0, reader.end_position(), clock=clock, sleep=clock.sleep)
+    replay(reader, slow, 0, reader.end_position(), clock=clock, sleep=clock.sleep)
     assert slow.sent[-1][0] - slow.sent[0][0] <= 3 * STEP_NS * 100 + STEP_NS
 
 
 def test_playing_ends_when_it_is_asked_to(reader: RecordingReader) -> None:
     clock = StillClock()
     publication = Publication(clock)
-    played = play(reader, publication, 0, reader.end_position(), clock=clock, sleep=clock.sleep,
-                  asked=lambda: len(publication.sent) == 3)  # fmt: skip
+    played = replay(reader, publication, 0, reader.end_position(), clock=clock, sleep=clock.sleep,
+                  should_stop=lambda: len(publication.sent) == 3)  # fmt: skip
     assert played.messages == 3
 
 
@@ -113,16 +113,16 @@ def test_reserved_values_are_played_too(tmp_path: Path) -> None:
     clock = StillClock()
     publication = Publication(clock)
     with open_recording(tmp_path, 0) as reader:
-        play(reader, publication, 0, reader.end_position(), clock=clock, sleep=clock.sleep)
+        replay(reader, publication, 0, reader.end_position(), clock=clock, sleep=clock.sleep)
     assert [(payload, reserved) for _, payload, reserved in publication.sent] == [(b"one", -7)]
 
 
 def test_without_times_there_is_no_pace(reader: RecordingReader, tmp_path: Path) -> None:
-    positions_file(tmp_path, 0).unlink()
+    index_file(tmp_path, 0).unlink()
     clock = StillClock()
     with open_recording(tmp_path, 0) as unindexed:
-        with pytest.raises(ConfigurationError, match="keeps no times"):
-            play(unindexed, Publication(clock), 0, unindexed.end_position(), clock=clock, sleep=clock.sleep)
+        with pytest.raises(ConfigurationError, match="its pace is not known"):
+            replay(unindexed, Publication(clock), 0, unindexed.end_position(), clock=clock, sleep=clock.sleep)
         run(unindexed, 0)
 
 
@@ -133,4 +133,4 @@ def test_a_subscriber_that_takes_nothing_ends_it(reader: RecordingReader) -> Non
 
     clock = StillClock()
     with pytest.raises(Timeout):
-        play(reader, Full(clock), 0, reader.end_position(), clock=clock, sleep=clock.sleep)
+        replay(reader, Full(clock), 0, reader.end_position(), clock=clock, sleep=clock.sleep)

@@ -38,7 +38,7 @@ def _parent(path: str) -> tuple[Store, str]:
     return open_store(directory + mark + query, getattr(path, "options", None)), name
 
 
-def is_elsewhere(path: str) -> bool:
+def is_remote(path: str) -> bool:
     """Whether a path is a URL."""
     return is_url(path)
 

@@ -1,4 +1,4 @@
-"""Texts for the faults that compiled code detects: the index is its REASON_ number."""
+"""Texts for the problems that compiled code detects: the index is its REASON_ number."""
 
 PASSED = (
     "of a link type that is not known",

@@ -1,8 +1,8 @@
-"""A piece: the frames ``[start, end)`` of a recording in one immutable object, with the index entries that lie in it.
+"""A chunk: the frames ``[start, end)`` of a recording in one immutable object, with the index entries that lie in it.
 
 The object is the bytes of the segment file, and behind them the entries of the index, 32 bytes each, as they are in
 ``<recordingId>.mainstem-positions``, and the checksums of both by blocks (docs/protocols/recordings.md, 8.2). One object, one
-upload; its index is one range at its end. A piece never crosses a segment.
+upload; its index is one range at its end. A chunk never crosses a segment.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION
-from mainstem.recording.positions import ENTRY_LENGTH
+from mainstem.recording.index import ENTRY_LENGTH
 from mainstem.recording.shipping.block_sums import table_length
 from mainstem.recording.shipping.layout import checked_name
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 UNKNOWN = -1
-MAX_PIECE_LENGTH = 1 << 31  # a piece lies in one segment, whose length is an int32
+MAX_CHUNK_SIZE = 1 << 31  # a chunk lies in one segment, whose length is an int32
 MAX_TEXT_LENGTH = 64 << 10  # of a host, a directory, an id: a path has 4 KiB
 # What JSON of another layout ends in: too deep, infinite where a whole number is due, of other types, or without a key.
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Chunk:
     """One object of frames.
 
-    ``before`` is the number of messages that end at or before ``start``, ``messages`` how many end in the piece,
-    ``first_entry`` how many shipped index entries lie before ``start``, ``entries`` how many in the piece. What it holds was
+    ``before`` is the number of messages that end at or before ``start``, ``messages`` how many end in the chunk,
+    ``first_entry`` how many shipped index entries lie before ``start``, ``entries`` how many in the chunk. What it holds was
     recorded at ``first_ns`` or later and at ``last_ns`` or earlier (epoch; ``UNKNOWN`` without an index). ``crc32`` is that of
     frames and index, ``checksums`` that of the table of checksums; ``UNKNOWN`` where there is none.
     """
@@ -55,14 +55,14 @@ class Piece:
         return self.end - self.start
 
     @property
-    def octets(self) -> int:
+    def nbytes(self) -> int:
         """Bytes of the frames and of the index behind them."""
         return self.length + self.entries * ENTRY_LENGTH
 
     @property
     def size(self) -> int:
         """Bytes of the object: the table of checksums is behind the index."""
-        return self.octets + (0 if self.checksums == UNKNOWN else table_length(self.octets))
+        return self.nbytes + (0 if self.checksums == UNKNOWN else table_length(self.nbytes))
 
     @property
     def count(self) -> int:
@@ -74,14 +74,14 @@ class Piece:
         return [getattr(self, field.name) for field in fields(self)]
 
     @classmethod
-    def of(cls, row: object) -> Piece:
-        """The piece of a row. Raises RecordingError for what is none."""
-        piece = cls(*checked_row(row, cls))
-        if not 0 < piece.length <= MAX_PIECE_LENGTH or not 0 <= piece.entries <= piece.length // FRAME_ALIGNMENT:
+    def of(cls, row: object) -> Chunk:
+        """The chunk of a row. Raises RecordingError for what is none."""
+        chunk = cls(*checked_row(row, cls))
+        if not 0 < chunk.length <= MAX_CHUNK_SIZE or not 0 <= chunk.entries <= chunk.length // FRAME_ALIGNMENT:
             raise RecordingError(
-                f"a piece from {piece.start} to {piece.end} with {piece.entries} entries is not possible"
+                f"a chunk from {chunk.start} to {chunk.end} with {chunk.entries} entries is not possible"
             )
-        return piece
+        return chunk
 
 
 def checked_int(value: object, name: str, *, minimum: int = 0, maximum: int = (1 << 63) - 1) -> int:

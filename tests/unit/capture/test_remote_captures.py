@@ -11,9 +11,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.support import captures as make
 from tests.support.remote_store import RemoteStore
 
-from mainstem.capture import elsewhere
-from mainstem.capture.elsewhere import StoredPath
+from mainstem.capture import remote_files
 from mainstem.capture.files import captures
+from mainstem.capture.remote_files import StoredPath
 from mainstem.errors import CaptureError
 from mainstem.spark.sources.capture import CaptureBatchReader, CaptureStreamReader
 from mainstem.spark.sources.capture_options import parse_options
@@ -37,7 +37,7 @@ def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return RemoteStore(tmp_path / url.partition("remote://host")[2].lstrip("/"))
 
     seen: list[dict[str, str]] = []
-    monkeypatch.setattr(elsewhere, "open_store", opened)
+    monkeypatch.setattr(remote_files, "open_store", opened)
     return tmp_path
 
 

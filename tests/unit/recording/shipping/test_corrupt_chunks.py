@@ -11,15 +11,15 @@ from tests.support.shipping import TERM, ManualClock, MemoryStore, Station, payl
 from mainstem.errors import RecordingError
 from mainstem.recording import RecordingReader, SkippedRange, batches, messages
 from mainstem.recording.archive import DirectoryArchive
-from mainstem.recording.fetching import DamagedRangeError
-from mainstem.recording.shipping import piece_reader, pieces
+from mainstem.recording.fetching import CorruptRangeError
+from mainstem.recording.shipping import chunk_reader, chunks
 from mainstem.recording.shipping.block_sums import BLOCK, BlockSums, sums_of, table_length
+from mainstem.recording.shipping.chunk_reader import ChunkReader, MappedChunk
+from mainstem.recording.shipping.chunks import UNKNOWN, Chunk
 from mainstem.recording.shipping.compaction import compact
 from mainstem.recording.shipping.page_tree import between
-from mainstem.recording.shipping.piece_reader import MappedPiece, PieceReader
-from mainstem.recording.shipping.pieces import UNKNOWN, Piece
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
-from mainstem.recording.shipping.verification import archive_faults
+from mainstem.recording.shipping.verification import find_archive_problems
 from mainstem.recording.tiered_archive import TieredArchive
 from mainstem.store.local import LocalStore
 
@@ -34,13 +34,13 @@ SEGMENT = 8 * TERM
 class Shipped:
     """A recording of two segments, and what was shipped of it."""
 
-    def __init__(self, path: Path, store: Store, *, piece_length: int = 300_000, compacted: bool = False) -> None:
+    def __init__(self, path: Path, store: Store, *, chunk_size: int = 300_000, compacted: bool = False) -> None:
         self.clock, self.store, self.directory = ManualClock(), store, path / "dir"
         station = Station(self.directory, self.clock, segment_length=SEGMENT)
         station.send(payloads(600))
         station.stop()
         self.sent = station.sent
-        ship = shipper(self.directory, store, self.clock, piece_length=piece_length)
+        ship = shipper(self.directory, store, self.clock, chunk_size=chunk_size)
         ship.drain()
         ship.close()
         self.archive_id = ship.identity.id
@@ -51,13 +51,13 @@ class Shipped:
     def archive(self) -> ShippedArchive:
         return ShippedArchive(self.store, self.archive_id)
 
-    def pieces(self) -> list[Piece]:
+    def chunks(self) -> list[Chunk]:
         archive = self.archive
         entry = archive.entry(0)
         return list(between(entry.tree, entry.start, entry.end, archive.pages))
 
-    def name(self, piece: Piece) -> str:
-        return f"{self.archive_id}/{piece.name}"
+    def name(self, chunk: Chunk) -> str:
+        return f"{self.archive_id}/{chunk.name}"
 
     def read(self, *, strict: bool = True, skipped: list[SkippedRange] | None = None) -> list[bytes]:
         (descriptor,) = (archive := self.archive).recordings()
@@ -70,7 +70,7 @@ class Shipped:
             return found
 
 
-@pytest.fixture(params=["pieces", "compacted", "local", "local and compacted"])
+@pytest.fixture(params=["chunks", "compacted", "local", "local and compacted"])
 def some(request: pytest.FixtureRequest, tmp_path: Path) -> Shipped:
     store: Any = MemoryStore() if "local" not in request.param else LocalStore(tmp_path / "store")
     return Shipped(tmp_path, store, compacted="compacted" in request.param)
@@ -90,27 +90,27 @@ def read_all_of(some: Shipped) -> None:
         for number, (_, payload) in enumerate(messages(reader, 0, reader.end_position())):
             assert payload == some.sent[number]
         assert number + 1 == len(some.sent)
-        for piece in some.pieces():
-            reader.recorded_time_ns(piece.end - 32)
+        for chunk in some.chunks():
+            reader.recorded_time_ns(chunk.end - 32)
 
 
 def test_a_changed_byte_is_an_error_and_never_data(some: Shipped) -> None:
     read_all_of(some)
     rng = random.Random(7)
-    for piece in some.pieces():
-        assert piece.checksums != UNKNOWN
-        for at in [rng.randrange(piece.size) for _ in range(6)] + [0, piece.length, piece.octets - 1, piece.size - 1]:
-            before = changed(some.store, some.name(piece), at)
+    for chunk in some.chunks():
+        assert chunk.checksums != UNKNOWN
+        for at in [rng.randrange(chunk.size) for _ in range(6)] + [0, chunk.length, chunk.nbytes - 1, chunk.size - 1]:
+            before = changed(some.store, some.name(chunk), at)
             with pytest.raises(RecordingError, match="is damaged: the checksum of"):
                 read_all_of(some)
-            some.store.put(some.name(piece), before)
+            some.store.put(some.name(chunk), before)
     read_all_of(some)
 
 
 def test_everything_around_a_damaged_block_is_read(some: Shipped) -> None:
-    piece = max(some.pieces(), key=lambda each: each.length)
-    changed(some.store, some.name(piece), 2 * BLOCK + 100)
-    with pytest.raises(DamagedRangeError, match=f"positions {piece.start + 2 * BLOCK} to {piece.start + 3 * BLOCK}"):
+    chunk = max(some.chunks(), key=lambda each: each.length)
+    changed(some.store, some.name(chunk), 2 * BLOCK + 100)
+    with pytest.raises(CorruptRangeError, match=f"positions {chunk.start + 2 * BLOCK} to {chunk.start + 3 * BLOCK}"):
         some.read()
     skipped: list[SkippedRange] = []
     found = some.read(strict=False, skipped=skipped)
@@ -118,35 +118,35 @@ def test_everything_around_a_damaged_block_is_read(some: Shipped) -> None:
     assert set(found) <= set(some.sent)
     # The block, and what of the index's intervals lies around it.
     assert 0 < sum(map(len, lost)) < 4 * BLOCK
-    assert skipped[0].start <= piece.start + 2 * BLOCK + 100 < skipped[-1].end
+    assert skipped[0].start <= chunk.start + 2 * BLOCK + 100 < skipped[-1].end
     assert "is damaged" in skipped[0].reason
 
 
 def test_verify_names_the_positions_that_changed(some: Shipped) -> None:
-    piece, *_ = some.pieces()
+    chunk, *_ = some.chunks()
     for at in (BLOCK, 2 * BLOCK + 5, 4 * BLOCK - 1):
-        changed(some.store, some.name(piece), at)
-    faults = list(archive_faults(some.archive))
-    assert [(fault.kind, fault.position) for fault in faults] == [("checksum", piece.start + BLOCK)]
-    assert f"positions {piece.start + BLOCK} to {piece.start + 4 * BLOCK}" in faults[0].text
-    assert {fault.kind for fault in archive_faults(some.archive, frames=True)} == {"checksum"}
+        changed(some.store, some.name(chunk), at)
+    problems = list(find_archive_problems(some.archive))
+    assert [(problem.kind, problem.position) for problem in problems] == [("checksum", chunk.start + BLOCK)]
+    assert f"positions {chunk.start + BLOCK} to {chunk.start + 4 * BLOCK}" in problems[0].text
+    assert {problem.kind for problem in find_archive_problems(some.archive, frames=True)} == {"checksum"}
 
 
 def test_verify_finds_a_damaged_table_and_a_damaged_index(some: Shipped) -> None:
-    first, second, *_ = some.pieces()
+    first, second, *_ = some.chunks()
     changed(some.store, some.name(first), first.size - 1)
     changed(some.store, some.name(second), second.length)
-    faults = list(archive_faults(some.archive))
-    assert [fault.kind for fault in faults] == ["checksum", "checksum"]
-    assert faults[0].position == first.start
-    assert second.start <= faults[1].position < second.end
-    assert "its table of checksums" in faults[0].text
+    problems = list(find_archive_problems(some.archive))
+    assert [problem.kind for problem in problems] == ["checksum", "checksum"]
+    assert problems[0].position == first.start
+    assert second.start <= problems[1].position < second.end
+    assert "its table of checksums" in problems[0].text
 
 
 def test_a_damaged_range_is_read_from_where_it_was_recorded(tmp_path: Path) -> None:
     some = Shipped(tmp_path, MemoryStore())
-    for piece in some.pieces():
-        changed(some.store, some.name(piece), 100)
+    for chunk in some.chunks():
+        changed(some.store, some.name(chunk), 100)
     archive = TieredArchive(some.archive, DirectoryArchive(LocalStore(some.directory)))
     (descriptor,) = archive.recordings()
     with RecordingReader(archive, descriptor) as reader:
@@ -158,64 +158,64 @@ def test_what_earlier_releases_shipped_is_read_and_checked_where_it_can_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compacted: bool
 ) -> None:
     monkeypatch.setattr(BlockSums, "table", lambda _: b"")
-    monkeypatch.setattr(Piece, "row", lambda self: [getattr(self, name) for name in Piece.__slots__[:10]])
+    monkeypatch.setattr(Chunk, "row", lambda self: [getattr(self, name) for name in Chunk.__slots__[:10]])
     for store in (MemoryStore(), LocalStore(tmp_path / "store")):
-        some = Shipped(tmp_path / type(store).__name__, store, piece_length=200_000, compacted=compacted)
-        assert {piece.checksums for piece in some.pieces()} == {UNKNOWN}
+        some = Shipped(tmp_path / type(store).__name__, store, chunk_size=200_000, compacted=compacted)
+        assert {chunk.checksums for chunk in some.chunks()} == {UNKNOWN}
         assert some.read() == some.sent
-        piece = some.pieces()[-1]
-        changed(store, some.name(piece), 40)
+        chunk = some.chunks()[-1]
+        changed(store, some.name(chunk), 40)
         if isinstance(store, LocalStore) or not compacted:
-            # Of a long piece a part cannot be checked, but a mapped one is read as a whole.
+            # Of a long chunk a part cannot be checked, but a mapped one is read as a whole.
             with pytest.raises(RecordingError, match="is damaged"):
                 some.read()
-        assert [fault.kind for fault in archive_faults(some.archive)] == ["checksum"]
+        assert [problem.kind for problem in find_archive_problems(some.archive)] == ["checksum"]
 
 
-def test_a_range_costs_its_blocks_and_the_table_of_its_piece_once(
+def test_a_range_costs_its_blocks_and_the_table_of_its_chunk_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(piece_reader, "NEAR_BYTES", 0)
+    monkeypatch.setattr(chunk_reader, "NEAR_BYTES", 0)
     some = Shipped(tmp_path, store := MemoryStore())
-    piece = max(some.pieces(), key=lambda each: each.length)
-    reader = PieceReader(store, some.archive_id)
-    content = store.files[some.name(piece)]
+    chunk = max(some.chunks(), key=lambda each: each.length)
+    reader = ChunkReader(store, some.archive_id)
+    content = store.files[some.name(chunk)]
     store.operations.clear()
     store.read_bytes = 0
-    assert reader.read(piece, BLOCK + 10, BLOCK + 20) == content[BLOCK + 10 : BLOCK + 20]
-    assert store.read_bytes == BLOCK + table_length(piece.octets)
-    assert reader.read(piece, 10, 20) == content[10:20]
-    assert store.read_bytes == 2 * BLOCK + table_length(piece.octets)
+    assert reader.read(chunk, BLOCK + 10, BLOCK + 20) == content[BLOCK + 10 : BLOCK + 20]
+    assert store.read_bytes == BLOCK + table_length(chunk.nbytes)
+    assert reader.read(chunk, 10, 20) == content[10:20]
+    assert store.read_bytes == 2 * BLOCK + table_length(chunk.nbytes)
     assert len(store.operations) == 3
     monkeypatch.undo()
     # Near its end the table comes with the range.
-    other = PieceReader(store, some.archive_id)
+    other = ChunkReader(store, some.archive_id)
     store.operations.clear()
-    assert other.read(piece, 10, piece.octets) == content[10 : piece.octets]
+    assert other.read(chunk, 10, chunk.nbytes) == content[10 : chunk.nbytes]
     assert len(store.operations) == 1
 
 
-def test_ranges_end_where_pieces_do(tmp_path: Path) -> None:
-    some = Shipped(tmp_path, store := MemoryStore(), piece_length=100_000)
+def test_ranges_end_where_chunks_do(tmp_path: Path) -> None:
+    some = Shipped(tmp_path, store := MemoryStore(), chunk_size=100_000)
     store.operations.clear()
     assert shipped(store) == some.sent
     reads = [name for operation, name in store.operations if operation == "read" and name.endswith(".seg")]
-    # One request for each piece, and one for the index of the last.
-    assert len(reads) <= len(some.pieces()) + 3
+    # One request for each chunk, and one for the index of the last.
+    assert len(reads) <= len(some.chunks()) + 3
 
 
-def test_a_mapped_piece_is_checked_once(tmp_path: Path) -> None:
+def test_a_mapped_chunk_is_checked_once(tmp_path: Path) -> None:
     some = Shipped(tmp_path, LocalStore(tmp_path / "store"), compacted=True)
     archive = some.archive
     (descriptor,) = archive.recordings()
     segment = archive.segment(descriptor, 0)
-    assert isinstance(segment, MappedPiece)
-    assert list(segment.pieces(0, SEGMENT)) == [(0, SEGMENT)]
-    path = some.store.local_path(some.name(some.pieces()[0]))
+    assert isinstance(segment, MappedChunk)
+    assert list(segment.chunks(0, SEGMENT)) == [(0, SEGMENT)]
+    path = some.store.local_path(some.name(some.chunks()[0]))
     assert path is not None
     with path.open("r+b") as file:
         file.write(b"\xff")
-    assert list(segment.pieces(0, SEGMENT)) == [(0, SEGMENT)]
+    assert list(segment.chunks(0, SEGMENT)) == [(0, SEGMENT)]
     segment.close()
     with path.open("r+b") as file:
         file.truncate(1000)
@@ -241,8 +241,8 @@ def test_a_table_is_the_same_however_its_bytes_come(length: int) -> None:
 
 def test_rows_of_earlier_releases_have_no_checksums() -> None:
     row = [0, 1024, "0/0-1.seg", 5, 0, 1, 0, 9, -1, -1]
-    assert pieces.Piece.of(row).checksums == UNKNOWN
-    assert pieces.Piece.of([*row, 77]).row() == [*row, 77]
+    assert chunks.Chunk.of(row).checksums == UNKNOWN
+    assert chunks.Chunk.of([*row, 77]).row() == [*row, 77]
     for wrong in (row[:9], [*row, 77, 78], [*row, -2], [*row, "x"]):
         with pytest.raises(RecordingError):
-            pieces.Piece.of(wrong)
+            chunks.Chunk.of(wrong)
