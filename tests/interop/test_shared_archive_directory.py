@@ -18,7 +18,7 @@ from tests.support.patience import wait_for
 from tests.support.streams import Stream, record
 
 from mainstem.errors import RecordingError
-from mainstem.recording import Recorder, faults, messages, open_recordings, read_catalog
+from mainstem.recording import Recorder, find_problems, messages, open_recordings, read_catalog
 from mainstem.recording.mark_file import MARK_FILE
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def contents(directory: Path) -> dict[int, tuple[int, int]]:
     out = {}
     with open_recordings(directory) as recordings:
         for reader in recordings:
-            assert list(faults(reader, reader.start_position, reader.end_position())) == []
+            assert list(find_problems(reader, reader.start_position, reader.end_position())) == []
             found = [payload for _, payload in messages(reader, reader.start_position, reader.end_position())]
             out[reader.descriptor.recording_id] = len(found), zlib.crc32(b"".join(found))
     return out

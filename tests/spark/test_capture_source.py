@@ -105,7 +105,7 @@ def test_a_folder_with_faulty_files_is_read_and_tells_of_them(spark: SparkSessio
 
 def test_options_that_cannot_be_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     for options, words in (
-        ({"aeronPorts": "70000"}, "is no port"),
+        ({"aeronPorts": "70000"}, "is not a port"),
         ({"aeronPort": "1"}, "no option 'aeronport'"),
         ({"payload": "yes"}, "neither true nor false"),
     ):

@@ -101,7 +101,7 @@ def test_a_recording_that_was_cut_is_read_up_to_there_in_batch_and_streaming(spa
     last = path / f"0-{2 * TERM}.rec"
     with last.open("r+b") as file:
         file.truncate(TERM // 2 + 100)
-    with pytest.raises(Exception, match="a frame is cut off"):
+    with pytest.raises(Exception, match="a frame is truncated"):
         source(spark, path).count()
     kept = sorted(
         row.position for row in source(spark, path, failOnDataLoss="false").select("position").collect()

@@ -291,7 +291,7 @@ def test_a_damaged_frame_fails_the_query_with_its_place(spark: SparkSession, tmp
     assert read_catalog(path)[0].stop_position < 8 * TERM
     with (path / "0-0.rec").open("r+b") as file:
         file.write(b"\x05\0\0\0")
-    with pytest.raises(Exception, match=r"0-0\.rec at offset 0 .*header is not possible"):
+    with pytest.raises(Exception, match=r"0-0\.rec at offset 0 .*header is invalid"):
         source(spark, path).count()
     # Reading goes on at the next entry of the index.
     assert 0 < source(spark, path, failOnDataLoss="false").count() < 50

@@ -20,7 +20,7 @@ def read_frames(
     bymux_ports: Iterable[int] = (),
     jmux_ports: Iterable[int] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Reads the frames of captures as Arrow batches; needs pyarrow and numpy.
+    """Read the frames of captures as Arrow batches; needs pyarrow and numpy.
 
     A row is one frame of Aeron, bymux or Jmux. What is wrong with a file is a row too, whose ``protocol`` is ``problem``. The last
     ones of a file (``PASSED_OVER``) have the number of packets without a row, one for each reason: so each packet is in a row or

@@ -79,14 +79,14 @@ def _table(names: tuple[str, ...]) -> Any:
 
 @lru_cache(maxsize=65536)
 def address_text(packed: bytes) -> str:
-    """Formats an address. A capture has few beside its packets, so each is formatted once."""
+    """Format an address. A capture has few beside its packets, so each is formatted once."""
     if packed.startswith(b"\0" * 10 + b"\xff\xff"):
         return str(IPv4Address(packed[12:]))
     return str(IPv6Address(packed))
 
 
 def take_batch(rows: FrameRows, names: Sequence[str], file: str) -> pa.RecordBatch:
-    """Moves the rows that were written into a batch of these columns; ``rows`` is empty after it."""
+    """Move the rows that were written into a batch of these columns; ``rows`` is empty after it."""
     import pyarrow as pa
 
     count, buffers, text, payload = rows.take()

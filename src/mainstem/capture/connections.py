@@ -92,7 +92,6 @@ class Flows:
             self._decoder.pass_over(layout.PASSED_FRAGMENT)
 
     def finish(self) -> Iterator[None]:
-        """Ends everything that is open, at the end of the capture."""
         for connection in self._connections.values():
             for stream, last in zip(connection.streams, connection.last, strict=True):
                 if last is not None:
@@ -105,7 +104,7 @@ class Flows:
             yield from self._lost(partial)
 
     def _begin(self, segment: Segment) -> None:
-        """Makes a segment's packet the one that rows are written for."""
+        """Make a segment's packet the one that rows are written for."""
         self._rows.begin(segment.number, segment.time_ns, segment.timed, segment.wire_length, layout.TRANSPORT_TCP)
         self._rows.flow(segment.addresses, segment.source_port, segment.destination_port)
         self._rows.frame_index = segment.rows

@@ -47,13 +47,13 @@ class Format:
     packed: str = ""
 
     def walk(self, section: Section) -> RecordWalk:
-        """Steps through records where ``section`` holds."""
+        """Step through records where ``section`` holds."""
         walk = RecordWalk(self.blocks)
         self.enter(walk, section)
         return walk
 
     def enter(self, walk: RecordWalk, section: Section) -> None:
-        """Makes a walk ready for records where ``section`` holds."""
+        """Make a walk ready for records where ``section`` holds."""
         if not self.blocks:
             walk.set_records(section.swapped, self.nanoseconds, self.link, self.snaplen)
             return

@@ -32,7 +32,7 @@ class Partial:
     held: int = 0
 
     def add(self, offset: int, data: bytes, *, last: bool) -> bytes | None:
-        """Adds a fragment; returns the whole content once nothing is missing."""
+        """Add a fragment; return the whole content once nothing is missing."""
         if last:
             self.total = offset + len(data)
         if offset not in self.parts or len(self.parts[offset]) < len(data):
@@ -58,7 +58,7 @@ class Fragments:
     def add(
         self, packet: Packet, data: bytes, addresses: bytes, number: int, time_ns: int, *, owned: bool = True
     ) -> bytes | None:
-        """Adds a fragment, as captured. Returns the whole packet with an IP header of its own once it is complete."""
+        """Add a fragment, as captured. Returns the whole packet with an IP header of its own once it is complete."""
         key = (addresses, packet.fragment_id, packet.protocol)
         whole_length = packet.fragment_offset + packet.length
         if len(data) < packet.length or whole_length > MAX_LENGTH or (packet.more_fragments and packet.length % 8):
@@ -77,7 +77,7 @@ class Fragments:
         return _header(addresses, packet.protocol, len(content)) + content
 
     def expired(self, now_ns: int) -> Iterator[Partial]:
-        """Removes and yields the packets that cannot be completed any more."""
+        """Remove and yield the packets that cannot be completed any more."""
         while self._replaced:
             yield self._replaced.pop()
         while self._open:
@@ -88,7 +88,7 @@ class Fragments:
             yield self._open.pop(key)
 
     def rest(self) -> Iterator[Partial]:
-        """Removes and yields all that are incomplete at the end of the capture."""
+        """Remove and yield all that are incomplete at the end of the capture."""
         yield from self._open.values()
         self._open.clear()
 

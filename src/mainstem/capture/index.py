@@ -30,7 +30,7 @@ PRINT_BYTES = 4096  # of the beginning and of the end of what was indexed: by th
 
 
 def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
-    """Indexes a file, from where ``before`` ended if that is still its beginning. Never raises for what the file holds.
+    """Index a file, from where ``before`` ended if that is still its beginning. Never raises for what the file holds.
 
     Raises CaptureError where the file cannot be opened.
     """
@@ -87,7 +87,7 @@ def _open(file: IO[bytes], index: FrameIndex, packed: str, fault: str) -> None:
 
 
 def _reopen_last(index: FrameIndex) -> None:
-    """Removes the last stretch where the file simply ended: so stretches do not depend on when they were indexed."""
+    """Remove the last stretch where the file simply ended: so stretches do not depend on when they were indexed."""
     index.chunks = list(index.chunks)
     if index.chunks and index.chunks[-1].end == index.end:
         last = index.chunks.pop()
@@ -159,7 +159,7 @@ class _Builder:
         return begin, min(begin + size, len(self._data))
 
     def _add(self, length: int, before: Section) -> None:
-        """Adds the ``length`` bytes of whole records that the pass went over as a chunk."""
+        """Add the ``length`` bytes of whole records that the pass went over as a chunk."""
         stretch, index = self._pass, self._index
         if length == 0:
             return
@@ -189,7 +189,7 @@ class _Builder:
         index.tail = Problem(layout.PROBLEM_TRUNCATED_FILE, index.packets, index.end, text)
 
     def _resync(self) -> bool:
-        """Searches for the next records after a corrupt one; False where there are none."""
+        """Search for the next records after a corrupt one; False where there are none."""
         index, start = self._index, self._index.end
         offset = start + 1
         while offset < self._size:

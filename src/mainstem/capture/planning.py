@@ -43,7 +43,6 @@ class FrameSelection:
 
     @property
     def tcp_ports(self) -> tuple[int, ...]:
-        """Every TCP port that is followed."""
         return (*self.bymux_ports, *self.jmux_ports)
 
 

@@ -12,7 +12,7 @@ def parse_ports(text: str, name: str) -> tuple[int, ...]:
         if not part:
             continue
         if not part.isdecimal() or not 0 < int(part) < 65536:
-            raise ConfigurationError(f"{name}: {part!r} is no port (1 to 65535; several as in 20121,20122)")
+            raise ConfigurationError(f"{name}: {part!r} is not a port (1 to 65535; separate several with commas)")
         ports.append(int(part))
     return tuple(ports)
 

@@ -32,7 +32,6 @@ class StoredPath(str):
 
 
 def _parent(path: str) -> tuple[Store, str]:
-    """The store of a file's directory, and its name there."""
     plain, mark, query = path.partition("?")
     directory, _, name = plain.rstrip("/").rpartition("/")
     return open_store(directory + mark + query, getattr(path, "options", None)), name
@@ -44,7 +43,7 @@ def is_remote(path: str) -> bool:
 
 
 def open_file(path: str) -> IO[bytes]:
-    """Opens a file for reading, unbuffered. Raises OSError."""
+    """Open a file for reading, unbuffered. Raises OSError."""
     if not is_url(path):
         return open(path, "rb", buffering=0)
     store, name = _parent(path)

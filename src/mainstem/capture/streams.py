@@ -67,7 +67,7 @@ class Stream:
         self.ended = False
 
     def begin(self, sequence: int) -> None:
-        """Begins the stream at the side's SYN: its first byte is the one after."""
+        """Begin the stream at the side's SYN: its first byte is the one after."""
         self._sequence = (sequence + 1) & 0xFFFFFFFF
         self._lost = False
         self._parser.restart(0)
@@ -80,12 +80,12 @@ class Stream:
         return self.position + ((sequence - here + HALF) & 0xFFFFFFFF) - HALF
 
     def acknowledged(self, sequence: int) -> None:
-        """Notes that the other side has everything before ``sequence``."""
+        """Note that the other side has everything before ``sequence``."""
         if self._sequence is not None:
             self._acked = max(self._acked, self.place(sequence))
 
     def segment(self, sequence: int, data: bytes, length: int, *, last: bool) -> Iterator[None]:
-        """Adds a segment of ``length`` bytes, of which ``data`` was captured; ``last`` where it ends the stream."""
+        """Add a segment of ``length`` bytes, of which ``data`` was captured; ``last`` where it ends the stream."""
         at = self.place(sequence)
         if last:
             self._end = at + length
@@ -105,7 +105,7 @@ class Stream:
             yield from self._event(CLOSE, self.position, 0)
 
     def finish(self) -> Iterator[None]:
-        """Ends the stream: segments that waited behind gaps are delivered."""
+        """End the stream: segments that waited behind gaps are delivered."""
         while self._waiting:
             yield from self._give_up()
 
@@ -121,7 +121,7 @@ class Stream:
             yield from self._give_up()
 
     def _release(self) -> Iterator[None]:
-        """Delivers the segments that waited and join ``position`` now."""
+        """Deliver the segments that waited and join ``position`` now."""
         while self._waiting and self._waiting[0][0] <= self.position:
             at, length, data = self._waiting.pop(0)
             self._waiting_bytes -= len(data)
@@ -131,7 +131,7 @@ class Stream:
         assert self._waiting or not self._waiting_bytes, "bytes are counted as waiting, but no segment waits"
 
     def _give_up(self) -> Iterator[None]:
-        """Reports the bytes before the first segment that waits as a gap, and goes on behind it."""
+        """Report the bytes before the first segment that waits as a gap, and go on behind it."""
         count = self._waiting[0][0] - self.position
         if count > 0:
             yield from self._gap(count)
@@ -154,7 +154,7 @@ class Stream:
             self._parser.flush()
 
     def _take(self, at: int, length: int, data: bytes) -> Iterator[None]:
-        """Delivers the bytes at ``position``; those before it were delivered already."""
+        """Deliver the bytes at ``position``; those before it were delivered already."""
         if at < self.position:
             yield from self._event(OVERLAP, at, self.position - at)
             length -= self.position - at
@@ -170,7 +170,7 @@ class Stream:
             yield from self._gap(length - len(data))
 
     def _settle(self, data: bytes) -> None:
-        """Resumes decoding where packets begin, after bytes that are not known."""
+        """Resume decoding where packets begin, after bytes that are not known."""
         if self._parser.jmux and data.startswith(b"Jmux\1"):
             self._parser.restart(0)
             self._lost = False
@@ -212,10 +212,10 @@ class Stream:
         return values
 
     def reset(self) -> Iterator[None]:
-        """Ends the stream by a reset."""
+        """End the stream by a reset."""
         yield from self.finish()
         yield from self._event(RESET, self.position, 0)
 
     def opened(self) -> Iterator[None]:
-        """Reports that the connection begins with this side's SYN."""
+        """Report that the connection begins with this side's SYN."""
         yield from self._event(OPEN, 0, 0)

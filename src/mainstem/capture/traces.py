@@ -45,7 +45,7 @@ KINDS = {
 
 
 def add_chunks(file: IO[bytes], index: FrameIndex, size: int) -> None:
-    """Extends the index of a trace of ``size`` bytes to the end of its last whole line."""
+    """Extend the index of a trace of ``size`` bytes to the end of its last whole line."""
     while index.end < size:
         file.seek(index.end)
         data = file.read(min(CHUNK_BYTES, size - index.end))

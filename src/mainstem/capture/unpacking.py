@@ -18,7 +18,7 @@ PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
 
 
 class _Unpacked(io.RawIOBase):
-    """The unpacked bytes. Where they end early, or are damaged, the file ends, and ``fault`` is why."""
+    """The unpacked bytes. Where they end early, or are corrupt, the file ends, and ``fault`` is why."""
 
     def __init__(self, path: str, packed: str) -> None:
         self._path, self._packed = path, packed
@@ -51,17 +51,17 @@ class _Unpacked(io.RawIOBase):
                 data = self._source.read1(len(view))
             else:
                 # A read that fails hands out nothing: little is read at a time, and always to the same places, so that each
-                # pass over a damaged file ends where the others do.
+                # pass over a corrupt file ends where the others do.
                 data = self._source.read(min(len(view), PIECE_BYTES - self._position % PIECE_BYTES))
         except (OSError, EOFError, zlib.error) as error:
-            self.fault = f"the {self._packed} file is damaged or cut off: {error}"
+            self.fault = f"the {self._packed} file is corrupt or cut off: {error}"
             data = b""
         view[: len(data)] = data
         self._position += len(data)
         return len(data)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Unpacks up to a place, from the beginning where it lies before the present one."""
+        """Unpack up to a place, from the beginning where it lies before the present one."""
         if whence != io.SEEK_SET:
             raise io.UnsupportedOperation("only places from the beginning")
         if offset < self._position:
@@ -79,7 +79,7 @@ class _Unpacked(io.RawIOBase):
 
 
 def open_capture(path: str, packed: str = "") -> IO[bytes]:
-    """Opens a capture for reading; ``packed`` is a value of ``PACKED``. Raises OSError."""
+    """Open a capture for reading; ``packed`` is a value of ``PACKED``. Raises OSError."""
     return io.BufferedReader(_Unpacked(path, packed), BUFFER_BYTES) if packed else open_file(path)
 
 

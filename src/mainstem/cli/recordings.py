@@ -28,12 +28,12 @@ from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.open_archives import ReadOptions, open_archives
 from mainstem.recording.shipping import compaction
 from mainstem.recording.shipping.compaction import MIN_ORPHAN_AGE_NS, compact
-from mainstem.recording.shipping.garbage import sweep
+from mainstem.recording.shipping.garbage import collect_garbage
 from mainstem.recording.shipping.manifest import ManifestLog
 from mainstem.recording.shipping.retention import before_committed, before_time, lowest, remove
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.verification import find_archive_problems
-from mainstem.recording.verify import Problem, find_directory_problems
+from mainstem.recording.verify import Problem, find_directory_problems, find_start_problem
 from mainstem.store import open_store
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def remove_recordings(
             }
             for removed in remove(each.store, each.archive_id, limit, now_ns, grace_ns=seconds_ns(grace_period))
         ]
-        sweep(ManifestLog(each.store, each.archive_id), SYSTEM_CLOCK.epoch_ns())
+        collect_garbage(ManifestLog(each.store, each.archive_id), SYSTEM_CLOCK.epoch_ns())
     _report(
         rows,
         as_json,
@@ -261,7 +261,7 @@ def compact_recordings(
                 grace_ns=seconds_ns(grace_period),
                 stops=lambda: stop.requested,
             )
-            _, deleted = sweep(ManifestLog(each.store, each.archive_id), SYSTEM_CLOCK.epoch_ns())
+            _, deleted = collect_garbage(ManifestLog(each.store, each.archive_id), SYSTEM_CLOCK.epoch_ns())
             if remove_orphans and not stop.requested:
                 deleted += compaction.remove_orphans(
                     each.store, each.archive_id, SYSTEM_CLOCK.epoch_ns(), age_ns=MIN_ORPHAN_AGE_NS
@@ -314,10 +314,8 @@ def _shipped(location: str, archive_id: str, texts: list[str] | None) -> list[Sh
 def _row(archive: Archive, d: RecordingDescriptor) -> dict[str, Any]:
     with RecordingReader(archive, d) as reader:
         start, end = reader.start_position, reader.end_position()
-    messages: int | None = None
-    if isinstance(archive, ShippedArchive):
-        entry = archive.entry(d.recording_id)
-        messages = entry.messages if entry.has_index else None
+        # Without an index all frames would have to be read.
+        messages = reader.messages_before(end) if reader.index is not None else None
     return {
         "archive": archive.archive_id,
         "host": archive.host,
@@ -377,6 +375,8 @@ def _problems(archive: Archive, recording: int | None, frames: bool) -> Iterator
         if recording in (None, d.recording_id):
             try:
                 with RecordingReader(archive, d) as reader:
+                    if problem := find_start_problem(reader):
+                        yield problem
                     yield from find_problems(reader, reader.start_position, reader.end_position())
             except RecordingError as error:
                 yield Problem(d.recording_id, d.start_position, "missing", str(error))

@@ -12,8 +12,6 @@ One thread uses an archive at a time; its fetching threads are its own.
 from __future__ import annotations
 
 import json
-import os
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,7 +28,7 @@ from mainstem.recording.index import (
     recorded_position,
     warn_without_index,
 )
-from mainstem.recording.segments import SegmentMemory, segment_name, segments_among
+from mainstem.recording.segments import SEGMENT_NAME, SegmentMemory, all_segment_bases, segment_name, segments_among
 from mainstem.store.base import read_all
 from mainstem.store.local import LocalStore
 from mainstem.store.prefetch import in_threads
@@ -49,7 +47,6 @@ MAX_IDENTITY_LENGTH = 4096
 # Longer than the tick of any file system's clock, and than the clocks of two machines usually differ.
 UNSETTLED_NS = 2 * NS_PER_SECOND
 NAMES_NS = NS_PER_SECOND
-_SEGMENT = re.compile(r"(\d+)-(\d+)\.rec")
 
 
 class ArchiveSegment(Protocol):
@@ -75,7 +72,7 @@ class ArchiveSegment(Protocol):
         ...
 
     def chunks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Makes ``[start, end)`` of the file readable, in ascending ranges that touch; each begins and ends where a frame does.
+        """Make ``[start, end)`` of the file readable, in ascending ranges that touch; each begins and ends where a frame does.
 
         ``start`` is a frame boundary. A range is one stretch of ``memory``. It stays readable until the segment closes; of a
         remote segment only until the iterator is asked for the next range.
@@ -86,9 +83,7 @@ class ArchiveSegment(Protocol):
         """The bytes ``[start, end)`` of the file, wherever frames begin. Raises RecordingError where they are not there."""
         ...
 
-    def close(self) -> None:
-        """Gives the memory back; may be called twice."""
-        ...
+    def close(self) -> None: ...
 
 
 class Archive(Protocol):
@@ -110,7 +105,7 @@ class Archive(Protocol):
         ...
 
     def refresh(self) -> None:
-        """Forgets what was listed: the next call sees the archive as it is then."""
+        """Forget what was listed: the next call sees the archive as it is then."""
         ...
 
     def recordings(self) -> list[RecordingDescriptor]:
@@ -122,7 +117,7 @@ class Archive(Protocol):
         ...
 
     def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
-        """Opens a segment. Raises RecordingError where it is missing."""
+        """Open a segment. Raises RecordingError where it is missing."""
         ...
 
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
@@ -133,9 +128,7 @@ class Archive(Protocol):
         """The recorded position and the index; None where the recording has none. The caller closes it."""
         ...
 
-    def close(self) -> None:
-        """Gives connections back; may be called twice."""
-        ...
+    def close(self) -> None: ...
 
 
 class DirectoryArchive:
@@ -178,20 +171,18 @@ class DirectoryArchive:
                 except (ValueError, RecursionError):
                     identity = None
             if not isinstance(identity, dict):
-                raise RecordingError(f"{self.url}: {IDENTITY_FILE} is no JSON object")
+                raise RecordingError(f"{self.url}: {IDENTITY_FILE} is not a JSON object")
             self._identity = {str(key): str(value) for key, value in identity.items()}
         return self._identity
 
     def refresh(self) -> None:
-        """As ``Archive.refresh``."""
         self._listing = None
 
     def recordings(self) -> list[RecordingDescriptor]:
-        """As ``Archive.recordings``."""
         if self.directory is not None and not self._keep_listing:
             return read_catalog(self.directory)
         try:
-            data = read_all(self.store, CATALOG_FILE, limit=MAX_CATALOG_LENGTH)
+            data = self._catalog_bytes()
         except FileNotFoundError as error:
             raise RecordingError(f"{self.url} holds no recordings: there is no {CATALOG_FILE} in it") from error
         known, descriptors = self._catalog or (b"", [])
@@ -202,8 +193,10 @@ class DirectoryArchive:
             self._catalog = data, descriptors
         return descriptors
 
+    def _catalog_bytes(self) -> bytes:
+        return read_all(self.store, CATALOG_FILE, limit=MAX_CATALOG_LENGTH)
+
     def segments(self, descriptor: RecordingDescriptor) -> dict[int, int]:
-        """As ``Archive.segments``."""
         if self.directory is not None and not self._keep_listing:
             here: dict[int, int] = {}
             with suppress(FileNotFoundError):
@@ -222,10 +215,7 @@ class DirectoryArchive:
         changed_ns, now_ns = directory.stat().st_mtime_ns, SYSTEM_CLOCK.epoch_ns()
         if self._names is not None and self._names[0] == changed_ns and 0 <= now_ns - self._names[1] < NAMES_NS:
             return self._names[2]
-        bases: dict[int, list[int]] = {}
-        for name in os.listdir(directory):
-            if match := _SEGMENT.fullmatch(name):
-                bases.setdefault(int(match[1]), []).append(int(match[2]))
+        bases = all_segment_bases(directory)
         # Changes within one tick of a file system's clock leave the same time: names as young as that are read again.
         is_settled = now_ns - changed_ns > UNSETTLED_NS
         self._names = (changed_ns, now_ns, bases) if is_settled else None
@@ -236,13 +226,12 @@ class DirectoryArchive:
             return self._listing
         listing: dict[int, dict[int, int]] = {}
         for file in self.store.list(recursive=False):
-            if match := _SEGMENT.fullmatch(file.name):
+            if match := SEGMENT_NAME.fullmatch(file.name):
                 listing.setdefault(int(match[1]), {})[int(match[2])] = file.size
         self._listing = listing
         return listing
 
     def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
-        """As ``Archive.segment``."""
         name = segment_name(descriptor.recording_id, base)
         path = self.store.local_path(name)
         if path is not None:
@@ -256,7 +245,6 @@ class DirectoryArchive:
         return FetchedSegment(shown, length, lambda start, end: self.store.read(name, start, end), term_mask=mask)
 
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
-        """As ``Archive.recorded_positions``."""
         if self.directory is not None:
             return [recorded_position(self.directory, each.recording_id, origin=each.origin) for each in descriptors]
         return in_threads(self._recorded_position, descriptors)
@@ -266,7 +254,6 @@ class DirectoryArchive:
         return None if index is None else index.recorded_position
 
     def index(self, descriptor: RecordingDescriptor) -> RecordingIndex | None:
-        """As ``Archive.index``."""
         if self.directory is not None:
             return open_index(self.directory, descriptor)
         try:
@@ -279,7 +266,6 @@ class DirectoryArchive:
         return stored if stored.origin == descriptor.origin else None
 
     def close(self) -> None:
-        """As ``Archive.close``."""
         self.store.close()
 
 

@@ -60,7 +60,7 @@ USUAL_ENTRY_LENGTH = 16 << 10
 MAX_ALIGNMENT = 4096
 # What is on the device after a loss of power is so: each page is old or new.
 PAGE_LENGTH = 4096
-# Limits of the search for the next entry after a damaged one: bytes, and offsets that are tried in one reading.
+# Limits of the search for the next entry after a corrupt one: bytes, and offsets that are tried in one reading.
 MAX_SEARCH_LENGTH = 16 << 20
 MAX_CANDIDATES = 1_000
 SEARCH_LENGTH = 1 << 20
@@ -95,7 +95,7 @@ class RecordingDescriptor:
     def identity(self) -> str:
         """What distinguishes this recording from any other that has or had its id: start time, session, original channel.
 
-        It stays the same while the recording grows, stops and is extended. A directory that was made anew has others.
+        It stays the same while the recording grows, stops and is extended. A directory that was recreated has others.
         """
         return f"{self.start_timestamp}/{self.session_id}/{self.original_channel}"
 
@@ -105,13 +105,10 @@ class RecordingDescriptor:
         return StreamLife(self.control_session_id, self.correlation_id)
 
     def encode(self) -> bytes:
-        """Encodes the descriptor, without entry header and padding (docs/protocols/recordings.md).
+        """Encode the descriptor, without entry header and padding (docs/protocols/recordings.md).
 
         Returns:
             The bytes, little-endian.
-
-        Example:
-            ``RecordingDescriptor.decode(descriptor.encode())``
         """
         fixed = _FIXED.pack(
             self.control_session_id,
@@ -134,7 +131,7 @@ class RecordingDescriptor:
 
     @classmethod
     def decode(cls, data: bytes, entry_offset: int = -1) -> RecordingDescriptor:
-        """Decodes an entry of the catalog.
+        """Decode an entry of the catalog.
 
         Args:
             data: The entry's bytes after its header.
@@ -145,9 +142,6 @@ class RecordingDescriptor:
 
         Raises:
             RecordingError: The bytes are too few, or a text reaches over their end.
-
-        Example:
-            ``RecordingDescriptor.decode(data, entry_offset=1024)``
         """
         try:
             values = _FIXED.unpack_from(data, 0)
@@ -156,7 +150,7 @@ class RecordingDescriptor:
                 (length,) = _LENGTH.unpack_from(data, at)
                 if length < 0 or at + 4 + length > len(data):
                     raise RecordingError(
-                        f"catalog entry at {entry_offset}: a text of {length} bytes reaches over its end"
+                        f"catalog entry at {entry_offset}: a text of {length} bytes extends past its end"
                     )
                 texts.append(data[at + 4 : at + 4 + length].decode("ascii", "replace"))
                 at += 4 + length
@@ -183,23 +177,22 @@ class RecordingDescriptor:
         )
 
     def check(self) -> None:
-        """Checks that a recording can be as described: its id, lengths, positions and times.
+        """Check that a recording can be as described: its id, lengths, positions and times.
 
         ``read_catalog`` checks what it returns, so that readers can compute with it.
 
         Raises:
             RecordingError: A value is not possible; names the recording, the value and its limits.
-
-        Example:
-            ``descriptor.check()``
         """
         if self.recording_id < 0:
-            raise RecordingError(f"recording {self.recording_id}: an id is not negative")
+            raise RecordingError(f"recording {self.recording_id}: the id must not be negative")
         term, segment = self.term_buffer_length, self.segment_file_length
         if term < 65536 or term > 1 << 30 or term & (term - 1):
-            raise RecordingError(f"recording {self.recording_id}: term length {term} is no power of two in 64k-1g")
+            raise RecordingError(
+                f"recording {self.recording_id}: term length {term} is not a power of two from 64k to 1g"
+            )
         if segment < term or segment % term:
-            raise RecordingError(f"recording {self.recording_id}: segment length {segment} is no multiple of {term}")
+            raise RecordingError(f"recording {self.recording_id}: segment length {segment} is not a multiple of {term}")
         if not DATA_HEADER_LENGTH < self.mtu_length <= MAX_MTU_LENGTH:
             raise RecordingError(
                 f"recording {self.recording_id}: an MTU of {self.mtu_length} is not between 33 and {MAX_MTU_LENGTH}"
@@ -207,12 +200,16 @@ class RecordingDescriptor:
         start, stop = self.start_position, self.stop_position
         for name, position in (("start", start), ("stop", stop if stop != NULL else start)):
             if not 0 <= position <= MAX_POSITION or position % FRAME_ALIGNMENT:
-                raise RecordingError(f"recording {self.recording_id}: {name} position {position} is no frame boundary")
+                raise RecordingError(
+                    f"recording {self.recording_id}: {name} position {position} is not a frame boundary"
+                )
         if stop != NULL and stop < start:
             raise RecordingError(f"recording {self.recording_id}: it stops at {stop}, before its start at {start}")
         for name, time in (("start", self.start_timestamp), ("stop", self.stop_timestamp)):
             if not NULL <= time <= MAX_TIMESTAMP:
-                raise RecordingError(f"recording {self.recording_id}: {name} time {time} is no time in ms since 1970")
+                raise RecordingError(
+                    f"recording {self.recording_id}: {name} time {time} is not a time in ms since 1970"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,9 +237,9 @@ class _Entry:
 
 
 def read_catalog(directory: Path, *, deleted: bool = False) -> list[RecordingDescriptor]:
-    """Reads the catalog of a directory.
+    """Read the catalog of a directory.
 
-    An entry that is damaged is left out, with a warning in the log; ``find_catalog_problems`` returns all of them.
+    An entry that is corrupt is left out, with a warning in the log; ``find_catalog_problems`` returns all of them.
 
     Args:
         directory: A directory of Mainstem's recorder or of Aeron Archive.
@@ -252,7 +249,7 @@ def read_catalog(directory: Path, *, deleted: bool = False) -> list[RecordingDes
         The descriptors in catalog order.
 
     Raises:
-        RecordingError: There is no catalog, or its header is damaged.
+        RecordingError: There is no catalog, or its header is corrupt.
 
     Example:
         ``[d.recording_id for d in read_catalog(Path("tides"))]``
@@ -326,7 +323,7 @@ def _decoded(entry: _Entry) -> RecordingDescriptor | CatalogProblem:
         descriptor = RecordingDescriptor.decode(entry.body, entry.offset)
         descriptor.check()
     except RecordingError as error:
-        text = f"the entry at {entry.offset} is damaged: {error}"
+        text = f"the entry at {entry.offset} is corrupt: {error}"
         return CatalogProblem(entry.offset, ENTRY_HEADER_LENGTH + entry.length, text)
     return descriptor
 
@@ -334,19 +331,19 @@ def _decoded(entry: _Entry) -> RecordingDescriptor | CatalogProblem:
 def _first_entry(file: IO[bytes], name: str, size: int) -> tuple[int, int]:
     """Where the first entry of a catalog is, and the alignment of entries. Raises RecordingError for what is no catalog."""
     if size < HEADER_LENGTH or size > MAX_CATALOG_LENGTH:
-        raise RecordingError(f"{name} is no catalog: it has {size} bytes")
+        raise RecordingError(f"{name} is not a catalog: it has {size} bytes")
     version, _, _, alignment = _HEADER.unpack_from(file.read(HEADER_LENGTH))
     if version >> 16 not in (2, 3):
         raise RecordingError(
             f"{name} has version {version >> 16}.{version >> 8 & 255}.{version & 255}; 2.x and 3.x are read"
         )
     if alignment < 0 or alignment > MAX_ALIGNMENT or alignment & (alignment - 1):
-        raise RecordingError(f"{name}: an alignment of {alignment} is no power of two up to {MAX_ALIGNMENT}")
+        raise RecordingError(f"{name}: an alignment of {alignment} is not a power of two up to {MAX_ALIGNMENT}")
     return (HEADER_LENGTH, alignment) if alignment else (OLD_ALIGNMENT, OLD_ALIGNMENT)
 
 
 def _entries(file: IO[bytes], name: str, size: int) -> Iterator[_Entry | CatalogProblem]:
-    """Yields each entry, whatever is in its body, and what is no entry. They are read one by one.
+    """Yield each entry, whatever is in its body, and what is no entry. They are read one by one.
 
     Raises RecordingError for what is no catalog.
     """
@@ -372,12 +369,12 @@ def _entries(file: IO[bytes], name: str, size: int) -> Iterator[_Entry | Catalog
 
 
 def _aligned(length: int, grain: int) -> int:
-    """Returns the size of an entry whose body has this length."""
+    """Return the size of an entry whose body has this length."""
     return (ENTRY_HEADER_LENGTH + length + grain - 1) // grain * grain
 
 
 def _wrong_length(offset: int, length: int, size: int) -> str:
-    """Says why an entry cannot have this length; empty if it can, or if there is no entry."""
+    """Say why an entry cannot have this length; empty if it can, or if there is no entry."""
     if length < 0:
         return f"the entry at {offset} has a length of {length}"
     if offset + ENTRY_HEADER_LENGTH + length > size:
@@ -447,13 +444,11 @@ class Catalog:
             self.sync()
 
     def close(self) -> None:
-        """Closes the file; may be called twice."""
         if self._fd >= 0:
             self._disk.close(self._fd)
             self._fd = -1
 
     def recordings(self) -> list[RecordingDescriptor]:
-        """As ``read_catalog``."""
         return read_catalog(self.directory)
 
     def entry(self, offset: int) -> RecordingDescriptor:
@@ -462,7 +457,7 @@ class Catalog:
         return RecordingDescriptor.decode(os.pread(self._fd, length, offset + ENTRY_HEADER_LENGTH), offset)
 
     def mend(self) -> None:
-        """Makes an invalid entry of what cannot be read: an Aeron Archive goes from entry to entry by their lengths."""
+        """Make an invalid entry of what cannot be read: an Aeron Archive goes from entry to entry by their lengths."""
         for problem in find_catalog_problems(self.directory):
             log.warning("%s: %s; the recording of that entry is left out from now on", self._path, problem.text)
             for offset in range(
@@ -474,7 +469,7 @@ class Catalog:
                 self._settle()
 
     def add(self, descriptor: RecordingDescriptor, *, min_id: int = 0) -> RecordingDescriptor:
-        """Appends a recording under the next free id, at least ``min_id``, and returns it with that id."""
+        """Append a recording under the next free id, at least ``min_id``, and return it with that id."""
         (alignment,) = _LENGTH.unpack(os.pread(self._fd, _LENGTH.size, _ALIGNMENT_OFFSET))
         grain = alignment or OLD_ALIGNMENT
         next_id, last, end = self.find_place()
@@ -507,7 +502,6 @@ class Catalog:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room for another entry."""
         return self.find_place()[2] + USUAL_ENTRY_LENGTH > MAX_CATALOG_LENGTH
 
     def find_place(self) -> tuple[int, int, int]:
@@ -536,7 +530,7 @@ class Catalog:
         return self._next
 
     def _make_room(self, needed: int) -> bool:
-        """Makes the file long enough, and returns whether it was not. It never becomes shorter: an archive may have it mapped."""
+        """Make the file long enough, and return whether it was not. It never becomes shorter: an archive may have it mapped."""
         size = capacity = os.fstat(self._fd).st_size
         while capacity < needed:
             # The archive's own growth; it reads whole entry headers up to the end of the file.
@@ -556,7 +550,7 @@ class Catalog:
         self._disk.write(self._fd, struct.pack("<q", value), at)
 
     def stop(self, descriptor: RecordingDescriptor, stop_position: int, timestamp_ms: int) -> RecordingDescriptor:
-        """Marks a recording as ended at ``stop_position``."""
+        """Mark a recording as ended at ``stop_position``."""
         # A recording that has a stop position says since when.
         self._store(descriptor, _STOP_TIMESTAMP, timestamp_ms)
         self._store(descriptor, _STOP_POSITION, stop_position)
@@ -564,7 +558,7 @@ class Catalog:
         return replace(descriptor, stop_position=stop_position, stop_timestamp=timestamp_ms)
 
     def extend(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
-        """Marks an ended recording as active again; it goes on at the position where it had stopped."""
+        """Mark an ended recording as active again; it goes on at the position where it had stopped."""
         # The position last: a recorder that the disk refuses one of them tries again with a recording that has ended.
         self._store(descriptor, _STOP_TIMESTAMP, NULL)
         self._store(descriptor, _STOP_POSITION, NULL)
@@ -572,10 +566,9 @@ class Catalog:
         return replace(descriptor, stop_position=NULL, stop_timestamp=NULL)
 
     def delete(self, descriptor: RecordingDescriptor) -> None:
-        """Marks a recording as deleted; its id is not used again."""
+        """Mark a recording as deleted; its id is not used again."""
         self._disk.write(self._fd, _LENGTH.pack(STATE_DELETED), descriptor.entry_offset + 4)
         self._settle()
 
     def sync(self) -> None:
-        """Waits until the catalog is on the device."""
         self._disk.sync(self._fd)

@@ -32,7 +32,7 @@ class RecordingEnd:
 def find_end(
     archive: Archive, descriptor: RecordingDescriptor, *, limit: int | None = None, known: int = 0
 ) -> RecordingEnd:
-    """Walks the last segment from its start until no whole frame follows (or ``limit`` is reached).
+    """Walk the last segment from its start until no whole frame follows (or ``limit`` is reached).
 
     ``known`` is a frame boundary up to which an earlier walk came; this one goes on from there.
     """

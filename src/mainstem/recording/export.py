@@ -28,15 +28,15 @@ class _Writer(Protocol):
 
 
 def write_rows(reader: pa.RecordBatchReader, file: IO[bytes], kind: str, *, payload: str = "base64") -> int:
-    """Writes record batches to a file, and returns the number of rows; memory is that of a batch.
+    """Write record batches to a file, and return the number of rows; memory is that of a batch.
 
     ``kind`` is one of ``KINDS``; ``payload`` says how CSV and JSON lines have the bytes: one of ``PAYLOADS``. Raises
     ConfigurationError for others, and RecordingError where a payload is not UTF-8 and ``payload`` is ``text``.
     """
     if kind not in KINDS:
-        raise ConfigurationError(f"{kind!r} is none of {', '.join(KINDS)}")
+        raise ConfigurationError(f"the file format must be one of {', '.join(KINDS)} (got {kind!r})")
     if payload not in PAYLOADS:
-        raise ConfigurationError(f"{payload!r} is none of {', '.join(PAYLOADS)}")
+        raise ConfigurationError(f"the payload encoding must be one of {', '.join(PAYLOADS)} (got {payload!r})")
     batches: Iterator[pa.RecordBatch] = iter(reader)
     schema = reader.schema
     if kind in TEXT_KINDS and (names := _text_columns(schema, kind)):

@@ -44,7 +44,6 @@ _kept: list[mmap] = []
 
 
 def _ring_of(length: int) -> mmap:
-    """A ring that was kept, or a new one."""
     with suppress(IndexError):
         while True:
             ring = _kept.pop()
@@ -58,7 +57,7 @@ def _ring_of(length: int) -> mmap:
 
 
 def _keep(ring: mmap) -> bool:
-    """Keeps a ring, instead of the one that has been unused for longest where there are enough; whether it is kept."""
+    """Keep a ring, instead of the one that has been unused for longest where there are enough; whether it is kept."""
     if len(ring) > KEPT_BYTES:
         return False
     _kept.append(ring)
@@ -79,7 +78,7 @@ class CorruptRangeError(RecordingError):
 class FetchedSegment:
     """One segment of ``length`` bytes, read by ``fetch(start, end)``, which returns less only where the file ends.
 
-    No range goes over one of ``cuts``, which are in ascending order. What lies before a damaged range is readable.
+    No range goes over one of ``cuts``, which are in ascending order. What lies before a corrupt range is readable.
     """
 
     def __init__(
@@ -114,7 +113,6 @@ class FetchedSegment:
             start, size = stop, RANGE_BYTES
 
     def place(self, offset: int) -> int:
-        """As ``ArchiveSegment.place``."""
         return offset % self._ring
 
     def _fetch_range(self, start: int, end: int) -> bytes | memoryview:
@@ -127,7 +125,7 @@ class FetchedSegment:
         return data
 
     def _load(self, memory: mmap, start: int, end: int) -> bytes | memoryview:
-        """Fetches a range to its place, and returns nothing; or returns what is yet to be copied there."""
+        """Fetch a range to its place, and return nothing; or return what is yet to be copied there."""
         if self._fetch_into is None:
             return self._fetch_range(start, end)
         at = self.place(start)
@@ -141,7 +139,6 @@ class FetchedSegment:
         return b""
 
     def chunks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """As ``ArchiveSegment.chunks``."""
         memory = self.memory
         if not isinstance(memory, mmap) or start >= end:
             return
@@ -179,7 +176,7 @@ class FetchedSegment:
     def _take(
         self, memory: mmap, start: int, end: int, result: Callable[[], bytes | memoryview]
     ) -> tuple[int, CorruptRangeError | None]:
-        """Copies a range to its place; up to where it is whole then, and why not to its end."""
+        """Copy a range to its place; up to where it is whole then, and why not to its end."""
         try:
             self._copy(memory, start, result())
         except CorruptRangeError as error:
@@ -203,11 +200,10 @@ class FetchedSegment:
         return limit if stopped != WALK_TORN and reached < limit else reached
 
     def read(self, start: int, end: int) -> bytes:
-        """As ``ArchiveSegment.read``."""
         return bytes(self._fetch_range(start, end))
 
     def _forget(self, memory: mmap, start: int, end: int) -> int:
-        """Gives the pages of ``start`` to the last whole one before ``end`` back to the kernel; returns where it stopped."""
+        """Give the pages of ``start`` to the last whole one before ``end`` back to the kernel; return where it stopped."""
         if len(memory) <= KEPT_BYTES:
             return end
         first, last = start // PAGESIZE * PAGESIZE, end // PAGESIZE * PAGESIZE
@@ -217,7 +213,6 @@ class FetchedSegment:
         return last
 
     def close(self) -> None:
-        """Gives the memory back; may be called twice."""
         memory, self.memory = self.memory, b""
         if isinstance(memory, mmap):
             # A range that is still being fetched to its place holds the mapping, which ends with it then.

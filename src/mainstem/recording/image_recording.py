@@ -37,7 +37,7 @@ class ImageRecording:
         self.waits = False
 
     def do_work(self) -> int:
-        """Writes a run of the frames that are available, and releases it; returns its bytes."""
+        """Write a run of the frames that are available, and release it; return its bytes."""
         image, log, position = self.image, self.image.log, self.image.position
         offset, term_end = image.readable()
         writer = self.writer

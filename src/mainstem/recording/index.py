@@ -59,7 +59,7 @@ _ENTRY = struct.Struct("<3qIi")
 
 
 class CorruptIndexError(RecordingError):
-    """A file of positions that is none: a loss of power leaves zeros. Its recording is read by its frames."""
+    """An index file with an invalid header, as a loss of power may leave it. Its recording is read by its frames."""
 
 
 def index_name(recording_id: int) -> str:
@@ -120,18 +120,17 @@ class IndexWriter:
         self._header = AtomicBuffer(self._map)
 
     def publish(self, position: int, time_ns: int) -> None:
-        """Publishes that everything before ``position`` is written; called after it is."""
+        """Publish that everything before ``position`` is written; called after it is."""
         self._header.put_i64(RECORDED_TIME_OFFSET, time_ns)
         self._header.put_i64_release(RECORDED_POSITION_OFFSET, position)
         _check_whole(self._map, self._path)
 
     def end_life(self) -> None:
-        """Notes that the publisher ended the stream."""
         for offset, value in zip(LIFE_OFFSETS, ENDED, strict=True):
             self._header.put_i64(offset, value)
 
     def append(self, entry: IndexEntry) -> None:
-        """Adds an entry to the index, before anything past its position is written."""
+        """Add an entry to the index, before anything past its position is written."""
         packed = _ENTRY.pack(entry.position, entry.time_ns, entry.messages, entry.checksum, 0)
         self._disk.write(self._fd, packed, self._end)
         self._end += ENTRY_LENGTH
@@ -139,17 +138,14 @@ class IndexWriter:
         self._has_new_entries = True
 
     def sync(self) -> None:
-        """Waits until the file is on the device."""
         self._disk.sync(self._fd)
         self._has_new_entries = False
 
     def sync_entries(self) -> None:
-        """Waits until all entries of the index are on the device."""
         if self._has_new_entries:
             self.sync()
 
     def close(self) -> None:
-        """Closes the file; may be called twice."""
         if self._fd >= 0:
             self._header.close()
             self._map.close()
@@ -165,7 +161,6 @@ class IndexRepair:
         self._fd = disk.open(index_file(directory, recording_id))
 
     def entry(self, number: int) -> IndexEntry:
-        """One of the entries that ``sound`` has counted."""
         entry = _entry(self._fd, number)
         assert entry is not None, "it has been read before"
         return entry
@@ -185,7 +180,7 @@ class IndexRepair:
         return count, before[1]
 
     def cut(self, position: int, entries: int) -> None:
-        """Keeps so many entries, and stores the recorded position. A file that has just these is left as it is."""
+        """Keep so many entries, and store the recorded position. A file that has just these is left as it is."""
         length, recorded = HEADER_LENGTH + entries * ENTRY_LENGTH, struct.pack("<q", position)
         has_more = os.fstat(self._fd).st_size > length
         if not has_more and os.pread(self._fd, len(recorded), RECORDED_POSITION_OFFSET) == recorded:
@@ -196,7 +191,6 @@ class IndexRepair:
         self._disk.sync(self._fd)
 
     def close(self) -> None:
-        """Closes the file."""
         self._disk.close(self._fd)
 
 
@@ -226,7 +220,7 @@ class RecordingIndex:
         raise NotImplementedError
 
     def refresh(self) -> None:
-        """Reads anew what is elsewhere; a mapped file is always current."""
+        """Read anew what is elsewhere; a mapped file is always current."""
 
     def _read(self, first: int, last: int) -> bytes:
         """The bytes of the entries ``[first, last)``, fewer where the file ends."""
@@ -237,7 +231,6 @@ class RecordingIndex:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Closes the file; may be called twice."""
         raise NotImplementedError
 
     @property
@@ -250,7 +243,6 @@ class RecordingIndex:
         return self._before(self._past(position))
 
     def after(self, position: int) -> IndexEntry | None:
-        """The first entry past ``position``."""
         return self._from(self._past(position))
 
     def at_time(self, time_ns: int) -> IndexEntry | None:
@@ -281,14 +273,13 @@ class RecordingIndex:
         return first, self._read(first, min(last, first + most)) if first < last else b""
 
     def numbered(self, number: int) -> IndexEntry:
-        """An entry by its number, from 0 on."""
         return self._at(number)
 
     def _packed(self, start: int, end: int) -> bytes:
         first = max(self._past(start) - 1, 0)
         last = min(self._first(lambda entry: entry.position >= end) + 1, self.count)
         if last < first:
-            raise RecordingError(f"{self._name}: its entries {last} to {first} are not in order")
+            raise RecordingError(f"{self._name}: its entries {last} to {first} are out of order")
         return self._read(first, last)
 
     def _past(self, position: int) -> int:
@@ -312,12 +303,12 @@ class RecordingIndex:
         if entry is None:
             raise RecordingError(f"{self._name} ends before its entry {index}")
         if entry.position < 0 or entry.position % FRAME_ALIGNMENT or entry.messages < 0:
-            raise RecordingError(f"{self._name}: its entry {index} has an impossible position, {entry.position}")
+            raise RecordingError(f"{self._name}: its entry {index} has an invalid position, {entry.position}")
         return entry
 
 
 class LocalIndex(RecordingIndex):
-    """The positions of a recording on this machine, as they are now. The file closes at the latest with this object."""
+    """The index of a recording on this machine, as it is now. The file closes at the latest with this object."""
 
     has_file = True
 
@@ -329,33 +320,26 @@ class LocalIndex(RecordingIndex):
         except OSError as error:
             raise RecordingError(f"{path}: {error.strerror}") from error
         self._fd = self._file.fileno()
-        size = os.fstat(self._fd).st_size
-        if size < HEADER_LENGTH:
-            self._file.close()
-            raise CorruptIndexError(f"{path} has only {size} bytes")
         try:
+            _, self.origin, _ = _header(self._name, os.pread(self._fd, HEADER_LENGTH, 0), recording_id)
             self._map = GuardedMap(self._fd, HEADER_LENGTH)
+        except CorruptIndexError:
+            self._file.close()
+            raise
         except ValueError:
             self._file.close()
             raise CorruptIndexError(f"{path} was cut short while it was opened") from None
         # One aligned load of eight bytes: struct would put them together from parts.
         self._words = memoryview(self._map).cast("q")
-        magic, stored_id = self._map[:8], self._words[1]
-        self.origin, _ = _lives(*self._words[4:8])
-        if magic != MAGIC or stored_id != recording_id:
-            self.close()
-            raise CorruptIndexError(f"{path} is not the positions of recording {recording_id}")
 
     @property
     def recorded_position(self) -> int:
-        """As ``RecordingIndex.recorded_position``."""
         position = self._words[RECORDED_POSITION_OFFSET // 8]
         _check_whole(self._map, self._name)
         return _checked(self._name, position)
 
     @property
     def life(self) -> StreamLife:
-        """As ``RecordingIndex.life``, as it is now."""
         life = _lives(*self._words[4:8])[1]
         _check_whole(self._map, self._name)
         return life
@@ -374,7 +358,6 @@ class LocalIndex(RecordingIndex):
         return max(os.fstat(self._fd).st_size - HEADER_LENGTH, 0) // ENTRY_LENGTH
 
     def close(self) -> None:
-        """Closes the file; may be called twice."""
         self._words.release()
         self._map.close()
         self._file.close()
@@ -385,7 +368,7 @@ class LocalIndex(RecordingIndex):
 
 
 def open_index(directory: Path, descriptor: RecordingDescriptor) -> LocalIndex | None:
-    """The positions of a recording on this machine; None where it has none, they are damaged, or an archive extended it."""
+    """The index of a recording on this machine; None if it has none, it is corrupt, or an archive extended the recording."""
     if not index_file(directory, descriptor.recording_id).exists():
         return None
     try:
@@ -400,12 +383,12 @@ def open_index(directory: Path, descriptor: RecordingDescriptor) -> LocalIndex |
 
 
 def warn_without_index(error: CorruptIndexError) -> None:
-    """Says, once, that a recording is read without its positions."""
+    """Log, once, that a recording is read without its index."""
     warn_once(log, f"{error}: the recording is read by its frames, without times and checksums")
 
 
 def damage_of(directory: Path, recording_id: int) -> str:
-    """What is wrong with the positions of a recording on this machine; empty where nothing is, or where it has none."""
+    """What is wrong with the index of a recording on this machine; empty if nothing is, or if it has none."""
     try:
         recorded = LocalIndex(directory, recording_id)
         try:
@@ -422,7 +405,7 @@ def damage_of(directory: Path, recording_id: int) -> str:
 def recorded_position(directory: Path, recording_id: int, *, origin: StreamLife | None = None) -> int | None:
     """The recorded position of a recording on this machine, without a reader.
 
-    None where it has none, where it is damaged, or where it is of another origin.
+    None where it has none, where it is corrupt, or where it is of another origin.
 
     Read twice until it is the same: a plain read does not promise eight bytes at once.
     """
@@ -440,15 +423,21 @@ def recorded_position(directory: Path, recording_id: int, *, origin: StreamLife 
     finally:
         os.close(fd)
     try:
-        if len(header) < HEADER_LENGTH:
-            raise CorruptIndexError(f"{path} has only {len(header)} bytes")
-        magic, stored_id, position, _, *lives = _HEADER.unpack(header)
-        if magic != MAGIC or stored_id != recording_id:
-            raise CorruptIndexError(f"{path} is not the positions of recording {recording_id}")
-        return _checked(str(path), position) if origin in (None, _lives(*lives)[0]) else None
+        position, stored_origin, _ = _header(str(path), header, recording_id)
+        return _checked(str(path), position) if origin in (None, stored_origin) else None
     except CorruptIndexError as error:
         warn_without_index(error)
         return None
+
+
+def _header(name: str, data: bytes, recording_id: int) -> tuple[int, StreamLife, StreamLife]:
+    """The recorded position, the origin and the life in the first bytes of a file. Raises CorruptIndexError."""
+    if len(data) < HEADER_LENGTH:
+        raise CorruptIndexError(f"{name} has only {len(data)} bytes")
+    magic, stored_id, position, _, *lives = _HEADER.unpack_from(data)
+    if magic != MAGIC or stored_id != recording_id:
+        raise CorruptIndexError(f"{name} is not the index of recording {recording_id}")
+    return position, *_lives(*lives)
 
 
 def _check_whole(mapped: GuardedMap, name: Path | str) -> None:
@@ -463,7 +452,7 @@ def _lives(*words: int) -> tuple[StreamLife, StreamLife]:
 
 
 class StoredIndex(RecordingIndex):
-    """The positions of a recording in a store: the header as of the last ``refresh``, and blocks of entries as they are asked for.
+    """The index of a recording in a store: the header as of the last ``refresh``, and blocks of entries as they are asked for.
 
     The header is read before the entries, which are all there before the recorded position moves past them.
     """
@@ -477,14 +466,9 @@ class StoredIndex(RecordingIndex):
         self.refresh()
 
     def refresh(self) -> None:
-        """Reads the header anew. Raises FileNotFoundError, or RecordingError for what is no positions file."""
+        """Read the header anew. Raises FileNotFoundError, or CorruptIndexError."""
         first = self._store.read(self._file, 0, BLOCK_LENGTH)
-        if len(first) < HEADER_LENGTH:
-            raise CorruptIndexError(f"{self._name} has only {len(first)} bytes")
-        magic, stored_id, recorded, _, *lives = _HEADER.unpack_from(first)
-        self.origin, self._life = _lives(*lives)
-        if magic != MAGIC or stored_id != self._recording_id:
-            raise CorruptIndexError(f"{self._name} is not the positions of recording {self._recording_id}")
+        recorded, self.origin, self._life = _header(self._name, first, self._recording_id)
         self._recorded = _checked(self._name, recorded)
         self._size = len(first) if len(first) < BLOCK_LENGTH else self._store.size(self._file)
         # A block that was not full has more entries now.
@@ -493,12 +477,10 @@ class StoredIndex(RecordingIndex):
 
     @property
     def recorded_position(self) -> int:
-        """As ``RecordingIndex.recorded_position``, as of the last ``refresh``."""
         return self._recorded
 
     @property
     def life(self) -> StreamLife:
-        """As ``RecordingIndex.life``, as of the last ``refresh``."""
         return self._life
 
     def _block(self, at: int) -> bytes:
@@ -528,7 +510,7 @@ class StoredIndex(RecordingIndex):
 
 def _checked(name: str, position: int) -> int:
     if not 0 <= position <= MAX_POSITION or position % FRAME_ALIGNMENT:
-        raise CorruptIndexError(f"{name}: the recorded position {position} is no frame boundary")
+        raise CorruptIndexError(f"{name}: the recorded position {position} is not a frame boundary")
     return position
 
 

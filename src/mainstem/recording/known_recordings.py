@@ -41,7 +41,6 @@ class KnownRecordings:
             self.add(descriptor)
 
     def add(self, descriptor: RecordingDescriptor) -> None:
-        """Adds the youngest recording."""
         key = _key(descriptor)
         self._entries[key] = (*self._entries.get(key, ()), descriptor.entry_offset)[-MAX_LIVES:]
 

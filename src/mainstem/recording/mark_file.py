@@ -58,7 +58,7 @@ class Mark:
 
     @classmethod
     def decode(cls, data: bytes) -> Mark:
-        """Decodes the first ``HEADER_LENGTH`` bytes of a file."""
+        """Decode the first ``HEADER_LENGTH`` bytes of a file."""
         _, template, schema, _ = _SBE_HEADER.unpack_from(data)
         # Files of the older schemas have no SBE header.
         at = _SBE_HEADER.size if (template, schema) == (TEMPLATE_ID, SCHEMA_ID) else 0
@@ -124,7 +124,7 @@ class ArchiveMark:
             raise
 
     def _create(self, now_ms: int) -> None:
-        """Creates the file where it is missing, complete from its first moment."""
+        """Create the file where it is missing, complete from its first moment."""
         if self._path.exists():
             return
         link = self._directory / LINK_FILE
@@ -148,7 +148,7 @@ class ArchiveMark:
             self._disk.delete(fresh)
 
     def _claim(self, now_ms: int) -> None:
-        """Takes the mark over, unless its program may be alive."""
+        """Take the mark over, unless its program may be alive."""
         data = os.pread(self._fd, HEADER_LENGTH, 0).ljust(HEADER_LENGTH, b"\0")
         mark = Mark.decode(data)
         self._check(mark, now_ms)
@@ -170,10 +170,10 @@ class ArchiveMark:
         self._disk.write(self._fd, _encode(MARK_VERSION, now_ms, now_ms, mark.error_log_length), 0)
 
     def _check(self, mark: Mark, now_ms: int) -> None:
-        """Raises RecordingError for a mark whose program may be alive, or whose archive has another layout."""
+        """Raise RecordingError for a mark whose program may be alive, or whose archive has another layout."""
         if mark.version and mark.version >> 16 != MARK_VERSION >> 16:
             raise RecordingError(
-                f"{self._directory}: {self._path.name} is of an archive of version {mark.version >> 16}, not "
+                f"{self._directory}: {self._path.name} belongs to an archive of version {mark.version >> 16}, not "
                 f"{MARK_VERSION >> 16}; migrate it with its ArchiveTool, or choose another directory"
             )
         if mark.is_recorder:
@@ -191,7 +191,7 @@ class ArchiveMark:
             )
 
     def touch(self) -> None:
-        """Stores the present time, once a second."""
+        """Store the present time, once a second."""
         now_ms = self._clock.epoch_ms()
         if abs(now_ms - self._written_ms) >= UPDATE_MS:
             self._written_ms = now_ms
@@ -202,13 +202,12 @@ class ArchiveMark:
                 )
 
     def end(self) -> None:
-        """Says that the recorder has ended, and closes the file; may be called twice."""
+        """Say that the recorder has ended, and close the file; may be called twice."""
         if self._fd >= 0:
             self._words.put_i64_release(_ACTIVITY_OFFSET, NULL)
         self.close()
 
     def close(self) -> None:
-        """Closes the file and leaves the mark as it is; may be called twice."""
         if self._map is not None:
             self._words.close()
             self._map.close()

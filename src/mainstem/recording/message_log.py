@@ -63,7 +63,7 @@ class MessageLog:
         return self.writer.position
 
     def write(self, messages: Iterable[tuple[int, bytes]]) -> int:
-        """Records (reserved value, payload) pairs, and returns how many: they are in the files when this returns.
+        """Record (reserved value, payload) pairs and return how many: they are in the files when this returns.
 
         Raises RecordingError for a message of more than 16 MiB; those before it are recorded.
         """
@@ -107,7 +107,6 @@ class MessageLog:
 
 
 def _size(length: int) -> int:
-    """What a message takes in the stream."""
     most = MTU_LENGTH - DATA_HEADER_LENGTH
     whole, rest = divmod(length, most)
     frames = whole * MTU_LENGTH

@@ -28,7 +28,7 @@ class MessageRecorder:
         self._log, self._keyed, self._on_messages = log, keyed, on_messages
 
     def take(self, messages: list[bytes]) -> None:
-        """Records them. Raises RemoteProtocolError for a message without the key that it should have."""
+        """Record them. Raises RemoteProtocolError for a message without the key that it should have."""
         self._log.write(map(self._pair, messages))
         self._on_messages(len(messages))
 
@@ -38,10 +38,10 @@ class MessageRecorder:
         try:
             return MessageKey.decode(message).reserved_value(), message[KEY_LENGTH:]
         except ValueError as error:
-            raise RemoteProtocolError(f"a message with an impossible key: {error}") from None
+            raise RemoteProtocolError(f"a message has an invalid key: {error}") from None
 
     async def drain(self, stream: Any) -> None:
-        """Records what comes over a stream of bytes until it ends; RemoteProtocolError when it ends inside a message."""
+        """Record what comes over a stream of bytes until it ends; RemoteProtocolError when it ends inside a message."""
         splitter = FrameSplitter()
         async for data in stream:
             if messages := splitter.feed(data):
@@ -72,4 +72,4 @@ async def listen(protocol: str, host: str, port: int, intake: MessageRecorder, *
                 intake.take([bytes(message)])
 
         return await aio.serve(entrypoint, host, port, **options)
-    raise ConfigurationError(f"{protocol!r} is none of 'bymux', 'jmux', 'aqueduct'")
+    raise ConfigurationError(f"the protocol must be bymux, jmux or aqueduct (got {protocol!r})")

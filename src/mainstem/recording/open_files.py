@@ -12,9 +12,7 @@ MAX_OPEN_READERS = 64
 class Releasable(Protocol):
     """What has files open that it can give back, and open again: a reader."""
 
-    def release(self) -> None:
-        """Gives them back."""
-        ...
+    def release(self) -> None: ...
 
 
 class OpenFiles:
@@ -25,12 +23,11 @@ class OpenFiles:
         self._readers: OrderedDict[int, Releasable] = OrderedDict()
 
     def opened(self, reader: Releasable) -> None:
-        """Notes that a reader opens a file."""
         self._readers[id(reader)] = reader
         self._readers.move_to_end(id(reader))
         if len(self._readers) > self._most:
             self._readers.popitem(last=False)[1].release()
 
     def closed(self, reader: Releasable) -> None:
-        """Notes that a reader has given all of its files back."""
+        """Note that a reader has given all of its files back."""
         self._readers.pop(id(reader), None)

@@ -48,7 +48,7 @@ class RecordableImage(Protocol):
         ...
 
     def release(self, position: int, /) -> None:
-        """Moves the subscriber's position."""
+        """Move the subscriber's position."""
         ...
 
 

@@ -44,7 +44,7 @@ class MappedRange:
     path: str
 
     def check(self) -> None:
-        """Raises CutShortError if the file was cut short since: what was read of the memory must not be believed."""
+        """Raise CutShortError if the file was cut short since: what was read of the memory must not be believed."""
         check_whole(self.memory, self.path)
 
 
@@ -82,11 +82,7 @@ class RecordingReader:
         self.close()
 
     def close(self) -> None:
-        """Unmaps the segments. May be called twice.
-
-        Example:
-            ``reader.close()``, or ``with open_recording(directory, 0) as reader:``
-        """
+        """Unmap the segments. May be called twice."""
         self._note_closed()
         while self._segments:
             self._segments.popitem()[1].close()
@@ -95,12 +91,9 @@ class RecordingReader:
         self._index, self._is_released = None, False
 
     def release(self) -> None:
-        """Gives back the files that it has open; what is read next opens them again.
+        """Give back the files that it has open; what is read next opens them again.
 
         They are dropped, not closed: a run or an iterator that is still held goes on.
-
-        Example:
-            ``reader.release()``
         """
         self._note_closed()
         self._segments.clear()
@@ -128,13 +121,10 @@ class RecordingReader:
             self._open_files.closed(self)
 
     def update(self, descriptor: RecordingDescriptor) -> None:
-        """Takes over the catalog's present entry: a recording ends, or is extended.
+        """Take over the catalog's present entry: a recording ends, or is extended.
 
         Args:
             descriptor: The entry, as ``read_catalog`` returns it.
-
-        Example:
-            ``reader.update(read_catalog(directory)[0])``
         """
         self.descriptor = descriptor
 
@@ -145,7 +135,7 @@ class RecordingReader:
         return max(self.descriptor.start_position, first)
 
     def end_position(self) -> int:
-        """How far the recording can be read now: its stop position, else its recorded position, else the end of a walk.
+        """Return how far the recording can be read now: its stop position, else its recorded position, else the end of a walk.
 
         A walk leaves out a last frame that crosses a page, because nothing shows yet that all of it is written.
 
@@ -154,9 +144,6 @@ class RecordingReader:
 
         Raises:
             RecordingError: A segment is missing.
-
-        Example:
-            ``reader.end_position() - reader.start_position`` is the number of bytes to read.
         """
         if self.descriptor.stop_position != NULL:
             return self.descriptor.stop_position
@@ -173,7 +160,7 @@ class RecordingReader:
         return self.descriptor.stop_position != NULL or self.index is not None
 
     def boundary_after(self, position: int, end: int) -> int:
-        """Where reading can go on after a problem: the next entry of the index or the next segment, as far as they are there.
+        """Return where reading can go on after a problem: the next index entry or segment that is there.
 
         Messages do not cross terms, so each segment begins between two of them.
 
@@ -183,9 +170,6 @@ class RecordingReader:
 
         Returns:
             A position between two messages after ``position``, or ``end``.
-
-        Example:
-            ``reader.boundary_after(problem.position, reader.end_position())``
         """
         lengths = self.archive.segments(self.descriptor)
         boundaries = [base for base in lengths if position < base < end]
@@ -197,7 +181,7 @@ class RecordingReader:
         return min(boundaries, default=end)
 
     def ranges(self, start: int, end: int) -> Iterator[MappedRange]:
-        """The memory of ``[start, end)``, one run for each segment, or, of a segment that is elsewhere, for each range fetched.
+        """Yield the memory of ``[start, end)``: one range for each segment, or for each range that is fetched from a store.
 
         Args:
             start: A frame boundary.
@@ -209,9 +193,6 @@ class RecordingReader:
 
         Raises:
             RecordingError: A segment is missing or too short.
-
-        Example:
-            ``for run in reader.ranges(reader.start_position, reader.end_position()): ...``
         """
         position = start
         while position < end:
@@ -250,7 +231,7 @@ class RecordingReader:
         return segment
 
     def checksum(self, start: int, end: int) -> int:
-        """The CRC-32 of the bytes of ``[start, end)``, as the index has it.
+        """Return the CRC-32 of the bytes of ``[start, end)``, as the index has it.
 
         Args:
             start: A frame boundary.
@@ -261,9 +242,6 @@ class RecordingReader:
 
         Raises:
             RecordingError: A segment is missing or too short.
-
-        Example:
-            ``reader.checksum(entry.position, next_entry.position)``
         """
         value = 0
         for run in self.ranges(start, end):
@@ -273,7 +251,7 @@ class RecordingReader:
         return value
 
     def walk(self, start: int, end: int, *, max_messages: int | None = None) -> Progress:
-        """Walks ``[start, end)`` frame by frame; stops at ``end``, at a number of messages, or at a problem.
+        """Walk ``[start, end)`` frame by frame; stops at ``end``, at a number of messages, or at a problem.
 
         Args:
             start: Where a message starts.
@@ -285,9 +263,6 @@ class RecordingReader:
 
         Raises:
             RecordingError: A segment is missing.
-
-        Example:
-            ``reader.walk(0, reader.end_position()).messages``
         """
         walk, position, messages = FrameWalk(), start, 0
         walk.term_mask = self.descriptor.term_buffer_length - 1
@@ -302,7 +277,7 @@ class RecordingReader:
         return Progress(position, messages)
 
     def advance(self, start: int, end: int, *, max_bytes: int | None = None, max_messages: int | None = None) -> int:
-        """The end of the last whole message in ``[start, end)`` within limits.
+        """Return the end of the last whole message in ``[start, end)`` within limits.
 
         Args:
             start: Where a message starts.
@@ -315,9 +290,6 @@ class RecordingReader:
 
         Raises:
             RecordingError: A segment is missing.
-
-        Example:
-            ``reader.advance(0, reader.end_position(), max_bytes=1 << 20)``
         """
         target = end if max_bytes is None else min(end, start + max_bytes)
         if target <= start:
@@ -344,7 +316,7 @@ class RecordingReader:
         return progress.position
 
     def messages_before(self, position: int) -> int:
-        """How many messages of the recording end at or before a position.
+        """Return how many messages of the recording end at or before a position.
 
         Args:
             position: A stream position.
@@ -354,14 +326,11 @@ class RecordingReader:
 
         Raises:
             RecordingError: A segment is missing.
-
-        Example:
-            ``reader.messages_before(reader.end_position())``
         """
         return self.count_before(position).messages
 
     def count_before(self, position: int) -> Progress:
-        """How many messages end at or before a position, and where the last of them ends.
+        """Return how many messages end at or before a position, and where the last of them ends.
 
         Args:
             position: A stream position.
@@ -371,9 +340,6 @@ class RecordingReader:
 
         Raises:
             RecordingError: A segment is missing.
-
-        Example:
-            ``reader.count_before(4096).messages``
         """
         if self._counted is not None and self._counted.position == position:
             return self._counted
@@ -387,7 +353,7 @@ class RecordingReader:
         return Progress(progress.position, progress.messages)
 
     def cuts(self, start: int, end: int, parts: int) -> list[tuple[int, int]]:
-        """Cuts ``[start, end)`` into ranges of about equal size, each of which starts where a message starts.
+        """Cut ``[start, end)`` into ranges of about equal size, each of which starts where a message starts.
 
         Args:
             start: Where a message starts.
@@ -396,9 +362,6 @@ class RecordingReader:
 
         Returns:
             Pairs of start and end. What follows a problem stays in one range, so that its reader meets the problem.
-
-        Example:
-            ``reader.cuts(0, reader.end_position(), 4)``
         """
         borders = [start]
         for i in range(1, parts):
@@ -419,22 +382,19 @@ class RecordingReader:
         return self.index is not None
 
     def recorded_time_ns(self, position: int) -> int | None:
-        """When the frame that starts at a position was recorded.
+        """Return when the frame that starts at a position was recorded.
 
         Args:
             position: A stream position.
 
         Returns:
             Epoch time in nanoseconds, exact to an entry of the index (64 KiB or 100 ms); None where it is not known.
-
-        Example:
-            ``reader.recorded_time_ns(reader.start_position)``
         """
         entry = self.index.at_or_before(position) if self.index is not None else None
         return None if entry is None else entry.time_ns
 
     def position_at_time(self, time_ns: int) -> int:
-        """Where to start to read everything that was recorded at or after a time.
+        """Return where to start to read everything that was recorded at or after a time.
 
         Args:
             time_ns: Epoch time in nanoseconds.
@@ -444,20 +404,17 @@ class RecordingReader:
 
         Raises:
             RecordingError: The recording has no times.
-
-        Example:
-            ``reader.position_at_time(time.time_ns() - 60_000_000_000)``
         """
         if self.index is None:
             raise RecordingError(
-                f"recording {self.descriptor.recording_id} in {self.archive.url} has no index, so it is not known when its"
-                " frames were recorded: give a position"
+                f"recording {self.descriptor.recording_id} in {self.archive.url} has no index, so its times are not known;"
+                " give a position"
             )
         entry = self.index.before_time(time_ns)
         return max(entry.position if entry else 0, self.start_position)
 
     def stamped_since(self, time_ns: int) -> int | None:
-        """Where the rows that are stamped with a time or later begin.
+        """Return where the rows that are stamped with a time or later begin.
 
         Rows are stamped with the time of the index entry before them, so this is exact for rows. Where ``has_times`` is
         false the start of the recording is the only time there is, and stands for all of it.
@@ -467,9 +424,6 @@ class RecordingReader:
 
         Returns:
             A position; None when there is none of them yet.
-
-        Example:
-            ``reader.stamped_since(1_700_000_000_000_000_000)``
         """
         if self.index is not None and self.index.count:
             entry = self.index.at_time(time_ns)

@@ -21,6 +21,7 @@ from mainstem.recording.segments import CutShortError, segment_base
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
+    from mmap import mmap
 
     from mainstem.recording.reader import RecordingReader
 
@@ -31,9 +32,16 @@ BYTES_PER_BATCH = 8 << 20
 
 REASONS = {
     WALK_AT_END: "nothing was written there",
-    WALK_TORN: "a frame is cut off",
-    WALK_CORRUPT: "a frame header is not possible",
+    WALK_TORN: "a frame is truncated",
+    WALK_CORRUPT: "a frame header is invalid",
 }
+
+
+def stop_reason(stopped: int, memory: mmap | bytes, offset: int) -> int:
+    """Why a walk stopped at an offset. It takes any length below 1 for the end, but only zeros were never written."""
+    if stopped == WALK_AT_END and int.from_bytes(memory[offset : offset + 4], "little"):
+        return WALK_CORRUPT
+    return stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,7 @@ def batches(
     strict: bool = True,
     on_skip: Callable[[SkippedRange], None] | None = None,
 ) -> Iterator[tuple[dict[str, bytearray], int]]:
-    """Reads the messages, or the frames, of ``[start, end)`` as columns.
+    """Read the messages, or the frames, of ``[start, end)`` as columns.
 
     Args:
         reader: The recording.
@@ -134,7 +142,9 @@ def _until_problem(
                     position = run.position + at - run.offset
                     offset = position - segment_base(reader.descriptor, position)
                     where = f"{run.path} at offset {offset} (position {position})"
-                    error = RecordingError(f"{where}: {REASONS[columns.stopped]}, although {end} was recorded")
+                    error = RecordingError(
+                        f"{where}: {REASONS[stop_reason(columns.stopped, run.memory, at)]}, although {end} was recorded"
+                    )
                     return position, error
             following = run.position + run.limit - run.offset
     except CutShortError:
@@ -146,7 +156,7 @@ def _until_problem(
 
 
 def messages(reader: RecordingReader, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Reads messages one by one, for tools and tests; ``batches`` is the fast way.
+    """Read messages one by one, for tools and tests; ``batches`` is the fast way.
 
     Args:
         reader: The recording.

@@ -93,7 +93,6 @@ def _log_gap(previous: RecordingDescriptor, join_position: int) -> None:
 
 
 def _stream_of(image: RecordableImage, channel: str) -> RecordingDescriptor:
-    """An image as the recording that would begin where it is now."""
     return RecordingDescriptor(
         recording_id=NULL,
         start_timestamp=NULL,
@@ -159,7 +158,7 @@ class Recorder:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             disk.close(self._lock)
-            raise RecordingError(f"another recorder is at work in {self.directory}") from error
+            raise RecordingError(f"another recorder is already running in {self.directory}") from error
         self._subscriptions: list[RecordableSubscription] = []
         self._images: dict[int, ImageRecording] = {}
         self._writers: dict[int, RecordingWriter] = {}
@@ -220,7 +219,7 @@ class Recorder:
         source_identity: str = "",
         life: StreamLife = NO_LIFE,
     ) -> RecordingWriter:
-        """Starts or extends the recording of a stream that is available from ``join_position`` on.
+        """Start or extend the recording of a stream that is available from ``join_position`` on.
 
         A recording of the same life of the stream that ended at or after ``join_position`` is extended from its end, and the caller
         skips what lies before that; else a new recording starts at ``join_position``.
@@ -241,10 +240,7 @@ class Recorder:
             The writer; end it with ``stop``.
 
         Raises:
-            RecordingError: The previous recording is damaged.
-
-        Example:
-            ``ImageRecording`` shows it.
+            RecordingError: The previous recording is corrupt.
         """
         stream = RecordingDescriptor(
             recording_id=NULL,
@@ -262,7 +258,7 @@ class Recorder:
         return self._extended(stream, life) or self._added(stream, life)
 
     def _extended(self, stream: RecordingDescriptor, life: StreamLife) -> RecordingWriter | None:
-        """Extends the recording that a stream goes on with; None where there is none."""
+        """Extend the recording that a stream goes on with; None where there is none."""
         previous = self._known.previous(stream, life, self._writers)
         if previous is None:
             return None
@@ -274,7 +270,6 @@ class Recorder:
         return self._write(previous, previous.stop_position, count, life)
 
     def _added(self, stream: RecordingDescriptor, life: StreamLife) -> RecordingWriter:
-        """Starts a new recording."""
         position = stream.start_position
         new = replace(
             stream,
@@ -313,16 +308,13 @@ class Recorder:
         return writer
 
     def stop(self, writer: RecordingWriter) -> RecordingDescriptor:
-        """Ends a recording: closes its files and writes its stop position to the catalog.
+        """End a recording: close its files and write its stop position to the catalog.
 
         Args:
             writer: What ``start`` returned.
 
         Returns:
             The final descriptor.
-
-        Example:
-            ``recorder.stop(writer).stop_position``
         """
         writer.close()
         if self._writers.pop(writer.descriptor.recording_id, None) is not None:
@@ -345,18 +337,15 @@ class Recorder:
     # -- subscriptions -----------------------------------------------------------------------------------------------
 
     def add_subscription(self, subscription: RecordableSubscription) -> None:
-        """Records every image of a subscription, present and future. The caller closes the subscription.
+        """Record every image of a subscription, present and future. The caller closes the subscription.
 
         Args:
             subscription: An Aeron subscription, or an object like it.
-
-        Example:
-            ``recorder.add_subscription(aeron.add_subscription("aeron:ipc", 1001))``
         """
         self._subscriptions.append(subscription)
 
     def do_work(self) -> int:
-        """Writes the frames that are available to the segments.
+        """Write the frames that are available to the segments.
 
         Returns:
             The number of bytes.
@@ -364,9 +353,6 @@ class Recorder:
         Raises:
             RecordingError: An image holds what is not frames.
             OSError: The disk refused a write; the recorded position has not moved over what failed.
-
-        Example:
-            ``while running: recorder.do_work() or time.sleep(0.001)``
         """
         self._mark.touch()
         bytes_moved = 0
@@ -402,7 +388,7 @@ class Recorder:
     def _admitted(
         self, recording: ImageRecording, stream: RecordingDescriptor, life: StreamLife
     ) -> RecordingWriter | None:
-        """Starts the recording of an image whose first frames are there; None where it waits for a limit."""
+        """Start the recording of an image whose first frames are there; None where it waits for a limit."""
         writer = self._extended(stream, life)
         if writer is not None:
             return writer
@@ -445,11 +431,7 @@ class Recorder:
         return {recording_id: writer.position for recording_id, writer in self._writers.items()}
 
     def close(self) -> None:
-        """Ends every recording and unlocks the directory. May be called twice.
-
-        Example:
-            ``recorder.close()``
-        """
+        """End every recording and unlock the directory. May be called twice."""
         if self._closed:
             return
         self._closed = True

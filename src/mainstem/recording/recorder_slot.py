@@ -46,27 +46,21 @@ class RecorderSlot:
         self.close()
 
     def add_subscription(self, subscription: RecordableSubscription) -> None:
-        """Holds every image of a subscription. The caller closes the subscription.
+        """Hold every image of a subscription. The caller closes the subscription.
 
         Args:
             subscription: A subscription to the recorder's channel and stream.
-
-        Example:
-            ``hold.add_subscription(aeron.add_subscription("aeron:ipc", 1001))``
         """
         self._subscriptions.append(subscription)
 
     def do_work(self, now_ns: int) -> int:
-        """Moves each image up to what is recorded of it.
+        """Move each image up to what is recorded of it.
 
         Args:
             now_ns: Monotonic time in nanoseconds.
 
         Returns:
             The number of bytes.
-
-        Example:
-            ``hold.do_work(time.monotonic_ns())``
         """
         moved = 0
         live: set[int] = set()
@@ -104,11 +98,7 @@ class RecorderSlot:
         return None
 
     def close(self) -> None:
-        """Closes the recordings' files. The images are held until their subscriptions close.
-
-        Example:
-            ``hold.close()``
-        """
+        """Close the recordings' files. The images are held until their subscriptions close."""
         while self._readers:
             self._readers.popitem()[1].close()
 

@@ -58,11 +58,7 @@ class Recordings(Sequence[RecordingReader]):
         self.close()
 
     def close(self) -> None:
-        """Closes every reader. May be called twice.
-
-        Example:
-            ``recordings.close()``, or ``with open_recordings("tides") as recordings:``
-        """
+        """Close every reader. May be called twice."""
         with ExitStack() as stack:
             for archive in {id(archive): archive for archive in self._archives}.values():
                 stack.callback(archive.close)
@@ -99,7 +95,7 @@ class Recordings(Sequence[RecordingReader]):
                 recording_id, stream_id, session_id, position and recorded_at read only what can be true; an expression reads
                 everything. Times are ``datetime`` or ISO 8601, UTC unless they have an offset.
             frames: Whether a row is a frame, not a message; there is a column ``type`` then.
-            strict: Whether damaged or missing data raises; otherwise it is skipped, up to the next entry of the index or segment.
+            strict: Whether corrupt or missing data raises; otherwise it is skipped, up to the next entry of the index or segment.
             codec: What decodes the payloads: a name of ``mainstem.codecs.codec_names()``, or a codec. Rows then have
                 recording_id, session_id, stream_id, position, recorded_at, ``problem``, the codec's columns, ``rescued`` and, of
                 messages with a problem, ``payload``; ``columns`` may name these and those of a message.
@@ -112,10 +108,6 @@ class Recordings(Sequence[RecordingReader]):
         Raises:
             ConfigurationError: A column, a filter or a codec is not possible.
             MissingExtraError: pyarrow is not installed.
-
-        Example:
-            >>> recordings.scan(["position", "payload"], [("recorded_at", ">=", "2026-01-31T12:00:00")]).to_arrow()
-            >>> recordings.scan(codec="json").to_polars().group_by("stream_id").len().collect()
         """
         return Scan(
             self._readers,
@@ -129,7 +121,7 @@ class Recordings(Sequence[RecordingReader]):
         )
 
     def scan_polars(self, **options: Any) -> pl.LazyFrame:
-        """The rows as a lazy frame of Polars: ``scan(...).to_polars()``.
+        """Return the rows as a lazy frame of Polars: ``scan(...).to_polars()``.
 
         Args:
             options: As ``scan``.
@@ -140,14 +132,11 @@ class Recordings(Sequence[RecordingReader]):
         Raises:
             ConfigurationError: A column, a filter or a codec is not possible.
             MissingExtraError: pyarrow or polars is not installed.
-
-        Example:
-            ``recordings.scan_polars(codec="json").filter(pl.col("price") > 100).collect()``
         """
         return self.scan(**options).to_polars()
 
     def spans(self, where: Any = None, *, frames: bool = False) -> Iterator[tuple[RecordingReader, int, int]]:
-        """What must be read of each recording for the rows that a filter selects; for ``batches`` and ``replay``.
+        """Return what must be read of each recording for the rows that a filter selects; for ``batches`` and ``replay``.
 
         Args:
             where: As ``scan``.
@@ -160,9 +149,6 @@ class Recordings(Sequence[RecordingReader]):
         Raises:
             ConfigurationError: A filter is not possible.
             RecordingError: A segment is missing.
-
-        Example:
-            ``for reader, start, end in recordings.spans([("stream_id", "=", 1001)]): ...``
         """
         return ranges_within(self._readers, row_filter(where, frames=frames).bounds, frames=frames)
 
@@ -183,7 +169,7 @@ def open_recordings(location: Path | str, store_options: Mapping[str, str] | Non
         The recordings, in catalog order, archive by archive; use them as a context manager.
 
     Raises:
-        RecordingError: There is no catalog, or it is damaged.
+        RecordingError: There is no catalog, or it is corrupt.
         StoreError: The store cannot be read.
 
     Example:

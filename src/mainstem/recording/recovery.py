@@ -9,7 +9,7 @@ not proven any more:
 1. as far as the index goes, by its checksums, from the entry on that was ``SETTLED_NS`` old when the last one was written;
 2. behind it by a walk of the frames, in which a page that holds nothing but zeros was lost, unless it is padding.
 
-What lies behind that end is not deleted until the recording goes on. A file of positions that is damaged is deleted: without it a
+What lies behind that end is not deleted until the recording goes on. A file of positions that is corrupt is deleted: without it a
 recording is read by its frames. What cannot be recovered is logged, and stays as it is; the other recordings are recovered.
 """
 
@@ -47,24 +47,7 @@ SETTLED_NS = 600 * NS_PER_SECOND
 
 
 def recover(catalog: Catalog, disk: Disk, clock: Clock, *, lost_power: bool) -> list[RecordingDescriptor]:
-    """Recovers every recording of a directory.
-
-    Args:
-        catalog: Its catalog.
-        disk: What files are written through.
-        clock: The time at which recordings end.
-        lost_power: Whether the machine may have gone down since the directory was written.
-
-    Returns:
-        The recordings as they are then.
-
-    Raises:
-        RecordingError: The catalog cannot be read.
-        OSError: The disk refuses.
-
-    Example:
-        ``recover(catalog, disk, clock, lost_power=True)``
-    """
+    """Recover every recording of a directory. Raises RecordingError and OSError."""
     catalog.mend()
     descriptors = catalog.recordings()
     latest_ms = max((max(each.start_timestamp, each.stop_timestamp) for each in descriptors), default=0)
@@ -149,20 +132,7 @@ def _is_as_recorded(directory: Path, descriptor: RecordingDescriptor, start: int
 
 
 def proven_end(directory: Path, descriptor: RecordingDescriptor, start: int, limit: int | None) -> int:
-    """How far whole frames go on from ``start``, of which no page is missing.
-
-    Args:
-        directory: The directory of the recording.
-        descriptor: The recording.
-        start: A frame boundary.
-        limit: The position to stop at; None for none.
-
-    Returns:
-        A frame boundary.
-
-    Example:
-        ``proven_end(directory, descriptor, descriptor.start_position, None)``
-    """
+    """How far whole frames go on from ``start``, of which no page is missing."""
     position, length = start, descriptor.segment_file_length
     while limit is None or position < limit:
         base = segment_base(descriptor, position)

@@ -122,7 +122,6 @@ def replay(
 
 
 def _messages(reader: RecordingReader, start: int, end: int) -> Iterator[tuple[int, int, memoryview]]:
-    """Position, reserved value and payload of each message."""
     mask = COLUMN_POSITION | COLUMN_PAYLOAD | COLUMN_RESERVED_VALUE
     for columns, rows in batches(reader, start, end, column_mask=mask):
         positions = memoryview(columns["position"]).cast("q")

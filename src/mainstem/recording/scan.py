@@ -57,7 +57,7 @@ class Scan:
                 raise ConfigurationError("a codec decodes messages, not frames")
             self._decoding = Decoding(readers, columns, codec, codec_options, schema)
         elif codec_options or schema is not None:
-            raise ConfigurationError("codec_options and schema are for a codec")
+            raise ConfigurationError("codec_options and schema need a codec")
         names = columns_of(frames=frames) if columns is None else columns
         #: The columns of the rows.
         self.schema: pa.Schema = arrow_schema(names, frames=frames) if self._decoding is None else self._decoding.schema
@@ -73,16 +73,12 @@ class Scan:
 
         Raises:
             ConfigurationError: ``rows`` is not above zero.
-            RecordingError: While reading: a segment is missing or damaged; names file and position.
-
-        Example:
-            >>> messages = recordings.scan(["stream_id"]).to_reader()
-            >>> duckdb.sql("select stream_id, count(*) from messages group by all")
+            RecordingError: While reading: a segment is missing or corrupt; names file and position.
         """
         import pyarrow as pa
 
         if rows <= 0:
-            raise ConfigurationError(f"rows: {rows} is not above zero")
+            raise ConfigurationError(f"rows must be above 0 (got {rows})")
         return pa.RecordBatchReader.from_batches(self.schema, self._batches(self.schema.names, EVERYTHING, rows))
 
     def to_batches(self, *, rows: int = ROWS_PER_BATCH) -> Iterator[pa.RecordBatch]:
@@ -96,10 +92,7 @@ class Scan:
 
         Raises:
             ConfigurationError: ``rows`` is not above zero.
-            RecordingError: While reading: a segment is missing or damaged.
-
-        Example:
-            ``for batch in recordings.scan(["payload"]).to_batches(): ...``
+            RecordingError: While reading: a segment is missing or corrupt.
         """
         return iter(self.to_reader(rows=rows))
 
@@ -110,10 +103,7 @@ class Scan:
             The table.
 
         Raises:
-            RecordingError: A segment is missing or damaged.
-
-        Example:
-            ``recordings.scan(["position", "payload"], [("stream_id", "in", [1001, 1002])]).to_arrow()``
+            RecordingError: A segment is missing or corrupt.
         """
         return self.to_reader().read_all()
 
@@ -125,10 +115,7 @@ class Scan:
 
         Raises:
             MissingExtraError: pandas is not installed.
-            RecordingError: A segment is missing or damaged.
-
-        Example:
-            ``recordings.scan(["recorded_at", "length"]).to_pandas().set_index("recorded_at").resample("1s").sum()``
+            RecordingError: A segment is missing or corrupt.
         """
         with needs_extras():
             import pandas  # noqa: F401 - Arrow imports it, and does not name the extra
@@ -136,7 +123,7 @@ class Scan:
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> pl.LazyFrame:
-        """The rows as a lazy frame of Polars; ``collect()`` reads them.
+        """Return the rows as a lazy frame of Polars; ``collect()`` reads them.
 
         Polars pushes down the columns that the query needs, a limit (``head``) and filters. Comparisons of recording_id,
         stream_id, session_id, position and recorded_at with plain values, joined by ``&`` and ``|``, read only what can match.
@@ -147,9 +134,6 @@ class Scan:
 
         Raises:
             MissingExtraError: polars is not installed.
-
-        Example:
-            ``recordings.scan().to_polars().filter(pl.col("stream_id") == 1001).select(pl.col("length").sum()).collect()``
         """
         from mainstem.recording.rows.polars_scan import lazy_frame
 

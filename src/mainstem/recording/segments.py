@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CHUNK = 1 << 20
 ZEROS = memoryview(bytes(1 << 16))
 
-_NAME = re.compile(r"(\d+)-(\d+)\.rec")
+SEGMENT_NAME = re.compile(r"(\d+)-(\d+)\.rec")
 
 
 def segment_name(recording_id: int, base: int) -> str:
@@ -52,14 +52,14 @@ def segment_base(descriptor: RecordingDescriptor, position: int) -> int:
 
 def segment_bases(directory: Path, recording_id: int) -> list[int]:
     """The bases of the segment files that are there, in ascending order."""
-    matches = (_NAME.fullmatch(name) for name in os.listdir(directory))
+    matches = (SEGMENT_NAME.fullmatch(name) for name in os.listdir(directory))
     return sorted(int(match[2]) for match in matches if match and int(match[1]) == recording_id)
 
 
 def all_segment_bases(directory: Path) -> dict[int, list[int]]:
     """As ``segment_bases``, of each recording that has a segment file there, whether or not the catalog has it."""
     bases: dict[int, list[int]] = {}
-    for match in map(_NAME.fullmatch, os.listdir(directory)):
+    for match in map(SEGMENT_NAME.fullmatch, os.listdir(directory)):
         if match:
             bases.setdefault(int(match[1]), []).append(int(match[2]))
     return bases
@@ -84,7 +84,7 @@ class CutShortError(RecordingError):
 
 
 def check_whole(memory: mmap | bytes, name: str) -> None:
-    """Raises CutShortError if a mapped file lost bytes that were read: zeros took their place."""
+    """Raise CutShortError if a mapped file lost bytes that were read: zeros took their place."""
     if isinstance(memory, GuardedMap) and memory.was_cut:
         raise CutShortError(name)
 
@@ -110,16 +110,13 @@ class SegmentMemory:
             raise CutShortError(self.name) from None
 
     def place(self, offset: int) -> int:
-        """As ``ArchiveSegment.place``."""
         return offset
 
     def chunks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """As ``ArchiveSegment.chunks``: all of a mapped file is there."""
         if start < end:
             yield start, end
 
     def read(self, start: int, end: int) -> bytes:
-        """As ``ArchiveSegment.read``."""
         if end > self.length:
             raise RecordingError(f"{self.name} ends at {self.length} bytes, before {end}")
         data = self.memory[start:end]
@@ -127,7 +124,6 @@ class SegmentMemory:
         return data
 
     def close(self) -> None:
-        """Unmaps the file; may be called twice."""
         if isinstance(self.memory, GuardedMap):
             self.memory.close()
 
@@ -190,7 +186,7 @@ class SegmentWriter:
     ) -> None:
         descriptor.check()
         if position % FRAME_ALIGNMENT:
-            raise RecordingError(f"recording {descriptor.recording_id}: position {position} is no frame boundary")
+            raise RecordingError(f"recording {descriptor.recording_id}: position {position} is not a frame boundary")
         self._directory = directory
         self._descriptor = descriptor
         self._durable = durable
@@ -259,27 +255,25 @@ class SegmentWriter:
             self._disk.sync_directory(self._directory)
 
     def write(self, frames: memoryview) -> None:
-        """Writes whole frames, none of them padding, at ``position`` and moves it on. They must not cross a segment."""
+        """Write whole frames, none of them padding, at ``position`` and moves it on. They must not cross a segment."""
         self._open(self.position)
         at, length = self.position - self._base, frames.nbytes
         if at + length > self._descriptor.segment_file_length:
-            raise RecordingError(f"{length} bytes at {self.position} reach over the end of their segment")
+            raise RecordingError(f"{length} bytes at {self.position} extend past the end of their segment")
         self._disk.write(self._fd, frames, at)
         self.position += length
 
     def write_padding(self, header: memoryview, aligned_length: int) -> None:
-        """Writes the header of a padding frame and moves the position over the whole of it."""
+        """Write the header of a padding frame and moves the position over the whole of it."""
         self._open(self.position)
         self._disk.write(self._fd, header[:DATA_HEADER_LENGTH], self.position - self._base)
         self.position += aligned_length
 
     def sync(self) -> None:
-        """Waits until what was written to the open segment is on the device."""
         if self._fd >= 0:
             self._disk.sync(self._fd)
 
     def close(self) -> None:
-        """Closes the open segment; may be called twice."""
         if self._fd >= 0:
             if self._durable:
                 self.sync()

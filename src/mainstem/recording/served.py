@@ -1,7 +1,7 @@
 """The archive behind an http(s) URL: of ``mainstem serve``, the growing tail included, or of any server with range requests.
 
 Of ``mainstem serve`` each trigger costs one request for what is active, one for the list of files, and the catalog only when it has
-changed. Every byte of a recording is asked for by the entity tag of that recording: when the directory was made anew under the same
+changed. Every byte of a recording is asked for by the entity tag of that recording: when the directory was recreated under the same
 URL, its bytes are refused and never taken for those of the old recording. Of another server, which has no lists, the names of the
 segments follow from the catalog; segments that were purged from the front are those that a search does not reach.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import DirectoryArchive
-from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, NULL, decode_catalog
+from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, NULL
 from mainstem.recording.fetching import FetchedSegment
 from mainstem.recording.index import (
     CorruptIndexError,
@@ -48,11 +48,9 @@ class _Pinned:
         self.url, self._store, self._tag = store.url, store, tag
 
     def size(self, name: str) -> int:
-        """As ``Store.size``."""
         return self._store.size(name)
 
     def read(self, name: str, start: int, end: int) -> bytes:
-        """As ``Store.read``."""
         return self._store.read_of(self._tag, name, start, end)
 
 
@@ -63,21 +61,10 @@ class ServedArchive(DirectoryArchive):
         super().__init__(store, keep_listing=True)
         self.http = store
 
-    def recordings(self) -> list[RecordingDescriptor]:
-        """As ``Archive.recordings``."""
-        try:
-            data = self.http.read_whole(CATALOG_FILE, MAX_CATALOG_LENGTH)
-        except FileNotFoundError as error:
-            raise RecordingError(f"{self.url} holds no recordings: there is no {CATALOG_FILE} in it") from error
-        before, descriptors = self._catalog or (b"", [])
-        if data is not before:
-            known = {each.entry_offset: each for each in descriptors}
-            descriptors = decode_catalog(data, f"{self.url}/{CATALOG_FILE}", known=known, before=before)
-            self._catalog = data, descriptors
-        return descriptors
+    def _catalog_bytes(self) -> bytes:
+        return self.http.read_whole(CATALOG_FILE, MAX_CATALOG_LENGTH)
 
     def segments(self, descriptor: RecordingDescriptor) -> dict[int, int]:
-        """As ``Archive.segments``."""
         if self.http.is_served:
             return super().segments(descriptor)
         return self._segments_by_name(descriptor)
@@ -130,7 +117,6 @@ class ServedArchive(DirectoryArchive):
         )
 
     def index(self, descriptor: RecordingDescriptor) -> RecordingIndex | None:
-        """As ``Archive.index``."""
         name = index_name(descriptor.recording_id)
         pinned = cast("Store", _Pinned(self.http, identity_tag(descriptor, name)))
         try:
@@ -165,29 +151,13 @@ class ServedArchive(DirectoryArchive):
         ]
 
     def wait(self, descriptor: RecordingDescriptor, position: int, seconds: float) -> int | None:
-        """Waits until a recording is recorded past a position, or has stopped; ``mainstem serve`` only.
-
-        Args:
-            descriptor: The recording.
-            position: A stream position.
-            seconds: The longest wait; the server may return earlier.
-
-        Returns:
-            The recorded position then, which need not be past ``position``; None of a recording without positions.
-
-        Raises:
-            RecordingError: The recording is not there any more.
-            StoreError: The server cannot be read.
-
-        Example:
-            ``end = archive.wait(descriptor, end, 30.0)``
-        """
+        """Wait until a recording is recorded past a position, or has stopped; ``mainstem serve`` only."""
         target = f"/v1/recordings/{descriptor.recording_id}?after={position}&wait={seconds:.3f}"
         try:
             row: dict[str, Any] = self.http.page(target, wait_s=seconds)
         except FileNotFoundError as error:
             raise RecordingError(f"{self.url} holds no recording {descriptor.recording_id} any more") from error
         if row.get("identity") != descriptor.identity:
-            raise RecordingError(f"{self.url}: recording {descriptor.recording_id} is another one now")
+            raise RecordingError(f"{self.url}: recording {descriptor.recording_id} was replaced by another one")
         recorded = row.get("recorded_position")
         return recorded if isinstance(recorded, int) else None

@@ -60,17 +60,14 @@ class TieredArchive:
 
     @property
     def url(self) -> str:
-        """The URL of the shipped part."""
         return self.shipped.url
 
     @property
     def archive_id(self) -> str:
-        """As ``Archive.archive_id``: that of the shipped part."""
         return self.shipped.archive_id
 
     @property
     def host(self) -> str:
-        """As ``Archive.host``."""
         return self.shipped.host or self.tail.host
 
     def refresh(self) -> None:
@@ -84,7 +81,6 @@ class TieredArchive:
                     _log_unreachable(archive, error)
 
     def close(self) -> None:
-        """As ``Archive.close``."""
         self.shipped.close()
         self.tail.close()
 
@@ -180,7 +176,6 @@ class TieredArchive:
     # -- segments ----------------------------------------------------------------------------------------------------
 
     def segments(self, descriptor: RecordingDescriptor) -> Mapping[int, int]:
-        """As ``Archive.segments``: those of both tiers."""
         with self.lock:
             is_shipped = self.shipped_end(descriptor) != NULL
             shipped = self._segments("shipped", self.shipped, descriptor) if is_shipped else {}
@@ -209,7 +204,6 @@ class TieredArchive:
         )
 
     def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
-        """As ``Archive.recorded_positions``: the furthest of both tiers."""
         with self.lock:
             try:
                 tails = self.tail.recorded_positions(descriptors)
@@ -227,7 +221,6 @@ class TieredArchive:
             ]
 
     def index(self, descriptor: RecordingDescriptor) -> RecordingIndex | None:
-        """As ``Archive.index``."""
         with self.lock:
             shipped = None
             if self.shipped_end(descriptor) != NULL:
@@ -341,7 +334,6 @@ class TieredIndex(RecordingIndex):
 
     @property
     def recorded_position(self) -> int:
-        """As ``RecordingIndex.recorded_position``: the furthest of both."""
         position = 0 if self._shipped is None else self._shipped.recorded_position
         try:
             position = max(position, self._tail_index().recorded_position)
@@ -352,41 +344,32 @@ class TieredIndex(RecordingIndex):
 
     @property
     def count(self) -> int:
-        """As ``RecordingIndex.count``."""
         return self._tail_index().count
 
     def at_or_before(self, position: int) -> IndexEntry | None:
-        """As ``RecordingIndex.at_or_before``."""
         return self._of(position).at_or_before(position)
 
     def after(self, position: int) -> IndexEntry | None:
-        """As ``RecordingIndex.after``."""
         entry = self._shipped.after(position) if self._shipped is not None else None
         return entry or self._tail_index().after(position)
 
     def at_time(self, time_ns: int) -> IndexEntry | None:
-        """As ``RecordingIndex.at_time``."""
         entry = self._shipped.at_time(time_ns) if self._shipped is not None else None
         return entry or self._tail_index().at_time(time_ns)
 
     def before_time(self, time_ns: int) -> IndexEntry | None:
-        """As ``RecordingIndex.before_time``."""
         return self._tail_index().before_time(time_ns)
 
     def within(self, messages: int, position: int) -> IndexEntry | None:
-        """As ``RecordingIndex.within``."""
         return self._of(position).within(messages, position)
 
     def around(self, start: int, end: int) -> list[IndexEntry]:
-        """As ``RecordingIndex.around``."""
         return self._of(end).around(start, end)
 
     def times_around(self, start: int, end: int) -> tuple[memoryview, memoryview]:
-        """As ``RecordingIndex.times_around``."""
         return self._of(end).times_around(start, end)
 
     def close(self) -> None:
-        """As ``RecordingIndex.close``."""
         for index in (self._shipped, self._tail):
             if index is not None:
                 index.close()

@@ -12,7 +12,7 @@ from mainstem.recording.catalog import NULL, find_catalog_problems, read_catalog
 from mainstem.recording.ends import find_end
 from mainstem.recording.fetching import CorruptRangeError
 from mainstem.recording.index import damage_of
-from mainstem.recording.reading import REASONS
+from mainstem.recording.reading import REASONS, stop_reason
 from mainstem.recording.segments import CutShortError, all_segment_bases, segment_base
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _KINDS = {WALK_AT_END: "unwritten", WALK_TORN: "torn", WALK_CORRUPT: "corrupt"}
 class Problem:
     """What is wrong with a recording, and the position up to which it can be trusted.
 
-    ``kind`` is ``unwritten`` (zeros where frames should be), ``torn`` (a frame is cut off), ``corrupt`` (a header that cannot
+    ``kind`` is ``unwritten`` (zeros where frames should be), ``torn`` (a frame is truncated), ``corrupt`` (a header that cannot
     be), ``checksum`` (bytes changed after they were recorded; exact to an entry of the index), ``missing`` (no file, or a
     short one), ``index`` (a file of positions that is none) or ``catalog`` (an entry that cannot be read, ``recording_id`` -1 and
     ``position`` in the catalog, or a recording with segments and without an entry).
@@ -41,7 +41,7 @@ class Problem:
 
 
 def find_problems(reader: RecordingReader, start: int, end: int, *, checksums: bool = True) -> Iterator[Problem]:
-    """Finds the problems in ``[start, end)``.
+    """Find the problems in ``[start, end)``.
 
     Only recordings of Mainstem's recorder have checksums; what follows the last entry of the index has none yet.
 
@@ -67,20 +67,7 @@ def find_problems(reader: RecordingReader, start: int, end: int, *, checksums: b
 
 
 def find_directory_problems(directory: Path) -> Iterator[Problem]:
-    """Finds what is wrong with a directory on this machine beside the recordings that it can be read as.
-
-    Args:
-        directory: A directory of Mainstem's recorder or of Aeron Archive.
-
-    Yields:
-        Entries of the catalog that cannot be read, recordings that have no entry, files of positions that are none.
-
-    Raises:
-        RecordingError: There is no catalog, or its header is damaged.
-
-    Example:
-        ``list(find_directory_problems(Path("tides")))``
-    """
+    """Find what is wrong with a directory on this machine beside the recordings that it can be read as. Raises RecordingError."""
     for problem in find_catalog_problems(directory):
         yield Problem(NULL, problem.offset, "catalog", problem.text)
     descriptors = read_catalog(directory, deleted=True)
@@ -105,6 +92,7 @@ def _first_broken(reader: RecordingReader, start: int, end: int) -> Problem | No
             run.check()
             position = run.position + walk.offset - run.offset
             if stopped != WALK_AT_LIMIT:
+                stopped = stop_reason(stopped, run.memory, walk.offset)
                 offset = position - segment_base(reader.descriptor, position)
                 text = f"{run.path} at offset {offset}: {REASONS[stopped]}, although {end} was recorded"
                 return Problem(recording_id, position, _KINDS[stopped], text)
@@ -138,6 +126,17 @@ def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Problem]
                 text = f"the bytes of positions {at} to {entry.position} are not those that were recorded"
                 yield Problem(reader.descriptor.recording_id, max(at, start), "checksum", text)
         at = entry.position
+
+
+def find_start_problem(reader: RecordingReader) -> Problem | None:
+    """The problem of a recording of Aeron Archive whose first segments are missing: an archive that purges moves its start."""
+    start = reader.descriptor.start_position
+    if reader.index is not None or reader.start_position == start:
+        return None
+    text = (
+        f"positions {start} to {reader.start_position} have no segment file, although the recording starts at {start}"
+    )
+    return Problem(reader.descriptor.recording_id, start, "missing", text)
 
 
 def find_end_problem(reader: RecordingReader) -> Problem | None:

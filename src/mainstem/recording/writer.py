@@ -73,7 +73,6 @@ class RecordingWriter:
 
     @property
     def position(self) -> int:
-        """The recorded position."""
         return self._segments.position
 
     def write(self, frames: memoryview, time_ns: int) -> None:
@@ -87,7 +86,7 @@ class RecordingWriter:
             at += self._take(frames, at, frames.nbytes, time_ns, is_whole=True)
 
     def take(self, log: AtomicBuffer, offset: int, limit: int, time_ns: int) -> int:
-        """Append the whole frames that are at ``offset`` of a log by now, some 256 KiB at most; returns their bytes.
+        """Append the whole frames that are at ``offset`` of a log by now, some 256 KiB at most; return their bytes.
 
         Raises OSError as ``write``.
         """
@@ -158,11 +157,10 @@ class RecordingWriter:
             left -= len(ZEROS)
 
     def end_life(self) -> None:
-        """Notes that the publisher ended the stream: another that has its ids begins another recording."""
+        """Note that the publisher ended the stream: another that has its ids begins another recording."""
         self._index.end_life()
 
     def close(self) -> None:
-        """Closes the files; may be called twice. The catalog is the recorder's matter."""
         self._segments.close()
         if self._durable:
             self._index.sync()

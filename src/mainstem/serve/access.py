@@ -36,21 +36,10 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether no token is needed."""
         return not self._digests
 
     def permits(self, authorization: str | None) -> bool:
-        """Whether the ``Authorization`` field of a request has one of the tokens.
-
-        Args:
-            authorization: The field's value; None where there is none.
-
-        Returns:
-            Whether it may read. The time that this takes does not depend on how much of a token is right.
-
-        Example:
-            ``access.permits("Bearer 5f1c...")``
-        """
+        """Whether the ``Authorization`` field of a request has one of the tokens."""
         if self.is_open:
             return True
         scheme, _, token = (authorization or "").partition(" ")
@@ -65,20 +54,7 @@ def _digest(token: str) -> bytes:
 
 
 def read_tokens(token_file: Path | None) -> tuple[str, ...]:
-    """The tokens of a file, one a line, else of the environment variable MAINSTEM_SERVE_TOKEN.
-
-    Args:
-        token_file: The file; None for the environment.
-
-    Returns:
-        The tokens; none where neither is there.
-
-    Raises:
-        ConfigurationError: The file cannot be read or holds no token, or the variable is set and empty.
-
-    Example:
-        ``Access(read_tokens(Path("/etc/mainstem/token")))``
-    """
+    """The tokens of a file, one a line, else of the environment variable MAINSTEM_SERVE_TOKEN. Raises ConfigurationError."""
     if token_file is None:
         token = os.environ.get(TOKEN_VARIABLE)
         if token is None:

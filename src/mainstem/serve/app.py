@@ -77,11 +77,9 @@ class Application:
         self._names_lock = asyncio.Lock()
 
     def end_waits(self) -> None:
-        """Ends every long poll with what there is."""
         self._poller.close()
 
     def close(self) -> None:
-        """Closes the files; the last call."""
         self._directory.close()
 
     async def handle(self, request: web.BaseRequest) -> Response:
@@ -96,7 +94,7 @@ class Application:
         except RecordingError as error:
             # With the directory's path in it, so it is for the operator only.
             log.log(logging.ERROR, "damage", f"a request failed: {error}", self._clock.monotonic_ns())
-            return self._error(500, "the recordings are damaged; the server's log has more")
+            return self._error(500, "the recordings are corrupt; the server's log has more")
         except OSError as error:
             log.log(logging.ERROR, "disk", f"a request failed: {error}", self._clock.monotonic_ns())
             return self._error(503, "the directory cannot be read; the server's log has more", {"Retry-After": "1"})
@@ -127,7 +125,7 @@ class Application:
         if request.method not in ("GET", "HEAD"):
             raise Refusal(405, "the recordings are read-only: GET and HEAD", {"Allow": "GET, HEAD"})
         if request.body_exists:
-            raise Refusal(413, "a request has no body")
+            raise Refusal(413, "requests must not have a body")
         if len(request.raw_path) > MAX_PATH_LENGTH:
             raise Refusal(400, f"the path is longer than {MAX_PATH_LENGTH} characters")
 
@@ -207,7 +205,7 @@ class Application:
         row["identity"] = descriptor.identity
         row["recorded_position"] = position = self._position(descriptor)
         if position == NULL:
-            row["problem"] = "its positions are damaged"
+            row["problem"] = "its positions are corrupt"
         return row
 
     async def _recording(self, recording_id: int, query: Mapping[str, str]) -> Response:
@@ -261,7 +259,7 @@ class Application:
     def _wait_seconds(self, query: Mapping[str, str]) -> float:
         text = query.get("wait", "0")
         if not _SECONDS.fullmatch(text):
-            raise Refusal(400, "wait is a number of seconds")
+            raise Refusal(400, "wait must be a number of seconds")
         return min(float(text), self._limits.wait_seconds)
 
     def _json(self, value: Any, headers: Mapping[str, str] | None = None) -> Response:
@@ -279,7 +277,7 @@ class Application:
         """Start, end, status and fields of the response. Raises Refusal for conditions that do not hold, and bad ranges."""
         condition = request.headers.get("If-Match")
         if condition is not None and not _matches(condition, tag):
-            raise Refusal(412, "the file is another one now: the directory was made anew", {"ETag": f'"{tag}"'})
+            raise Refusal(412, "the file was replaced: the directory was recreated", {"ETag": f'"{tag}"'})
         headers = {"ETag": f'"{tag}"', "Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"}
         field = request.headers.get("Range")
         if_range = request.headers.get("If-Range")
@@ -311,7 +309,7 @@ class Application:
             if served.recorded_position is not None:
                 headers["Mainstem-Recorded-Position"] = str(served.recorded_position)
             if request.method != "HEAD" and self._metrics.transfers >= self._limits.transfers:
-                raise Refusal(503, "as many files are being sent as the server sends at once", {"Retry-After": "1"})
+                raise Refusal(503, "the server is sending its maximum number of files", {"Retry-After": "1"})
             file = os.fdopen(fd, "rb", buffering=0)
         except BaseException:
             os.close(fd)
@@ -333,10 +331,9 @@ def _whole(query: Mapping[str, str], name: str, default: int) -> int:
     if name not in query:
         return default
     if not _WHOLE.fullmatch(query[name]):
-        raise Refusal(400, f"{name} is a whole number")
+        raise Refusal(400, f"{name} must be a whole number")
     return int(query[name])
 
 
 def _matches(header: str | None, tag: str) -> bool:
-    """Whether a condition names an entity tag, or any."""
     return header is not None and any(part.strip() in ("*", f'"{tag}"') for part in header.split(","))

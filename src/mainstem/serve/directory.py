@@ -4,7 +4,7 @@ A file is opened by a name that matches the pattern of one of the three kinds of
 never through a symbolic link: nothing that a request says is joined to a path. A recorder may write meanwhile, and the directory
 may be replaced by another one. So the order of reading is fixed:
 
-1. a file is opened before the catalog is read that describes it: a directory that was made anew writes its catalog first, so
+1. a file is opened before the catalog is read that describes it: a directory that was recreated writes its catalog first, so
    what is opened under an old catalog is an old file;
 2. the recorded position is read before the bytes up to it are.
 
@@ -95,19 +95,13 @@ class ServedDirectory:
         self._names_key: tuple[int, ...] = ()
 
     def close(self) -> None:
-        """Closes the positions; may be called twice."""
         while self._positions:
             self._positions.popitem()[1][1].close()
 
     # -- the catalog -------------------------------------------------------------------------------------------------
 
     def catalog(self) -> CatalogView:
-        """The catalog as it is now.
-
-        Raises:
-            NotServedError: There is no catalog (yet).
-            RecordingError: It is damaged.
-        """
+        """The catalog as it is now. Raises NotServedError and RecordingError."""
         key, settled = self._catalog_key()
         if self._view is not None and settled and key == self._view_key:
             return self._view
@@ -150,14 +144,7 @@ class ServedDirectory:
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def recorded_position(self, descriptor: RecordingDescriptor) -> int | None:
-        """Everything of the recording before it is written.
-
-        Returns:
-            The stop position of a recording that ended, else its recorded position; None where it has none.
-
-        Raises:
-            RecordingError: The file with the position is damaged.
-        """
+        """Everything of the recording before it is written. Raises RecordingError."""
         if descriptor.stop_position != NULL:
             return descriptor.stop_position
         reader = self._positions_of(descriptor.recording_id)
@@ -191,48 +178,19 @@ class ServedDirectory:
     # -- files -------------------------------------------------------------------------------------------------------
 
     def open_file(self, name: str) -> int:
-        """Opens a file by its name, before the catalog is read that describes it; ``described`` checks it against that.
-
-        Args:
-            name: As a request has it; anything but the exact name of a file that this directory serves is refused.
-
-        Returns:
-            A descriptor, which the caller closes.
-
-        Raises:
-            NotServedError: It is no name of such a file, or there is none.
-
-        Example:
-            ``directory.open_file("0-0.rec")``
-        """
+        """Open a file by its name, before the catalog is read that describes it; ``described`` checks it against that."""
         if _SEGMENT.fullmatch(name) is None and _POSITIONS.fullmatch(name) is None:
             raise NotServedError("there is no such file")
         return self._open_regular(name)
 
     def described(self, fd: int, name: str, view: CatalogView) -> ServedFile:
-        """What an open file is, by a catalog that was read after it was opened.
-
-        Args:
-            fd: What ``open_file`` returned.
-            name: Its name.
-            view: The catalog.
-
-        Returns:
-            The file.
-
-        Raises:
-            NotServedError: It belongs to no recording of the catalog.
-            RecordingError: The positions are damaged.
-
-        Example:
-            ``directory.described(fd, "0-0.rec", directory.catalog()).size``
-        """
+        """What an open file is, by a catalog that was read after it was opened. Raises NotServedError and RecordingError."""
         segment, positions = _SEGMENT.fullmatch(name), _POSITIONS.fullmatch(name)
         match = segment or positions
         assert match is not None, "open_file has checked the name"
         descriptor = view.by_id.get(int(match[1]))
         if descriptor is None or (segment is not None and not _is_base(descriptor, int(segment[2]))):
-            raise NotServedError(f"{name} belongs to no recording of the catalog")
+            raise NotServedError(f"{name} does not belong to a recording in the catalog")
         recorded = self.recorded_position(descriptor)
         head = b"" if segment else self._positions_head(fd, descriptor)
         return ServedFile(os.fstat(fd).st_size, identity_tag(descriptor, name), recorded, head)
@@ -249,7 +207,7 @@ class ServedDirectory:
             raise NotServedError(f"{name} is not here: it was deleted, or never written") from error
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise NotServedError(f"{name} is not here: it is no ordinary file")
+            raise NotServedError(f"{name} is not here: it is not a regular file")
         return fd
 
     def _positions_head(self, fd: int, descriptor: RecordingDescriptor) -> bytes:
@@ -264,12 +222,7 @@ class ServedDirectory:
     # -- the list of files -------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """The names of all files that are served, sorted; read anew when the directory has changed. May run in a thread.
-
-        Raises:
-            NotServedError: There is no such directory.
-            TooManyFilesError: It has more files than are listed.
-        """
+        """The names of all files that are served, sorted; read anew when the directory has changed. May run in a thread."""
         try:
             status = os.stat(self.path)
             key = (status.st_dev, status.st_ino, status.st_mtime_ns)

@@ -48,13 +48,13 @@ class ConnectionGuard(asyncio.Protocol):
         self._is_busy = self._has_more = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Starts the time for the first request."""
+        """Start the time for the first request."""
         self._transport = cast("asyncio.Transport", transport)
         self._start_timer()
         self.inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Starts the time for a request with its first byte."""
+        """Start the time for a request with its first byte."""
         if self._is_busy:
             self._has_more = True
         else:
@@ -62,19 +62,19 @@ class ConnectionGuard(asyncio.Protocol):
         self.inner.data_received(data)
 
     def eof_received(self) -> None:
-        """Passes the end on."""
+        """Pass the end on."""
         self.inner.eof_received()
 
     def pause_writing(self) -> None:
-        """Passes it on."""
+        """Pass it on."""
         self.inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """Passes it on."""
+        """Pass it on."""
         self.inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Ends the time and gives the connection's place back."""
+        """End the time and give the connection's place back."""
         self._stop_timer()
         self._on_lost()
         self.inner.connection_lost(exc)
@@ -127,14 +127,14 @@ class Listener:
         return self._guards.get(protocol)
 
     def start(self) -> None:
-        """Starts accepting."""
+        """Start accepting."""
         loop = asyncio.get_running_loop()
         for listening in self._sockets:
             listening.setblocking(False)
             self._accepting.append(loop.create_task(self._accept(listening)))
 
     async def close(self) -> None:
-        """Stops accepting, and ends connections whose handshake is not complete."""
+        """Stop accepting, and ends connections whose handshake is not complete."""
         tasks = [*self._accepting, *self._starting]
         for task in tasks:
             task.cancel()

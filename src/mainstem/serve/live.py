@@ -46,7 +46,7 @@ COMMON_HEADERS = {
 
 
 def read_page() -> tuple[bytes, str]:
-    """Returns the page, and the policy that lets its own script and style run and nothing else."""
+    """Return the page, and the policy that lets its own script and style run and nothing else."""
     text = files("mainstem.serve").joinpath("live_page.html").read_text("utf-8")
 
     def hashes(tag: str) -> str:

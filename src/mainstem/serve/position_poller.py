@@ -27,15 +27,7 @@ class PositionPoller:
         self._is_closing = False
 
     async def wait(self, passed: Callable[[], bool], seconds: float) -> None:
-        """Returns when ``passed`` returns true or raises, when the time is over, or when the server closes.
-
-        Args:
-            passed: Is called again and again; must be quick.
-            seconds: The longest wait.
-
-        Example:
-            ``await pulse.wait(lambda: position() > 4096, 10.0)``
-        """
+        """Return when ``passed`` returns true or raises, when the time is over, or when the server closes."""
         if seconds <= 0 or self._is_closing or passed():
             return
         loop = asyncio.get_running_loop()
@@ -67,7 +59,7 @@ class PositionPoller:
             await asyncio.sleep(max(PAUSE_S, (loop.time() - start) * PAUSE_SHARE))
 
     def close(self) -> None:
-        """Ends every wait, now and later."""
+        """End every wait, now and later."""
         self._is_closing = True
         for future in self._waiting:
             if not future.done():

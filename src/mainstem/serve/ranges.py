@@ -13,29 +13,14 @@ class RangeError(Exception):
 
 
 def parse_range(header: str | None, size: int, most: int) -> tuple[int, int] | None:
-    """Reads a ``Range`` field.
-
-    Args:
-        header: The field's value; None where the request has none.
-        size: The bytes of the file.
-        most: The most bytes of one response.
-
-    Returns:
-        Start and end in the file; None for the whole of it.
-
-    Raises:
-        RangeError: The field is no range, or several, or it starts past the end, or it is longer than ``most``.
-
-    Example:
-        ``parse_range("bytes=0-63", 4096, 1 << 30)`` is ``(0, 64)``.
-    """
+    """Read a ``Range`` field. Raises RangeError."""
     if header is None:
         if size > most:
             raise RangeError(f"the file has {size} bytes: ask for ranges of at most {most}")
         return None
     match = _RANGE.fullmatch(header.strip())
     if match is None or not (match[1] or match[2]):
-        raise RangeError("only a single range is read: Range: bytes=FIRST-LAST")
+        raise RangeError("only a single range is supported: Range: bytes=FIRST-LAST")
     if match[1]:
         start = int(match[1])
         end = min(int(match[2]) + 1, size) if match[2] else size

@@ -39,7 +39,7 @@ class Response(web.StreamResponse):
         self._is_sent = False
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Sends head and body. Raises ConnectionResetError when the peer does not take them."""
+        """Send head and body. Raises ConnectionResetError when the peer does not take them."""
         if self._is_sent:
             return await super().prepare(request)
         self._is_sent = True
@@ -65,10 +65,10 @@ class Response(web.StreamResponse):
         return writer
 
     async def send_body(self, request: web.BaseRequest) -> None:
-        """Sends the body; each chunk in time."""
+        """Send the body; each chunk in time."""
 
     async def send_piece(self, data: bytes) -> None:
-        """Sends some bytes; raises TimeoutError when the peer does not take them."""
+        """Send some bytes; raises TimeoutError when the peer does not take them."""
         async with asyncio.timeout(self.limits.chunk_seconds):
             await self.write(data)
         self.metrics.bytes_sent += len(data)
@@ -84,7 +84,7 @@ class BytesResponse(Response):
         self._bytes = body
 
     async def send_body(self, request: web.BaseRequest) -> None:  # noqa: ARG002 - of the interface
-        """Sends the bytes."""
+        """Send the bytes."""
         step = self.limits.chunk_bytes
         for at in range(0, len(self._bytes), step):
             await self.send_piece(self._bytes[at : at + step])
@@ -113,7 +113,6 @@ class FileResponse(Response):
         metrics.transfers += 1
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """As ``Response.prepare``."""
         try:
             return await super().prepare(request)
         finally:
@@ -121,7 +120,7 @@ class FileResponse(Response):
             self._file.close()
 
     async def send_body(self, request: web.BaseRequest) -> None:
-        """Sends the range. Raises ConnectionResetError when the file is cut meanwhile."""
+        """Send the range. Raises ConnectionResetError when the file is cut meanwhile."""
         at = self._first
         if self._head:
             await self._send_from_memory(at)

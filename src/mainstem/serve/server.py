@@ -88,7 +88,7 @@ class RecordingServer:
         await self.close()
 
     async def start(self) -> None:
-        """Starts to accept connections."""
+        """Start to accept connections."""
         limits = self.limits
         self._server = web.Server(
             self._handle,
@@ -105,7 +105,7 @@ class RecordingServer:
         self._listener.start()
 
     async def close(self) -> None:
-        """Stops accepting, ends long polls, lets responses that are being sent end for a moment, and closes everything."""
+        """Stop accepting, ends long polls, lets responses that are being sent end for a moment, and closes everything."""
         if self._listener is not None:
             await self._listener.close()
         close_all(self._sockets)
@@ -129,21 +129,7 @@ class RecordingServer:
 
 
 def listening_sockets(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen on every address of a host, with one port.
-
-    Args:
-        host: A name or an address.
-        port: The port; 0 for any.
-
-    Returns:
-        The sockets.
-
-    Raises:
-        ConfigurationError: The address cannot be listened on.
-
-    Example:
-        ``listening_sockets("127.0.0.1", 0)``
-    """
+    """Sockets that listen on every address of a host, with one port. Raises ConfigurationError."""
     kind = socket.SOCK_STREAM
     try:
         return bind_sockets(listening_addresses(host, port, kind), kind=kind, backlog=BACKLOG)
@@ -152,27 +138,13 @@ def listening_sockets(host: str, port: int) -> list[socket.socket]:
 
 
 def close_all(sockets: list[socket.socket]) -> None:
-    """Closes the sockets of a server. Twice is fine."""
+    """Close the sockets of a server. Twice is fine."""
     for sock in sockets:
         sock.close()
 
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """The TLS of a server: version 1.2 or later.
-
-    Args:
-        certificate: The certificate and those that lead to its authority (PEM).
-        key: Its key (PEM).
-
-    Returns:
-        The context.
-
-    Raises:
-        ConfigurationError: A file cannot be read, or they do not belong together.
-
-    Example:
-        ``tls_context(Path("cert.pem"), Path("key.pem"))``
-    """
+    """The TLS of a server: version 1.2 or later. Raises ConfigurationError."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])

@@ -56,24 +56,22 @@ class Store(Protocol):
         ...
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """Writes a file unless there is one: whole or not at all. Of writers at once exactly one gets True."""
+        """Write a file unless there is one: whole or not at all. Of writers at once exactly one gets True."""
         ...
 
     def put(self, name: str, data: bytes | Path) -> None:
-        """Writes a file from memory or from a local file: readers see what was there before, or all of it."""
+        """Write a file from memory or from a local file: readers see what was there before, or all of it."""
         ...
 
     def delete(self, name: str) -> None:
-        """Deletes a file; a missing one is no error."""
+        """Delete a file; a missing one is no error."""
         ...
 
     def local_path(self, name: str = "") -> Path | None:
         """The file on this machine, where it can be mapped; None where it is elsewhere. The store's root for ``""``."""
         ...
 
-    def close(self) -> None:
-        """Gives connections back; may be called twice."""
-        ...
+    def close(self) -> None: ...
 
 
 class RemoteFiles:
@@ -85,7 +83,7 @@ class RemoteFiles:
     def checked(self, name: str) -> str:
         """The name. Raises StoreError for one that leads elsewhere."""
         if name.startswith("/") or ".." in name.split("/"):
-            raise StoreError(self.url, f"{name!r} is no name of a file below it")
+            raise StoreError(self.url, f"{name!r} is not a file name below it")
         return name
 
     def local_path(self, name: str = "") -> Path | None:  # noqa: ARG002

@@ -31,11 +31,9 @@ class Call:
             self._done.set()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Waits; whether the function has returned."""
         return self._done.wait(seconds)
 
     def result(self) -> Any:
-        """What the function returned; raises what it raised."""
         if self._error is not None:
             raise self._error
         return self._result

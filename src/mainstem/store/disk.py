@@ -38,7 +38,7 @@ class Disk:
             return b""
 
     def open(self, path: Path) -> int:
-        """Opens a file for reading and writing, creates it where it is missing, and returns its descriptor.
+        """Open a file for reading and writing, creates it where it is missing, and return its descriptor.
 
         Raises RecordingError for what is no file; OSError where the disk refuses.
         """
@@ -69,41 +69,37 @@ class Disk:
         return self.open(path)
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
-        """Writes all of the bytes at an offset. Raises OSError where the disk refuses; some of them may be written by then."""
+        """Write all of the bytes at an offset. Raises OSError where the disk refuses; some of them may be written by then."""
         done, length = 0, len(data)
         while done < length:
             done += self.write_some(fd, data[done:] if done else data, offset + done)
 
     def write_some(self, fd: int, data: bytes | memoryview, offset: int) -> int:
-        """Writes some of the bytes, at least one, and returns how many."""
+        """Write some of the bytes, at least one, and return how many."""
         return os.pwrite(fd, data, offset)
 
     def resize(self, fd: int, length: int) -> None:
-        """Cuts a file, or makes it longer by zeros."""
+        """Cut a file, or make it longer by zeros."""
         os.ftruncate(fd, length)
 
     def rename(self, path: Path, target: Path) -> None:
-        """Gives a file another name, in place of whatever has it."""
         path.replace(target)
 
     def link(self, path: Path, target: Path) -> None:
-        """Gives a file another name too. Raises FileExistsError where something has it."""
+        """Give a file another name too. Raises FileExistsError where something has it."""
         os.link(path, target)
 
     def delete(self, path: Path) -> None:
-        """Deletes a file."""
         path.unlink()
 
     def sync(self, fd: int) -> None:
-        """Waits until the content of a file is on the device, what was stored into its mapped memory included."""
+        """Wait until the content of a file is on the device, what was stored into its mapped memory included."""
         SYNC(fd)
 
     def make_directory(self, path: Path, *, default: int = MAX_MODE, mode: int | None = None, group: str = "") -> None:
-        """As ``access.make_directory``."""
         make_directory(path, default=default, mode=mode, group=group)
 
     def sync_directory(self, path: Path) -> None:
-        """Waits until the names in a directory are on the device."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -124,7 +120,6 @@ class Disk:
                     raise
 
     def close(self, fd: int) -> None:
-        """Closes a descriptor."""
         os.close(fd)
 
 

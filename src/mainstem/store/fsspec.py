@@ -64,7 +64,7 @@ class FsspecStore(RemoteFiles):
             self._files.invalidate_cache()
             info = self._files.info(path)
             if info["type"] != "file":
-                raise FileNotFoundError(f"{self.url}/{name} is no file")
+                raise FileNotFoundError(f"{self.url}/{name} is not a file")
             return int(info["size"])
 
     def read(self, name: str, start: int, end: int) -> bytes:
@@ -76,7 +76,7 @@ class FsspecStore(RemoteFiles):
         return bytes(self._files.cat_file(path, start, end))
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """Raises StoreError where the file system has no exclusive creation."""
+        """Raise StoreError where the file system has no exclusive creation."""
         path = self._path(name)
         with mapped_errors(self.url, f"cannot write {name} on the condition that it is new"):
             self._make_parent(path)
@@ -90,7 +90,7 @@ class FsspecStore(RemoteFiles):
         self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
 
     def put(self, name: str, data: bytes | Path) -> None:
-        """Replaces a file at once only where the file system does."""
+        """Replace a file at once only where the file system does."""
         path = self._path(name)
         with mapped_errors(self.url, f"cannot write {name}"):
             self._make_parent(path)

@@ -1,7 +1,7 @@
 """Files below an http(s) URL: those of ``mainstem serve``, or of any server with range requests. Read-only.
 
 Requests go through urllib3, over connections that are kept. ``mainstem serve`` marks its responses; only it has lists, and entity
-tags that name the recording, so that a reader notices when a directory was made anew under the same URL (``read_of``). Of any
+tags that name the recording, so that a reader notices when a directory was recreated under the same URL (``read_of``). Of any
 other server files are read by their names.
 
 obstore's store for HTTP is not used: it has no query parameters, and does not show the headers of a response.
@@ -98,19 +98,19 @@ class HttpStore(RemoteFiles):
             raise ConfigurationError(f"{url!r}: {error}") from None
         if parts.username is not None or parts.password is not None:
             raise ConfigurationError(
-                "a URL with a user or a password ends up in logs and plans: give the token by the option token_file or token,"
+                "a user or password in a URL ends up in logs and plans; give the token with the option token_file or token,"
                 f" or in {TOKEN_VARIABLE}"
             )
         if parts.query or parts.fragment:
-            raise ConfigurationError(f"{url!r}: a URL of recordings has no query and no fragment")
+            raise ConfigurationError(f"{url!r}: a URL of recordings cannot have a query or a fragment")
         self._is_tls = parts.scheme.lower() == "https"
         if parts.scheme.lower() not in ("http", "https") or not self._host:
-            raise ConfigurationError(f"{url!r} is no http(s) URL with a host")
+            raise ConfigurationError(f"{url!r} is not an http(s) URL with a host")
         values = http_options(self.url, options or {})
         self._base = parts._replace(path=quote(parts.path.rstrip("/"), safe="%" + _SEGMENT_SAFE)).geturl()
         self._timeout_s: float = values.get("timeout", DEFAULT_TIMEOUT_S)
         if not 0 < self._timeout_s <= 3600:
-            raise ConfigurationError(f"timeout: {self._timeout_s:g} is no number of seconds from 0 to 3600")
+            raise ConfigurationError(f"timeout must be above 0 and at most 3600 seconds (got {self._timeout_s:g})")
         self._authorities = _authorities(values.get("ca")) if self._is_tls else None
         self._headers = {"User-Agent": "mainstem", "Accept-Encoding": "identity"}
         self._token_port = port or (443 if self._is_tls else 80)
@@ -207,7 +207,7 @@ class HttpStore(RemoteFiles):
             if isinstance(reason := error.args[0] if error.args else None, ssl.SSLCertVerificationError):
                 raise StoreError(
                     self.url,
-                    f"its certificate is not trusted ({reason.verify_message}): name its authority by the option ca",
+                    f"its certificate is not trusted ({reason.verify_message}); set the option ca to its authority",
                 ) from error
             raise TransientError(f"TLS: {sentence(error)}") from error
         except exceptions.LocationValueError as error:
@@ -229,7 +229,7 @@ class HttpStore(RemoteFiles):
             state = "is not valid here" if "Authorization" in self._headers else "is needed"
             raise StoreError(self.url, f"HTTP {status}: a token {state}: {hint(self._host, self._token_port)}")
         if 300 <= status < 400:
-            raise StoreError(self.url, f"HTTP {status}: redirections are not followed; name the place itself")
+            raise StoreError(self.url, f"HTTP {status}: redirects are not followed; use the final URL")
         raise StoreError(self.url, f"HTTP {status} {text}")
 
     def _found(self, name: str, response: _Response) -> None:
@@ -251,7 +251,7 @@ class HttpStore(RemoteFiles):
     def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredFile]:  # noqa: ARG002 - there is one level
         """Of ``mainstem serve`` only: other servers have no list that programs read."""
         if not self.is_served:
-            raise StoreError(self.url, "a server that is not `mainstem serve` lists no files: they are read by name")
+            raise StoreError(self.url, "only `mainstem serve` lists files; from other servers read them by name")
         after: str | None = ""
         while after is not None:
             page = self.page(f"/v1/files?prefix={quote(prefix, safe='')}&from={quote(after, safe='')}")
@@ -304,7 +304,9 @@ class HttpStore(RemoteFiles):
             and response.status == 206
             and response.headers.get("ETag") != f'"{tag}"'
         ):
-            raise StoreError(self.url, f"{name} is of another recording now: the directory was made anew on the server")
+            raise StoreError(
+                self.url, f"{name} belongs to another recording now: the directory was recreated on the server"
+            )
         content_range = response.headers.get("Content-Range", "")
         if response.status == 416:
             size = _UNSATISFIED.fullmatch(content_range)
@@ -354,7 +356,7 @@ class HttpStore(RemoteFiles):
         except (ValueError, RecursionError) as error:
             raise StoreError(self.url, f"{path} is not JSON") from error
         if not isinstance(value, dict):
-            raise StoreError(self.url, f"{path} is no JSON object")
+            raise StoreError(self.url, f"{path} is not a JSON object")
         return value
 
     def put_if_absent(self, name: str, data: bytes) -> bool:  # noqa: ARG002

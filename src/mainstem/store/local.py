@@ -32,7 +32,7 @@ class LocalStore:
     def _path(self, name: str) -> Path:
         parts = name.split("/")
         if name.startswith("/") or ".." in parts or "\0" in name:
-            raise StoreError(self.url, f"{name!r} is no name of a file below it")
+            raise StoreError(self.url, f"{name!r} is not a file name below it")
         return self.directory / name
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredFile]:
@@ -78,7 +78,7 @@ class LocalStore:
         except OSError as error:
             raise StoreError(self.url, f"{name}: {error.strerror}") from error
         if not stat.S_ISREG(status.st_mode):
-            raise FileNotFoundError(f"{self.url}/{name} is no file")
+            raise FileNotFoundError(f"{self.url}/{name} is not a file")
         return status.st_size
 
     def read(self, name: str, start: int, end: int) -> bytes:
@@ -95,7 +95,7 @@ class LocalStore:
             raise StoreError(self.url, f"{name}: {error.strerror}") from error
 
     def _write_new(self, path: Path, data: bytes | Path) -> Path:
-        """Writes a file beside ``path``, on the device when this returns, as the names of the directories above it are."""
+        """Write a file beside ``path``, on the device when this returns, as the names of the directories above it are."""
         disk = self._disk
         disk.make_directory(path.parent, default=RECORDINGS_MODE)
         if path.parent not in self._synced:

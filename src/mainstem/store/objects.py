@@ -201,11 +201,9 @@ def open_object_store(url: str, options: Mapping[str, str]) -> ObjectStore:
     bucket, _, host = parts.netloc.partition("@")
     shown = parts._replace(query="", fragment="").geturl().rstrip("/")
     if host and not scheme.startswith("abfs"):
-        raise ConfigurationError(
-            f"{scheme}://{host}: give credentials as options, not in the URL, which is shown in messages"
-        )
+        raise ConfigurationError(f"{scheme}://{host}: give credentials as options; the URL is shown in messages")
     if not bucket:
-        raise ConfigurationError(f"{url!r} names no bucket, as in {scheme}://bucket/path")
+        raise ConfigurationError(f"{url!r} has no bucket; use {scheme}://bucket/path")
     options = dict(parse_qsl(parts.query)) | dict(options)
     with needs_extras():
         from obstore import store as stores

@@ -72,7 +72,7 @@ def _typed(values: Mapping[str, str], kinds: _Kinds, url: str) -> dict[str, Any]
             typed[name] = kinds[name](text)
         except ValueError:
             # The value may be a secret.
-            raise ConfigurationError(f"{url}: the value of the option {name!r} is not possible") from None
+            raise ConfigurationError(f"{url}: invalid value for the option {name!r}") from None
     return typed
 
 
@@ -82,7 +82,7 @@ def _plain_first(options: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _unknown(url: str, name: str, known: Iterable[str]) -> ConfigurationError:
-    return ConfigurationError(f"{url}: {name!r} has no counterpart here; known are {', '.join(sorted(known))}")
+    return ConfigurationError(f"{url}: {name!r} is not supported; supported are {', '.join(sorted(known))}")
 
 
 def s3_options(url: str, bucket: str, options: Mapping[str, str]) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def azure_options(url: str, account: str, options: Mapping[str, str]) -> dict[st
     typed = _typed(values, AZURE, url)
     if not typed.get("account_name"):
         raise ConfigurationError(
-            f"{url} names no account: give the option account_name, or abfs://container@account.dfs.core.windows.net/path"
+            f"{url} has no account; set the option account_name or use abfs://container@account.dfs.core.windows.net/path"
         )
     return typed
 

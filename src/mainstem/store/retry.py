@@ -32,7 +32,7 @@ class TransientError(Exception):
 
 @contextmanager
 def mapped_errors(url: str, what: str) -> Iterator[None]:
-    """Turns a client library's exceptions into StoreError. FileNotFoundError and transient errors keep their type."""
+    """Turn a client library's exceptions into StoreError. FileNotFoundError and transient errors keep their type."""
     try:
         yield
     except (FileNotFoundError, StoreError, TransientError):

@@ -21,14 +21,14 @@ MAX_TOKEN_LENGTH = 4096
 
 
 def token_for(options: Mapping[str, str], host: str, port: int) -> str:
-    """Returns the token for a server, empty where there is none. Raises ConfigurationError."""
+    """Return the token for a server, empty where there is none. Raises ConfigurationError."""
     token = options.get("token", "")
     if not token and (path := options.get("token_file")):
         token = _read(path)
     if not token and is_named(host, port):
         token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if len(token) > MAX_TOKEN_LENGTH or not token.isascii() or not (token.isprintable() or not token):
-        raise ConfigurationError("the token has characters that no header can have")
+        raise ConfigurationError("the token contains characters that a header cannot have")
     return token
 
 

@@ -57,11 +57,11 @@ def test_ls_and_show_list_a_store_and_a_directory(
         (row,) = json.loads(out)
         with open_recording(directory, 0) as reader:
             assert (code, row["end_position"], row["state"]) == (0, reader.end_position(), "ended")
+        assert row["messages"] == 480
         code, out, _ = run(capsys, "recordings", "ls", where)
         assert f"{row['end_position']:,}" in out
         code, out, _ = run(capsys, "recordings", "show", where)
         assert f"end_position: {row['end_position']:,}" in out
-    assert row["messages"] == 480
     code, out, _ = run(capsys, "recordings", "show", place, "--json")
     (archive,) = json.loads(out)
     assert archive["manifest"] >= 2

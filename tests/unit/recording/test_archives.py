@@ -237,7 +237,7 @@ def test_an_archive_has_the_identity_that_its_file_says(tmp_path: Path) -> None:
     archive = local_archive(tmp_path / "rec")
     assert (archive.archive_id, archive.host) == ("7f3a", "north")
     (tmp_path / "rec" / IDENTITY_FILE).write_text("[]")
-    with pytest.raises(RecordingError, match="no JSON object"):
+    with pytest.raises(RecordingError, match="not a JSON object"):
         _ = local_archive(tmp_path / "rec").archive_id
 
 

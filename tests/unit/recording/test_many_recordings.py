@@ -116,7 +116,7 @@ def test_names_are_read_once_while_nothing_changes(place: Path, monkeypatch: pyt
     age(place)
     lists = []
     list_names = os.listdir
-    monkeypatch.setattr(archive.os, "listdir", lambda path: lists.append(path) or list_names(path))
+    monkeypatch.setattr(os, "listdir", lambda path: lists.append(path) or list_names(path))
     monkeypatch.setattr(archive, "NAMES_NS", 1 << 62)
     with open_recordings(place) as recordings:
         for reader in recordings:

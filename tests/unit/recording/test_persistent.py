@@ -320,7 +320,7 @@ def test_a_live_stream_that_nobody_records_is_an_error_where_its_past_was_asked_
             if options:
                 assert everything(subscription) == [b"one"]
             else:
-                with pytest.raises(RecordingError, match="does a recorder run"):
+                with pytest.raises(RecordingError, match="is a recorder running"):
                     everything(subscription)
 
 
@@ -341,7 +341,7 @@ def test_a_publisher_that_sends_nothing_is_live_without_a_recording(tmp_path: Pa
         assert subscription.poll_bytes() == []
         assert not subscription.is_live
         subscription._stream.clock.now_ns += 2 * RECORDING_TIMEOUT_NS  # type: ignore[attr-defined]
-        with pytest.raises(RecordingError, match="does a recorder run"):
+        with pytest.raises(RecordingError, match="is a recorder running"):
             everything(subscription)
 
 

@@ -260,7 +260,7 @@ def test_a_fault_in_the_middle_is_reported_with_its_place_or_ends_the_reading(tm
     at = list(stream.runs(sent))[50][0]
     path = tmp_path / "0-0.rec"
     data = bytearray(path.read_bytes())
-    for bad, reason in ((0, "nothing was written"), (17, "not possible"), (1 << 28, "cut off")):
+    for bad, reason in ((0, "nothing was written"), (17, "invalid"), (-64, "invalid"), (1 << 28, "truncated")):
         data[at : at + 4] = struct.pack("<i", bad)
         path.write_bytes(data)
         with open_recording(tmp_path, 0) as reader:
@@ -274,7 +274,7 @@ def test_missing_and_short_segments_are_named(tmp_path: Path) -> None:
     make(tmp_path, payloads(300))
     os.truncate(tmp_path / "0-131072.rec", 70_000)
     (reader,) = open_recordings(tmp_path)
-    with reader, pytest.raises(RecordingError, match=r"0-131072\.rec at offset \d+ .*cut off"):
+    with reader, pytest.raises(RecordingError, match=r"0-131072\.rec at offset \d+ .*truncated"):
         list(batches(reader, 0, reader.end_position()))
     with RecordingReader(local_archive(tmp_path), reader.descriptor) as reader:
         # A range that begins past the cut has nothing of that segment.
@@ -361,7 +361,7 @@ def test_a_recording_without_an_index_has_no_times_and_none_is_made_up(tmp_path:
     with open_recording(tmp_path, 0) as reader:
         assert not reader.has_times
         assert reader.recorded_time_ns(0) is None
-        with pytest.raises(RecordingError, match="not known when its frames were recorded"):
+        with pytest.raises(RecordingError, match="its times are not known"):
             reader.position_at_time(10**18)
 
 

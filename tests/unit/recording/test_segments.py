@@ -81,7 +81,7 @@ def test_a_run_over_the_end_of_a_segment_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="end of their segment"):
         writer.write(memoryview(bytes(64)))
     writer.close()
-    with pytest.raises(RecordingError, match="no frame boundary"):
+    with pytest.raises(RecordingError, match="not a frame boundary"):
         SegmentWriter(tmp_path, DESCRIPTOR, TERM + 97)
 
 

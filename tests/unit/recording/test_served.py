@@ -108,13 +108,13 @@ def test_a_directory_that_was_made_anew_is_an_error_and_not_other_rows(tmp_path:
         anew.add(2000)
         fresh = ServedArchive(HttpStore(server.url))
         for each in (archive, fresh):
-            with pytest.raises(StoreError, match="made anew"):
+            with pytest.raises(StoreError, match="recreated"):
                 each.index(descriptor)
             segment = each.segment(descriptor, 0)
-            with pytest.raises(StoreError, match="made anew"):
+            with pytest.raises(StoreError, match="recreated"):
                 list(segment.chunks(0, 65536))
             segment.close()
-        with pytest.raises(RecordingError, match="another one now"):
+        with pytest.raises(RecordingError, match="replaced by another one"):
             fresh.wait(descriptor, 0, 1.0)  # type: ignore[attr-defined]
         anew.close()
         archive.close()

@@ -9,7 +9,7 @@ from tests.support.streams import Stream, record
 
 from mainstem.recording import Problem, Recorder, find_problems, messages, open_recording
 from mainstem.recording.index import index_file
-from mainstem.recording.verify import find_end_problem
+from mainstem.recording.verify import find_end_problem, find_start_problem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,3 +128,27 @@ def test_an_archive_s_recording_that_is_still_written_has_no_fault_unless_its_la
         assert problem.position == writer.position
         assert problem.kind in ("torn", "corrupt")
     recorder.close()
+
+
+def test_a_negative_frame_length_is_a_corrupt_header(tmp_path: Path) -> None:
+    make(tmp_path)
+    with (tmp_path / "0-0.rec").open("r+b") as file:
+        file.write(struct.pack("<i", -64))
+    (problem, *_) = found(tmp_path, checksums=False)
+    assert (problem.position, problem.kind) == (0, "corrupt")
+    assert "a frame header is invalid" in problem.text
+
+
+def test_a_missing_first_segment_is_a_problem_where_nothing_says_that_it_was_purged(tmp_path: Path) -> None:
+    make(tmp_path)
+    with open_recording(tmp_path, 0) as reader:
+        assert find_start_problem(reader) is None
+    (tmp_path / "0-0.rec").unlink()
+    with open_recording(tmp_path, 0) as reader:
+        assert find_start_problem(reader) is None  # Mainstem purges without moving the start
+    index_file(tmp_path, 0).unlink()
+    with open_recording(tmp_path, 0) as reader:
+        problem = find_start_problem(reader)
+    assert problem is not None
+    assert (problem.position, problem.kind) == (0, "missing")
+    assert f"positions 0 to {4 * TERM} have no segment file" in problem.text

@@ -214,7 +214,7 @@ def test_a_name_stays_below_the_store(store: Store, name: str) -> None:
         lambda: store.put(name, b""),
         lambda: store.put_if_absent(name, b""),
     ):
-        with pytest.raises(StoreError, match="no name"):
+        with pytest.raises(StoreError, match="not a file name"):
             action()
 
 

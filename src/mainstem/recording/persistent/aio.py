@@ -42,12 +42,7 @@ class PersistentSubscription(PersistentBase, Closing):
         return self.messages()
 
     async def messages(self, *, timeout: float | None = None) -> AsyncIterator[bytes]:
-        """Yields whole messages as they come, until every publisher that was live has ended, or the subscription is closed.
-
-        Example:
-            >>> async for message in subscription.messages(timeout=10.0):
-            ...     print(message)
-        """
+        """Yield whole messages as they come, until every publisher that was live has ended, or the subscription is closed."""
         while not self._closing:
             session = await self._next(timeout)
             if session is None:
@@ -58,11 +53,7 @@ class PersistentSubscription(PersistentBase, Closing):
             await asyncio.sleep(0)
 
     async def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
-        """Waits for messages and returns them as a record batch.
-
-        Example:
-            >>> batch = await subscription.next_arrow(1000)
-        """
+        """Wait for messages and return them as a record batch."""
         return self._rows(await self._next(timeout), limit)
 
     async def _next(self, timeout: float | None) -> SessionStream | None:
@@ -103,11 +94,7 @@ class PersistentSubscription(PersistentBase, Closing):
         return self._job is None and super().is_live
 
     async def close(self) -> None:
-        """Closes the live subscription and the recordings, after what is being read. May be called twice.
-
-        Example:
-            >>> await subscription.close()
-        """
+        """Close the live subscription and the recordings, after what is being read. May be called twice."""
         self._closing = True
         if self._job is not None:
             await asyncio.wait([self._job])

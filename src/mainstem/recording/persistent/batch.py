@@ -23,33 +23,29 @@ class MessageBatch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of payload."""
         return self._offsets[self.rows]
 
     @property
     def last_position(self) -> int:
-        """Where the last message ends."""
         return self._positions[self.rows - 1]
 
     @property
     def is_empty(self) -> bool:
-        """Whether every row was handed out."""
         return self.next == self.rows
 
     def skip_to(self, position: int) -> None:
-        """Leaves out the messages that end at ``position`` or before."""
+        """Leave out the messages that end at ``position`` or before."""
         while self.next < self.rows and self._positions[self.next] <= position:
             self.next += 1
 
     def take(self, limit: int) -> tuple[int, int, int]:
-        """Hands out up to ``limit`` rows: returns the first, the one after the last, and where the last ends."""
+        """Hand out up to ``limit`` rows: returns the first, the one after the last, and where the last ends."""
         assert not self.is_empty, "an empty batch is never kept"
         first = self.next
         self.next = min(first + limit, self.rows)
         return first, self.next, self._positions[self.next - 1]
 
     def payloads(self, first: int, last: int) -> Iterator[bytes]:
-        """The messages of these rows."""
         data, offsets = self.columns["payload"], self._offsets
         return (bytes(data[offsets[i] : offsets[i + 1]]) for i in range(first, last))
 

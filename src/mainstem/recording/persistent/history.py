@@ -35,7 +35,6 @@ class History:
 
     @property
     def start_position(self) -> int:
-        """The first position that can be read."""
         return self.readers[0].start_position
 
     @property
@@ -51,7 +50,6 @@ class History:
 
     @property
     def is_growing(self) -> bool:
-        """Whether a recorder goes on writing."""
         return bool(self.readers) and self.readers[-1].descriptor.stop_position == NULL
 
     def continues_in(self, descriptor: RecordingDescriptor) -> bool:
@@ -64,7 +62,7 @@ class History:
         return descriptor.start_position >= last.end_position()
 
     def refresh(self) -> None:
-        """Notes how far each recording can be read now. Nothing else asks: of a store that is a request for each."""
+        """Note how far each recording can be read now. Nothing else asks: of a store that is a request for each."""
         self._ends = [reader.end_position() for reader in self.readers]
 
     def is_read(self, position: int) -> bool:
@@ -114,11 +112,10 @@ class History:
 
     def _lost(self, what: str) -> None:
         if self._strict:
-            raise RecordingError(f"{what}; with strict=False reading goes on behind them")
-        log.warning("%s; reading goes on behind them", what)
+            raise RecordingError(f"{what}; pass strict=False to skip them")
+        log.warning("%s; skipping them", what)
 
     def close(self) -> None:
-        """Closes the readers."""
         self._batches = None
         for reader in self.readers:
             reader.close()

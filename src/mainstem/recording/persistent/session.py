@@ -74,7 +74,6 @@ class SessionStream:
 
     @property
     def is_live(self) -> bool:
-        """Whether messages come from an image now."""
         return bool(self._live) and self.position is not None and self.position >= self._live[0].join_position
 
     @property
@@ -93,7 +92,7 @@ class SessionStream:
         return self._ended or self.history.is_read(self.position)
 
     def add_image(self, image: Image) -> None:
-        """Takes an image that is joined to what was read, when its time comes."""
+        """Take an image that is joined to what was read, when its time comes."""
         self._ended = False
         self._last_image = image
         self._live.append(LivePart(image, image.join_position))
@@ -119,7 +118,7 @@ class SessionStream:
         return own.driver_start_ms != recorded.driver_start_ms and self.history.is_growing
 
     def gather(self, now_ns: int) -> None:
-        """Moves what the images have into memory, up to the limit."""
+        """Move what the images have into memory, up to the limit."""
         pending = sum(batch.nbytes for part in self._live for batch in part.batches)
         for part in self._live:
             while pending < PENDING_BYTES and not part.image.closed:
@@ -161,13 +160,11 @@ class SessionStream:
         return None
 
     def advance_to(self, position: int) -> None:
-        """Notes that everything before ``position`` was handed out."""
         assert self.position is None or position > self.position, "a message ends after the one before"
         self.position = position
         self.has_begun = True
 
     def close(self) -> None:
-        """Closes what it reads."""
         self._live.clear()
         self._current = None
         self.history.close()

@@ -86,7 +86,6 @@ class PersistentStream:
 
     @property
     def is_live(self) -> bool:
-        """Whether every publisher's messages come from the live stream now."""
         return (
             bool(self._sessions)
             and all(each.is_live or each.is_new or each.is_ended for each in self._sessions.values())
@@ -113,7 +112,6 @@ class PersistentStream:
         return out
 
     def close(self) -> None:
-        """Closes the live subscription and the recordings. May be called twice."""
         self.closed = True
         for session in self._sessions.values():
             session.close()
@@ -146,7 +144,6 @@ class PersistentStream:
             self._join()
 
     def _refresh(self) -> None:
-        """Takes over what the archive has now."""
         begin_ns = self.clock.monotonic_ns()
         self._archive.refresh()
         for descriptor in self._mine(self._archive.recordings()):
@@ -192,7 +189,6 @@ class PersistentStream:
         return [each for each in of_stream if each.original_channel == self._recorded_channel]
 
     def _latest(self, session_id: int, initial_term_id: int) -> SessionStream:
-        """The latest life of a session."""
         ids = session_id, initial_term_id
         life = self._lives.get(ids)
         return self._next_life(*ids) if life is None else self._sessions[*ids, life]
@@ -205,13 +201,11 @@ class PersistentStream:
         return session
 
     def _session_with(self, image: Image) -> SessionStream | None:
-        """The life of a session that an image was added to."""
         ids = image.session_id, image.initial_term_id
         lives = (self._sessions[*ids, life] for life in range(self._lives.get(ids, -1), -1, -1))
         return next((session for session in lives if session.has_image(image)), None)
 
     def _session_for(self, image: Image) -> SessionStream:
-        """The life of a session that an image is of that was not added yet."""
         ids = image.session_id, image.initial_term_id
         session = self._latest(*ids)
         return session if session.may_continue_in(image) else self._next_life(*ids)
@@ -239,7 +233,7 @@ class PersistentStream:
         return first if session.join_position is None else min(first, session.join_position)
 
     def _join(self, timeout: float | None = None) -> None:
-        """Subscribes to the live stream when little is left to read, or nothing of the past is wanted."""
+        """Subscribe to the live stream when little is left to read, or nothing of the past is wanted."""
         if self.live is None and (
             self._is_latest
             or all(
@@ -272,14 +266,13 @@ class PersistentStream:
         elif since_ns is not None and self.clock.monotonic_ns() - since_ns > RECORDING_TIMEOUT_NS:
             if self._strict:
                 raise RecordingError(
-                    f"session {image.session_id} of stream {self.stream_id} is live, and {self._archive.url} has no "
-                    "recording of it: does a recorder run?"
+                    f"session {image.session_id} of stream {self.stream_id} is live, but {self._archive.url} has no "
+                    "recording of it: is a recorder running?"
                 )
             session.position = image.join_position
 
 
 def _only_archive(location: str, options: Mapping[str, str] | None) -> Archive:
-    """The archive at a location. Raises ConfigurationError if there are several."""
     archives = open_archives(location, ReadOptions.parse(options))
     if len(archives) == 1:
         return archives[0]
@@ -304,5 +297,5 @@ def checked_start(start: Any) -> Start:
     if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
         return start
     raise ConfigurationError(
-        f"start: {start!r} is no position, time, 'earliest', 'latest' or positions by recording id"
+        f"start must be a position, a time, 'earliest', 'latest' or positions by recording id (got {start!r})"
     )

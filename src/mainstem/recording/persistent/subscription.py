@@ -111,7 +111,7 @@ class PersistentSubscription(PersistentBase, Closing):
     """
 
     def poll_bytes(self, limit: int = 1000) -> list[bytes]:
-        """Returns whole messages, as ``Subscription.poll_bytes``; waits for none.
+        """Return whole messages, as ``Subscription.poll_bytes``; waits for none.
 
         Args:
             limit: The most messages.
@@ -121,12 +121,9 @@ class PersistentSubscription(PersistentBase, Closing):
 
         Raises:
             ClosedError: The subscription is closed.
-            RecordingError: RecordingIndex are missing or damaged.
+            RecordingError: RecordingIndex are missing or corrupt.
             RegistrationError: The driver refused the live channel.
             StoreError: The store of the recordings cannot be read.
-
-        Example:
-            >>> messages = subscription.poll_bytes()
         """
         out: list[bytes] = []
         while len(out) < limit and (session := self._stream.ready()) is not None:
@@ -137,7 +134,7 @@ class PersistentSubscription(PersistentBase, Closing):
         return out
 
     def poll_arrow(self, limit: int = 4096) -> pa.RecordBatch:
-        """Returns whole messages of one publisher as a record batch.
+        """Return whole messages of one publisher as a record batch.
 
         Args:
             limit: The most messages.
@@ -148,17 +145,14 @@ class PersistentSubscription(PersistentBase, Closing):
         Raises:
             ClosedError: The subscription is closed.
             MissingExtraError: pyarrow is not installed.
-            RecordingError: RecordingIndex are missing or damaged.
+            RecordingError: RecordingIndex are missing or corrupt.
             RegistrationError: The driver refused the live channel.
             StoreError: The store of the recordings cannot be read.
-
-        Example:
-            >>> batch = subscription.poll_arrow(1000)
         """
         return self._rows(self._stream.ready(), limit)
 
     def messages(self, *, timeout: float | None = None) -> Iterator[bytes]:
-        """Yields whole messages as they come, until every publisher that was live has ended, or the subscription is closed.
+        """Yield whole messages as they come, until every publisher that was live has ended, or the subscription is closed.
 
         Args:
             timeout: Seconds to wait for the next message; None waits forever.
@@ -168,14 +162,10 @@ class PersistentSubscription(PersistentBase, Closing):
 
         Raises:
             Timeout: Nothing came for ``timeout`` seconds.
-            RecordingError: RecordingIndex are missing or damaged.
+            RecordingError: RecordingIndex are missing or corrupt.
             RegistrationError: The driver refused the live channel.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
-
-        Example:
-            >>> for message in subscription.messages(timeout=10.0):
-            ...     print(message)
         """
         while not self.closed:
             session = self._next(timeout)
@@ -184,7 +174,7 @@ class PersistentSubscription(PersistentBase, Closing):
             yield from self._each(session)
 
     def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
-        """Waits for messages and returns them as a record batch.
+        """Wait for messages and return them as a record batch.
 
         Args:
             limit: The most messages.
@@ -197,10 +187,7 @@ class PersistentSubscription(PersistentBase, Closing):
             Timeout: Nothing came in time.
             ClosedError: The subscription is closed.
             MissingExtraError: pyarrow is not installed.
-            RecordingError: RecordingIndex are missing or damaged.
-
-        Example:
-            >>> batch = subscription.next_arrow(1000)
+            RecordingError: RecordingIndex are missing or corrupt.
         """
         return self._rows(self._next(timeout), limit)
 

@@ -47,7 +47,6 @@ class PredicateBounds:
     recorded_at: Range = Range()
 
     def __and__(self, other: PredicateBounds) -> PredicateBounds:
-        """Where both may be true."""
         return PredicateBounds(
             _both(self.recording_id, other.recording_id),
             _both(self.stream_id, other.stream_id),
@@ -57,7 +56,6 @@ class PredicateBounds:
         )
 
     def __or__(self, other: PredicateBounds) -> PredicateBounds:
-        """Where either may be true."""
         return PredicateBounds(
             _either(self.recording_id, other.recording_id),
             _either(self.stream_id, other.stream_id),

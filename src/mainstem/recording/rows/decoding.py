@@ -44,7 +44,7 @@ class Decoding:
         schema: pa.Schema | None,
     ) -> None:
         if not isinstance(codec, str) and options:
-            raise ConfigurationError("codec_options are for a codec by name; this one has its own")
+            raise ConfigurationError("codec_options need the name of a codec; this codec has its own")
         self._codec = find_codec(codec, options) if isinstance(codec, str) else codec
         names = None if columns is None else list(columns)
         known = KNOWN if names is None else [name for name in names if name in columns_of(frames=False)]

@@ -51,31 +51,31 @@ def row_filter(where: Any, *, frames: bool) -> RowFilter:
 
 
 def _groups(where: Any) -> Sequence[Sequence[Any]]:
-    """Lists of filters, of which one must be true as a whole."""
+    """A list of filters, of which one must be true as a whole."""
     is_nested = isinstance(where, list) and bool(where) and all(isinstance(each, list) for each in where)
     groups = where if is_nested else [where]
     for group in groups:
         if not isinstance(group, list) or not group:
             raise ConfigurationError(
-                f"where: {where!r} is no list of filters, as in [('stream_id', '=', 1001), ('position', '<', 4096)]"
+                f"where: {where!r} is not a list of filters such as [('stream_id', '=', 1001), ('position', '<', 4096)]"
             )
     return list(groups)
 
 
 def _checked(part: Any, *, frames: bool) -> tuple[str, str, Any]:
     if not isinstance(part, tuple) or len(part) != 3:
-        raise ConfigurationError(f"where: {part!r} is no filter, as in ('stream_id', '=', 1001)")
+        raise ConfigurationError(f"where: {part!r} is not a filter such as ('stream_id', '=', 1001)")
     name, operator, value = part
     if name not in columns_of(frames=frames):
         raise ConfigurationError(
             f"where: there is no column {name!r}; there are {', '.join(columns_of(frames=frames))}"
         )
     if operator not in OPERATORS:
-        raise ConfigurationError(f"where: {operator!r} is none of {', '.join(OPERATORS)}")
+        raise ConfigurationError(f"where: the operator must be one of {', '.join(OPERATORS)} (got {operator!r})")
     if operator not in ("in", "not in"):
         return name, operator, _literal(name, value)
     if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
-        raise ConfigurationError(f"where: {value!r} is no list of values")
+        raise ConfigurationError(f"where: {value!r} is not a list of values")
     return name, operator, [_literal(name, each) for each in value]
 
 
@@ -86,7 +86,7 @@ def _literal(name: str, value: Any) -> Any:
     if isinstance(value, str):
         return parse_time(value, name="where")
     if not isinstance(value, datetime):
-        raise ConfigurationError(f"where: {value!r} is no time; {name} is one")
+        raise ConfigurationError(f"where: {value!r} is not a time, but {name} is")
     return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
 
 

@@ -36,7 +36,7 @@ def read_rows(
     on_skip: Callable[[SkippedRange], None] | None = None,
     constants: Mapping[str, str | None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of ``[start, end)`` with the columns of ``names``, in its order; its values say which may be null.
+    """Yield the rows of ``[start, end)`` with the columns of ``names``, in its order; its values say which may be null.
 
     ``timestamp_from`` is what the column ``timestamp`` is made from; ``constants`` are further columns of text with one value;
     the rest is as in ``replay.batches``.

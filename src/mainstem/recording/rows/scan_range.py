@@ -22,7 +22,6 @@ class ScanRange:
 
     @property
     def is_unbounded(self) -> bool:
-        """Whether it leaves out nothing."""
         return self == ScanRange()
 
     @property

@@ -56,9 +56,9 @@ def identity_of(directory: Path, disk: Disk = DISK) -> ArchiveIdentity:
         value = json.loads(path.read_text())
         identity = ArchiveIdentity(str(value["id"]), str(value["host"]))
     except MALFORMED as error:
-        raise RecordingError(f"{path} holds no identity of an archive: {error}") from error
+        raise RecordingError(f"{path} is not an archive identity: {error}") from error
     if not is_archive_id(identity.id):
-        raise RecordingError(f"{path}: {identity.id!r} is no archive id")
+        raise RecordingError(f"{path}: {identity.id!r} is not an archive id")
     return identity
 
 
@@ -73,12 +73,11 @@ class ShipperLock:
         except OSError as error:
             other = os.pread(self._fd, 1024, 0).decode("utf-8", "replace").strip()
             os.close(self._fd)
-            raise RecordingError(f"{directory} is being shipped already, by {other or 'another process'}") from error
+            raise RecordingError(f"{directory} is already being shipped by {other or 'another process'}") from error
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
 
     def close(self) -> None:
-        """Lets others in; may be called twice."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -34,7 +34,6 @@ class BlockSums:
         self._length = self._sum = 0
 
     def add(self, data: bytes) -> None:
-        """Adds the next bytes."""
         at = 0
         with memoryview(data) as view:
             while at < len(data):

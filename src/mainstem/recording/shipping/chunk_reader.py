@@ -79,7 +79,7 @@ class ChunkReader:
             what = "its index"
         else:
             what = f"positions {chunk.start + start} to {min(chunk.start + end, chunk.end)}"
-        return CorruptRangeError(f"{name} is damaged: the checksum of {what} differs", before=bytes(before))
+        return CorruptRangeError(f"{name} is corrupt: the checksum of {what} differs", before=bytes(before))
 
     def _bytes(self, chunk: Chunk, start: int, end: int) -> memoryview:
         name = f"{self._archive_id}/{chunk.name}"
@@ -98,7 +98,7 @@ class ChunkReader:
     def _checked(self, chunk: Chunk, table: memoryview) -> tuple[int, ...]:
         if crc32(table) != chunk.checksums:
             name = f"{self._store.url}: {self._archive_id}/{chunk.name}"
-            raise CorruptRangeError(f"{name} is damaged: the checksum of its table of checksums differs")
+            raise CorruptRangeError(f"{name} is corrupt: the checksum of its table of checksums differs")
         sums = sums_of(bytes(table))
         with self._lock:
             self._tables[chunk.name] = sums
@@ -119,7 +119,7 @@ class MappedChunk(SegmentMemory):
         self._sound = bytearray(-(-chunk.nbytes // BLOCK))
 
     def chunks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """As ``ArchiveSegment.chunks``: up to the last frame before what is damaged."""
+        """As ``ArchiveSegment.chunks``: up to the last frame before what is corrupt."""
         try:
             self._check(start, end)
         except CorruptRangeError as error:
@@ -132,7 +132,6 @@ class MappedChunk(SegmentMemory):
         yield from super().chunks(start, end)
 
     def read(self, start: int, end: int) -> bytes:
-        """As ``ArchiveSegment.read``."""
         self._check(start, end)
         return super().read(start, end)
 

@@ -51,7 +51,6 @@ class Chunk:
 
     @property
     def length(self) -> int:
-        """Bytes of frames."""
         return self.end - self.start
 
     @property
@@ -70,17 +69,13 @@ class Chunk:
         return 1
 
     def row(self) -> list[Any]:
-        """The values in the order of the fields, for JSON."""
         return [getattr(self, field.name) for field in fields(self)]
 
     @classmethod
     def of(cls, row: object) -> Chunk:
-        """The chunk of a row. Raises RecordingError for what is none."""
         chunk = cls(*checked_row(row, cls))
         if not 0 < chunk.length <= MAX_CHUNK_SIZE or not 0 <= chunk.entries <= chunk.length // FRAME_ALIGNMENT:
-            raise RecordingError(
-                f"a chunk from {chunk.start} to {chunk.end} with {chunk.entries} entries is not possible"
-            )
+            raise RecordingError(f"a chunk from {chunk.start} to {chunk.end} with {chunk.entries} entries is invalid")
         return chunk
 
 

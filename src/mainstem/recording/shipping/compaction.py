@@ -53,24 +53,7 @@ def compact(
     grace_ns: int = DEFAULT_GRACE_NS,
     stops: Callable[[], bool] = lambda: False,
 ) -> Compacted:
-    """Makes one object of the chunks of each segment that is complete.
-
-    Args:
-        store: The store.
-        archive_id: The archive.
-        now_ns: Returns the epoch time in nanoseconds.
-        grace_ns: For how long the chunks stay, for readers of the manifest before.
-        stops: Whether to end early, between two segments.
-
-    Returns:
-        How much there was. Killed at any point it may be run again.
-
-    Raises:
-        RecordingError: A chunk is missing or damaged: it is left as it is, and nothing refers to a copy of it.
-
-    Example:
-        ``compact(store, archive_id, clock.epoch_ns)``
-    """
+    """Make one object of the chunks of each segment that is complete. Raises RecordingError."""
     chain, pages = ManifestLog(store, archive_id), Pages(store, archive_id)
     recording_pages = RecordingPages(store, archive_id)
     done = Compacted(0, 0, 0)
@@ -111,7 +94,7 @@ def _groups(entry: ShippedRecording, pages: Pages) -> Iterator[list[Chunk]]:
 
 
 def _merged(store: Store, archive_id: str, recording_id: int, chunks: Sequence[Chunk]) -> Chunk:
-    """Puts one object with what the chunks have, and returns its chunk."""
+    """Put one object with what the chunks have, and return its chunk."""
     first, last = chunks[0], chunks[-1]
     checksum, index, sums = 0, b"", BlockSums()
     with tempfile.NamedTemporaryFile(prefix="mainstem-compact-") as file:
@@ -125,7 +108,7 @@ def _merged(store: Store, archive_id: str, recording_id: int, chunks: Sequence[C
                 sums.add(of_frames)
                 file.write(of_frames)
             if sum_of_chunk != chunk.crc32:
-                raise RecordingError(f"{store.url}: {archive_id}/{chunk.name} is damaged: its checksum differs")
+                raise RecordingError(f"{store.url}: {archive_id}/{chunk.name} is corrupt: its checksum differs")
         sums.add(index)
         table = sums.table()
         checksum = crc32(index, checksum)
@@ -168,7 +151,7 @@ def _replace(
     after_ns: int,
     now_ns: int,
 ) -> tuple[int, int]:
-    """Commits merged chunks; returns how many chunks they replace, and their bytes."""
+    """Commit merged chunks; returns how many chunks they replace, and their bytes."""
     store, archive_id = chain.store, chain.archive_id
     replaced: list[Chunk] = []
     unused: list[str] = []
@@ -224,23 +207,7 @@ def referred(manifest: Manifest, recording_pages: RecordingPages, pages: Pages) 
 
 
 def remove_orphans(store: Store, archive_id: str, now_ns: int, *, age_ns: int = MIN_ORPHAN_AGE_NS) -> int:
-    """Deletes objects that nothing refers to and that are older than ``age_ns``: what killed programs left.
-
-    Args:
-        store: The store.
-        archive_id: The archive. All its objects are listed, and all its pages read.
-        now_ns: Epoch time in nanoseconds.
-        age_ns: Younger objects stay: a shipper may be about to commit them.
-
-    Returns:
-        The number of objects deleted. Those whose age the store does not know stay.
-
-    Raises:
-        RecordingError: The archive cannot be read.
-
-    Example:
-        ``remove_orphans(store, archive_id, clock.epoch_ns())``
-    """
+    """Delete objects that nothing refers to and that are older than ``age_ns``: what killed programs left."""
     # First the listing, then the manifest: what is committed in between is referred to.
     candidates = {
         file.name.removeprefix(f"{archive_id}/")

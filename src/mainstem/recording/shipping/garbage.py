@@ -33,7 +33,7 @@ MAX_LIST_LENGTH = 8 << 20
 
 
 def listed(store: Store, archive_id: str, names: Sequence[str], after_ns: int, number: int) -> tuple[GarbageRef, ...]:
-    """Writes lists of objects to delete from epoch ``after_ns`` on; returns the references for the manifest ``number``."""
+    """Write lists of objects to delete from epoch ``after_ns`` on; return the references for the manifest ``number``."""
     refs = []
     for first in range(0, len(names), NAMES_PER_LIST):
         data = json.dumps({"names": names[first : first + NAMES_PER_LIST]}, separators=(",", ":")).encode()
@@ -54,20 +54,8 @@ def tidied(store: Store, recording_pages: RecordingPages, manifest: Manifest, af
     return replace(manifest, pages=pages, garbage=(*manifest.garbage, *refs))
 
 
-def sweep(chain: ManifestLog, now_ns: int, base: Manifest | None = None) -> tuple[Manifest | None, int]:
-    """Deletes what has been garbage for long enough.
-
-    Args:
-        chain: The manifests of an archive.
-        now_ns: Epoch time in nanoseconds.
-        base: The present manifest where it is known.
-
-    Returns:
-        The manifest afterwards and the number of objects deleted. Killed at any point it may be run again.
-
-    Example:
-        ``sweep(chain, clock.epoch_ns())``
-    """
+def collect_garbage(chain: ManifestLog, now_ns: int, base: Manifest | None = None) -> tuple[Manifest | None, int]:
+    """Delete what has been garbage for long enough; return the manifest afterwards and the number of objects deleted."""
     manifest = base or chain.latest()
     due = {ref.name: ref for ref in manifest.garbage if ref.after_ns <= now_ns} if manifest else {}
     if manifest is None or not due:
@@ -92,7 +80,7 @@ def sweep(chain: ManifestLog, now_ns: int, base: Manifest | None = None) -> tupl
 
 
 def garbage_names(chain: ManifestLog, ref: GarbageRef) -> list[str]:
-    """The names on a list; none where another program has just deleted it. Raises RecordingError for a damaged one."""
+    """The names on a list; none where another program has just deleted it. Raises RecordingError for a corrupt one."""
     if not 0 < ref.length <= MAX_LIST_LENGTH:
         raise RecordingError(f"{chain.store.url}: {ref.name} cannot have {ref.length} bytes")
     try:

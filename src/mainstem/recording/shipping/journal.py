@@ -33,20 +33,20 @@ class Journal:
         self._path, self._url = directory / JOURNAL_FILE, url
 
     def add(self, name: str) -> None:
-        """Adds a name; in the file when this returns."""
+        """Add a name; in the file when this returns."""
         with open(self._path, "a", opener=create_file) as file:
             if file.tell() == 0:
                 file.write(f"{self._url}\n")
             file.write(f"{name}\n")
 
     def clear(self) -> None:
-        """Forgets all names: a manifest refers to their objects."""
+        """Forget all names: a manifest refers to their objects."""
         self._path.unlink(missing_ok=True)
 
     def delete_unreferred(
         self, chain: ManifestLog, manifest: Manifest, recordings: Mapping[int, ShippedRecording], pages: Pages
     ) -> int:
-        """Deletes the objects that are named and to which nothing refers; returns how many.
+        """Delete the objects that are named and to which nothing refers; returns how many.
 
         Those that compaction or retention has dropped since stay for their readers: they are on a list of garbage.
         """

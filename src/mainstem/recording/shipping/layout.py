@@ -24,7 +24,7 @@ _MANIFEST = re.compile(rf"([0-9a-f]{{32}})/{MANIFESTS}/(\d{{{DIGITS}}})\.json")
 
 
 def nonce() -> str:
-    """Returns a text that no other call returns."""
+    """Return a text that no other call returns."""
     return uuid.uuid4().hex
 
 
@@ -75,10 +75,10 @@ def garbage_name() -> str:
 
 
 def checked_name(name: object) -> str:
-    """Returns a name below an archive that a manifest or a page holds.
+    """Return a name below an archive that a manifest or a page holds.
 
     Raises RecordingError where it could lead elsewhere: such a name is deleted, or read, as it stands.
     """
     if not isinstance(name, str) or len(name) > 512 or _NAME.fullmatch(name) is None:
-        raise RecordingError(f"{name!r} is no name of an object of an archive")
+        raise RecordingError(f"{name!r} is not a name of an archive's object")
     return name

@@ -88,7 +88,7 @@ def next_chunk(
 ) -> PlannedChunk:
     """The next chunk of ``[start, end)``: within one segment, and ``length`` bytes at most. ``epoch_ns`` is the present time.
 
-    Raises RecordingError where a file of the recording is missing or damaged.
+    Raises RecordingError where a file of the recording is missing or corrupt.
     """
     limit = min(end, segment_base(descriptor, start) + descriptor.segment_file_length)
     with RecordingReader(local_archive(directory), descriptor) as reader:

@@ -35,7 +35,7 @@ class LocalRetention:
 
     @classmethod
     def parse(cls, text: str, *, name: str) -> LocalRetention:
-        """Reads an age (``24h``, ``7d``) or a size (``100g``, ``512m``). Raises ConfigurationError, which has ``name``."""
+        """Read an age (``24h``, ``7d``) or a size (``100g``, ``512m``). Raises ConfigurationError, which has ``name``."""
         try:
             return cls(age_ns=parse_duration_ns(text, name=name, plain_unit=""))
         except ConfigurationError:
@@ -60,7 +60,7 @@ def delete_shipped(
     pages: Pages,
     epoch_ns: int,
 ) -> tuple[int, int]:
-    """Deletes the segments that need not stay; returns their number and their bytes on disk."""
+    """Delete the segments that need not stay; returns their number and their bytes on disk."""
     candidates: dict[int, list[_Segment]] = {}
     total = 0
     for descriptor, entry in recordings:
@@ -110,7 +110,7 @@ def _is_shipped(descriptor: RecordingDescriptor, entry: ShippedRecording, base: 
 
 
 def _deleted(path: Path) -> bool:
-    """Deletes a segment unless a reader has it."""
+    """Delete a segment unless a reader has it."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

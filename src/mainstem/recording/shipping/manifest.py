@@ -110,11 +110,9 @@ class ShippedRecording:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the recording ended and all of it was shipped."""
         return self.descriptor.stop_position != NULL and self.end >= self.descriptor.stop_position
 
     def as_json(self) -> dict[str, Any]:
-        """For a manifest."""
         descriptor = {name: value for name, value in asdict(self.descriptor).items() if name in _DESCRIPTOR_FIELDS}
         return {
             "descriptor": descriptor,
@@ -134,7 +132,7 @@ class ShippedRecording:
         where = f"recording {descriptor.recording_id}"
         start, end = (checked_int(value[name], f"{where}: {name}", maximum=MAX_POSITION) for name in ("start", "end"))
         if start > end or end % FRAME_ALIGNMENT:
-            raise RecordingError(f"{where}: positions {start} to {end} are not possible")
+            raise RecordingError(f"{where}: positions {start} to {end} are invalid")
         tree = ChunkTree.of(value)
         try:
             check_order(tree.items, 0, end)
@@ -169,12 +167,9 @@ class ObjectRef:
 
 
 @dataclass(frozen=True, slots=True)
-class GarbageRef:
+class GarbageRef(ObjectRef):
     """A list of objects to which no manifest from ``number`` on refers, and from when on (epoch) they are deleted."""
 
-    name: str
-    crc32: int
-    length: int
     after_ns: int
     number: int
 
@@ -225,11 +220,9 @@ class Manifest:
     garbage: tuple[GarbageRef, ...] = ()
 
     def following(self, time_ns: int, **changes: Any) -> Manifest:
-        """The next manifest: this one with changes."""
         return replace(self, number=self.number + 1, commit=nonce(), previous=self.commit, time_ns=time_ns, **changes)
 
     def encode(self) -> bytes:
-        """The object's bytes."""
         value = {
             "format": FORMAT,
             "version": VERSION,
@@ -248,11 +241,10 @@ class Manifest:
 
     @classmethod
     def decode(cls, data: bytes, name: str) -> Manifest:
-        """The manifest of an object's bytes. Raises RecordingError for what is none."""
         try:
             value = json.loads(data)
             if value["format"] != FORMAT:
-                raise RecordingError(f"{name} is no manifest of an archive")
+                raise RecordingError(f"{name} is not a manifest")
             if checked_int(value["version"], "version") > VERSION:
                 raise RecordingError(f"{name} has version {value['version']}; this release reads up to {VERSION}")
             entries = [ShippedRecording.of(each) for each in value["recordings"]]
@@ -282,7 +274,6 @@ class ManifestLog:
         self.store, self.archive_id = store, archive_id
 
     def numbers(self) -> list[int]:
-        """The numbers of the manifests that a listing shows, in order."""
         names = (manifest_number(file.name) for file in self.store.list(manifest_prefix(self.archive_id)))
         return sorted(match[1] for match in names if match)
 
@@ -318,10 +309,10 @@ class ManifestLog:
                 except FileNotFoundError:
                     break
             return manifest
-        raise RecordingError(f"{self.store.url}: the manifests of {self.archive_id} are listed and cannot be read")
+        raise RecordingError(f"{self.store.url}: the manifests of {self.archive_id} are listed but cannot be read")
 
     def put(self, manifest: Manifest) -> bool:
-        """Puts a manifest under its number; False where another one has it. Then deletes those that are too old.
+        """Put a manifest under its number; False where another one has it. Then deletes those that are too old.
 
         Raises CommitConflictError where the archive has gone on without it, long since.
         """
@@ -344,7 +335,7 @@ class ManifestLog:
         return True
 
     def delete_before(self, number: int) -> None:
-        """Deletes the manifests before a number, which is not the highest or is it."""
+        """Delete the manifests before a number, which is not the highest or is it."""
         for each in self.numbers():
             if each < number:
                 self.store.delete(manifest_name(self.archive_id, each))
@@ -356,7 +347,7 @@ class ManifestLog:
             return False
 
     def commit(self, base: Manifest | None, change: Callable[[Manifest], Manifest | None]) -> Manifest:
-        """Commits ``change`` of the present manifest and returns the result; ``base`` is tried first.
+        """Commit ``change`` of the present manifest and returns the result; ``base`` is tried first.
 
         ``change`` is called again for each manifest that is not superseded when it is put; it returns None where there is nothing
         to change. What it raises leaves the archive as it is.
@@ -403,7 +394,6 @@ class RecordingPages:
         return self._cache[ref.name]
 
     def write(self, recordings: Iterable[ShippedRecording]) -> ObjectRef:
-        """Writes a page and returns the reference to it."""
         entries = sorted(recordings, key=lambda each: each.descriptor.recording_id)
         first, last = (each.descriptor.recording_id for each in (entries[0], entries[-1]))
         data = json.dumps({"recordings": [each.as_json() for each in entries]}, separators=(",", ":")).encode()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FANOUT = 128
 # What a page can have at most: rows have names of at most 512 bytes and nine numbers.
 MAX_PAGE_LENGTH = 1 << 20
-# 128 M chunks; the levels of a damaged page do not lead deeper.
+# 128 M chunks; the levels of a corrupt page do not lead deeper.
 MAX_LEVEL = 8
 # Pages that a reader holds decoded.
 MAX_CACHED_PAGES = 256
@@ -64,12 +64,10 @@ class PageRef:
         return self.nbytes - self.entries * ENTRY_LENGTH
 
     def row(self) -> list[Any]:
-        """The values in the order of the fields, for JSON."""
         return [getattr(self, each.name) for each in fields(self)]
 
     @classmethod
     def of(cls, row: object) -> PageRef:
-        """The reference of a row. Raises RecordingError for what is none."""
         ref = cls(*checked_row(row, cls))
         if (
             not 1 <= ref.level <= MAX_LEVEL
@@ -77,7 +75,7 @@ class PageRef:
             or not 0 < ref.length <= ref.end - ref.start
             or not 0 < ref.count <= FANOUT**ref.level
         ):
-            raise RecordingError(f"a page of level {ref.level} with {ref.page_length} bytes is not possible")
+            raise RecordingError(f"a page of level {ref.level} with {ref.page_length} bytes is invalid")
         return ref
 
 
@@ -85,7 +83,7 @@ Item = Chunk | PageRef
 
 
 def check_order(items: Sequence[Item], start: int, end: int) -> None:
-    """Raises RecordingError unless items follow one another within ``[start, end)``: no byte is in two of them.
+    """Raise RecordingError unless items follow one another within ``[start, end)``: no byte is in two of them.
 
     So the pages of a tree have no more rows than there is room for in the recording, however they refer to one another.
     """
@@ -110,16 +108,13 @@ class ChunkTree:
 
     @property
     def count(self) -> int:
-        """How many chunks there are."""
         return sum(item.count for item in self.items)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all chunks' objects."""
         return sum(item.nbytes for item in self.items)
 
     def as_json(self) -> dict[str, Any]:
-        """For a manifest."""
         return {
             "levels": [[ref.row() for ref in level] for level in self.levels],
             "tail": [chunk.row() for chunk in self.tail],
@@ -144,7 +139,6 @@ class Pages:
         self.reads = 0
 
     def read(self, ref: PageRef) -> tuple[Item, ...]:
-        """The items of a page. Raises RecordingError where it is missing or damaged."""
         items = self._cache.get(ref.name)
         if items is None:
             self.reads += 1
@@ -154,7 +148,6 @@ class Pages:
         return items
 
     def write(self, recording_id: int, level: int, items: Sequence[Item]) -> PageRef:
-        """Writes a page and returns the reference to it."""
         first, last = items[0], items[-1]
         name = page_name(recording_id, level, first.start, last.end)
         rows = json.dumps({"level": level, "rows": [item.row() for item in items]}, separators=(",", ":")).encode()
@@ -192,7 +185,7 @@ def read_checked(store: Store, archive_id: str, name: str, length: int, crc32: i
     except FileNotFoundError:
         raise RecordingError(f"{store.url}: {whole} is missing: it was deleted, or the manifest is too old") from None
     if len(data) != length or zlib.crc32(data) != crc32:
-        raise RecordingError(f"{store.url}: {whole} is damaged: its checksum differs")
+        raise RecordingError(f"{store.url}: {whole} is corrupt: its checksum differs")
     return data
 
 

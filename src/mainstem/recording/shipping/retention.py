@@ -111,25 +111,7 @@ def remove(
     *,
     grace_ns: int = DEFAULT_GRACE_NS,
 ) -> list[Removed]:
-    """Removes from an archive what lies before a limit.
-
-    Args:
-        store: The store.
-        archive_id: The archive.
-        limit: Returns the position before which everything of a recording may go.
-        now_ns: Epoch time in nanoseconds.
-        grace_ns: For how long the objects stay, for readers of the manifest before.
-
-    Returns:
-        What was removed, by recording. Killed at any point nothing is lost that is referred to, and it may be run again.
-
-    Raises:
-        RecordingError: The archive cannot be read.
-        CommitConflictError: Other writers commit all the time.
-
-    Example:
-        ``remove(store, archive_id, lambda entry, pages: positions[entry.descriptor.recording_id], now_ns)``
-    """
+    """Remove from an archive what lies before a limit. Raises RecordingError and CommitConflictError."""
     chain, recording_pages, pages = (
         ManifestLog(store, archive_id),
         RecordingPages(store, archive_id),

@@ -131,7 +131,7 @@ class RetryingStore:
         is_due = self._logged_ns is None or now_ns - self._logged_ns >= LOG_INTERVAL_NS
         if self._retry.attempts is None and is_due:
             self._logged_ns, self._is_away = now_ns, True
-            log.warning("%s: %s: %s; it is tried again until it succeeds", self.url, what, error)
+            log.warning("%s: %s: %s; retrying until it succeeds", self.url, what, error)
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredFile]:
         """The whole listing is one call."""

@@ -79,14 +79,12 @@ class ShippedArchive:
         return self._manifest or Manifest(self._archive_id)
 
     def refresh(self) -> None:
-        """As ``Archive.refresh``: reads the highest manifest."""
         self._read_ns = self._clock.monotonic_ns()
         manifest = self._chain.latest()
         if manifest is not None and (self._manifest is None or manifest.number > self._manifest.number):
             self._manifest, self._shipped = manifest, self._recording_pages.all(manifest)
 
     def refresh_when_due(self) -> None:
-        """Refreshes unless that has just been done."""
         if self._clock.monotonic_ns() - self._read_ns >= REFRESH_NS:
             self.refresh()
 
@@ -97,7 +95,6 @@ class ShippedArchive:
         return self._shipped
 
     def entry(self, recording_id: int) -> ShippedRecording:
-        """A recording by its id. Raises RecordingError where there is none."""
         try:
             return self.shipped[recording_id]
         except KeyError:
@@ -116,7 +113,6 @@ class ShippedArchive:
         return SegmentLengths(descriptor, self.entry(descriptor.recording_id).tree, self.pages)
 
     def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
-        """As ``Archive.segment``."""
         entry = self.entry(descriptor.recording_id)
         chunks = list(between(entry.tree, base, base + descriptor.segment_file_length, self.pages))
         if not chunks:
@@ -143,7 +139,6 @@ class ShippedArchive:
         return [entry.end if entry.has_index or entry.is_complete else None for entry in entries]
 
     def close(self) -> None:
-        """As ``Archive.close``."""
         self.store.close()
 
 
@@ -247,7 +242,6 @@ class ShippedIndex(RecordingIndex):
         return self._recording.end
 
     def refresh(self) -> None:
-        """Refreshes the archive, unless that has just been done."""
         self._archive.refresh_when_due()
 
     @property

@@ -42,7 +42,7 @@ from mainstem.recording.segments import segment_base, segment_name
 from mainstem.recording.shipping.archive_identity import ShipperLock, identity_of
 from mainstem.recording.shipping.block_sums import BlockSums
 from mainstem.recording.shipping.chunks import UNKNOWN, Chunk
-from mainstem.recording.shipping.garbage import DEFAULT_GRACE_NS, sweep, tidied
+from mainstem.recording.shipping.garbage import DEFAULT_GRACE_NS, collect_garbage, tidied
 from mainstem.recording.shipping.journal import Journal
 from mainstem.recording.shipping.layout import chunk_name, nonce
 from mainstem.recording.shipping.local_recording import (
@@ -165,7 +165,7 @@ class ArchiveShipper:
         self._next_put_ns = self._kept_ns = self._rolled_ns = 0
 
     def close(self) -> None:
-        """Lets another shipper have the directory; may be called twice."""
+        """Let another shipper have the directory; may be called twice."""
         self._lock.close()
 
     # -- the archive -------------------------------------------------------------------------------------------------
@@ -192,21 +192,7 @@ class ArchiveShipper:
     # -- rounds ------------------------------------------------------------------------------------------------------
 
     def do_work(self, *, drains: bool = False) -> int:
-        """One round: ships and commits what is due.
-
-        Args:
-            drains: Whether everything that is recorded now is due.
-
-        Returns:
-            The number of bytes that were committed.
-
-        Raises:
-            CommitConflictError: Another shipper has the archive.
-            ShippingEnded: The store did not respond before shipping ended.
-
-        Example:
-            ``while not stop.asked: shipper.do_work() or time.sleep(0.2)``
-        """
+        """One round: ships and commits what is due. Raises CommitConflictError and ShippingEnded."""
         manifest = self.manifest
         due = self._due(drains=drains)
         committed = 0
@@ -214,19 +200,11 @@ class ArchiveShipper:
             self._ship(due)
             committed = self._commit(manifest, due)
         self._delete_shipped()
-        self._sweep()
+        self._collect_garbage()
         return committed
 
     def drain(self) -> None:
-        """Ships everything that is recorded when this is called, unless ``stops`` says to end.
-
-        Raises:
-            CommitConflictError: As ``do_work``.
-            ShippingEnded: As ``do_work``.
-
-        Example:
-            ``shipper.drain()``
-        """
+        """Ship everything that is recorded when this is called, unless ``stops`` says to end."""
         self._due(drains=True)
         ends = dict(self._ends)
         while not self._stops() and any(
@@ -304,7 +282,7 @@ class ArchiveShipper:
         return progress.end - at >= self.options.chunk_size or progress.end >= segment_end
 
     def _check_identity(self, entry: ShippedRecording, descriptor: RecordingDescriptor) -> None:
-        """Raises RecordingError where the directory has another recording under the id of one that was shipped."""
+        """Raise RecordingError where the directory has another recording under the id of one that was shipped."""
         if entry.descriptor.identity != descriptor.identity:
             raise RecordingError(
                 f"recording {descriptor.recording_id} of {self.directory} is not the one that was shipped: start, session and"
@@ -312,7 +290,7 @@ class ArchiveShipper:
             )
 
     def _compare(self, entry: ShippedRecording, descriptor: RecordingDescriptor) -> None:
-        """Raises RecordingError where the last chunk that was shipped differs from what the directory has at its place."""
+        """Raise RecordingError where the last chunk that was shipped differs from what the directory has at its place."""
         last = next(between(entry.tree, entry.end - 1, entry.end, self._pages), None)
         if last is None:
             return
@@ -341,7 +319,7 @@ class ArchiveShipper:
     # -- chunks ------------------------------------------------------------------------------------------------------
 
     def _ship(self, due: Iterable[Progress]) -> None:
-        """Cuts chunks of each recording in turn and puts them; all are there when this returns."""
+        """Cut chunks of each recording in turn and put them; all are there when this returns."""
         queue, running = deque(due), deque[tuple[Progress, int, Call]]()
         begin_ns, count = self._clock.monotonic_ns(), 0
         while queue or running:
@@ -411,7 +389,7 @@ class ArchiveShipper:
         self._next_put_ns = max(self._next_put_ns, now_ns) + nbytes * NS_PER_SECOND // self.options.bytes_per_second
 
     def _uploaded(self, descriptor: RecordingDescriptor, chunk: PlannedChunk, name: str) -> Chunk | None:
-        """Puts a chunk, on a thread of its own; None where its segment cannot be read."""
+        """Put a chunk, on a thread of its own; None where its segment cannot be read."""
         try:
             data = frames(self.directory, descriptor, chunk.start, chunk.end) + chunk.index
         except RecordingError as error:
@@ -483,7 +461,6 @@ class ArchiveShipper:
         return bool(chunks) or entry is None or entry.descriptor != progress.descriptor
 
     def _discard_pages(self) -> None:
-        """Deletes the pages of an attempt that lost."""
         while self._pages.written:
             self._store.delete(f"{self.identity.id}/{self._pages.written.pop()}")
 
@@ -529,11 +506,11 @@ class ArchiveShipper:
         count, nbytes = delete_shipped(self.directory, present, keep, self._pages, self._clock.epoch_ns())
         self.counts.add(segments_deleted=count, bytes_deleted=nbytes)
 
-    def _sweep(self) -> None:
-        """Deletes what retention and compaction have dropped from the archive, once its time has come."""
+    def _collect_garbage(self) -> None:
+        """Delete what retention and compaction have dropped from the archive, once its time has come."""
         now_ns = self._clock.epoch_ns()
         if any(ref.after_ns <= now_ns for ref in self.manifest.garbage):
-            manifest, _ = sweep(self._chain, now_ns, self.manifest)
+            manifest, _ = collect_garbage(self._chain, now_ns, self.manifest)
             if manifest is not None:
                 self._adopt(manifest)
 
@@ -543,17 +520,7 @@ class ArchiveShipper:
         return latest is not None and latest.shipper is not None and latest.shipper.id == self._me.id
 
     def status(self) -> ShippingStatus:
-        """How far each recording that grows or is behind has been shipped. May be called by another thread.
-
-        Returns:
-            The status: what is recorded as of now, what is shipped as of the last commit.
-
-        Raises:
-            RecordingError: The catalog or an index cannot be read.
-
-        Example:
-            ``shipper.status().lag_bytes``
-        """
+        """How far each recording that grows or is behind has been shipped. May be called by another thread."""
         now_ns = self._clock.epoch_ns()
         lags = []
         for d in self._catalog.recordings(now_ns):

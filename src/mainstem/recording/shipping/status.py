@@ -27,13 +27,12 @@ class ShippingStats:
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def add(self, **amounts: int) -> None:
-        """Adds to counts, by their names."""
         with self._lock:
             for name, amount in amounts.items():
                 setattr(self, name, getattr(self, name) + amount)
 
     def failed(self, text: str, now_ns: int | None = None) -> None:
-        """Counts an error and notes its text; with a time, a call of the store has failed then."""
+        """Count an error and note its text; with a time, a call of the store has failed then."""
         with self._lock:
             self.errors += 1
             self.last_error = text
@@ -41,7 +40,6 @@ class ShippingStats:
                 self.failing_since_ns = now_ns
 
     def responded(self) -> None:
-        """A call of the store has succeeded."""
         self.failing_since_ns = None
 
 
@@ -58,7 +56,6 @@ class RecordingLag:
 
     @property
     def lag_bytes(self) -> int:
-        """Bytes that are recorded and not shipped."""
         return max(self.recorded_position - self.shipped_position, 0)
 
 
@@ -76,7 +73,6 @@ class ShippingStatus:
 
     @property
     def lag_bytes(self) -> int:
-        """Bytes of all recordings that are not shipped."""
         return sum(each.lag_bytes for each in self.recordings)
 
     @property

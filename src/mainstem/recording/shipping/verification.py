@@ -23,20 +23,7 @@ if TYPE_CHECKING:
 def find_archive_problems(
     archive: ShippedArchive, *, recording_id: int | None = None, frames: bool = False
 ) -> Iterator[Problem]:
-    """The problems of what was shipped. Reads every object once, and with ``frames`` twice.
-
-    Args:
-        archive: The archive, as of its last refresh.
-        recording_id: Only this recording; None for all.
-        frames: Whether frames and the checksums of the index are walked too.
-
-    Yields:
-        Objects that are missing, short or changed, positions that were lost before they could be shipped; then faulty frames.
-
-    Raises:
-        RecordingError: There is no manifest, or it cannot be read.
-        StoreError: The store cannot be read.
-    """
+    """The problems of what was shipped. Reads every object once, and with ``frames`` twice."""
     for descriptor in archive.recordings():
         key = descriptor.recording_id
         if recording_id not in (None, key):
@@ -96,7 +83,6 @@ def _problems_of(archive: ShippedArchive, recording_id: int, chunk: Chunk) -> It
 
 
 def _changed(expected: tuple[int, ...], found: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """The ranges of blocks that differ."""
     numbers = [number for number, (a, b) in enumerate(zip(expected, found, strict=False)) if a != b]
     for _, group in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
         members = [number for _, number in group]

@@ -23,23 +23,7 @@ RANGE_LENGTH = 8 << 20
 
 
 def put_verified(store: Store, name: str, data: bytes | Path, checksum: int | None = None) -> int:
-    """Puts an object until it reads back as it was put.
-
-    Args:
-        store: The store.
-        name: The object.
-        data: Its bytes, or the local file that has them.
-        checksum: The CRC-32 of a file; that of bytes is computed.
-
-    Returns:
-        The number of bytes that were read back.
-
-    Raises:
-        StoreError: The object still differs after several attempts.
-
-    Example:
-        ``put_verified(store, name, data)``
-    """
+    """Put an object until it reads back as it was put. Raises StoreError."""
     length = len(data) if isinstance(data, bytes) else data.stat().st_size
     expected = crc32(data) if isinstance(data, bytes) else checksum
     nbytes = 0

@@ -101,7 +101,7 @@ def test_a_changed_byte_is_an_error_and_never_data(some: Shipped) -> None:
         assert chunk.checksums != UNKNOWN
         for at in [rng.randrange(chunk.size) for _ in range(6)] + [0, chunk.length, chunk.nbytes - 1, chunk.size - 1]:
             before = changed(some.store, some.name(chunk), at)
-            with pytest.raises(RecordingError, match="is damaged: the checksum of"):
+            with pytest.raises(RecordingError, match="is corrupt: the checksum of"):
                 read_all_of(some)
             some.store.put(some.name(chunk), before)
     read_all_of(some)
@@ -119,7 +119,7 @@ def test_everything_around_a_damaged_block_is_read(some: Shipped) -> None:
     # The block, and what of the index's intervals lies around it.
     assert 0 < sum(map(len, lost)) < 4 * BLOCK
     assert skipped[0].start <= chunk.start + 2 * BLOCK + 100 < skipped[-1].end
-    assert "is damaged" in skipped[0].reason
+    assert "is corrupt" in skipped[0].reason
 
 
 def test_verify_names_the_positions_that_changed(some: Shipped) -> None:
@@ -167,7 +167,7 @@ def test_what_earlier_releases_shipped_is_read_and_checked_where_it_can_be(
         changed(store, some.name(chunk), 40)
         if isinstance(store, LocalStore) or not compacted:
             # Of a long chunk a part cannot be checked, but a mapped one is read as a whole.
-            with pytest.raises(RecordingError, match="is damaged"):
+            with pytest.raises(RecordingError, match="is corrupt"):
                 some.read()
         assert [problem.kind for problem in find_archive_problems(some.archive)] == ["checksum"]
 

@@ -12,7 +12,7 @@ from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader, open_recording
 from mainstem.recording.index import LocalIndex
 from mainstem.recording.shipping.compaction import compact, remove_orphans
-from mainstem.recording.shipping.garbage import sweep
+from mainstem.recording.shipping.garbage import collect_garbage
 from mainstem.recording.shipping.journal import Journal
 from mainstem.recording.shipping.local_retention import LocalRetention
 from mainstem.recording.shipping.manifest import ManifestLog
@@ -89,11 +89,11 @@ def test_readers_that_are_under_way_have_a_period_of_grace(tmp_path: Path) -> No
     with RecordingReader(before, descriptor) as reader:
         remove(store, ship.identity.id, before_time(clock.epoch_ns()), clock.epoch_ns(), grace_ns=HOUR_NS)
         chain = ManifestLog(store, ship.identity.id)
-        assert sweep(chain, clock.epoch_ns() + HOUR_NS - 1)[1] == 0
+        assert collect_garbage(chain, clock.epoch_ns() + HOUR_NS - 1)[1] == 0
         with open_recording(tmp_path, 0) as local:
             assert reader.checksum(0, SEGMENT) == local.checksum(0, SEGMENT)
     count = len(store.files)
-    _, deleted = sweep(chain, clock.epoch_ns() + HOUR_NS)
+    _, deleted = collect_garbage(chain, clock.epoch_ns() + HOUR_NS)
     assert deleted > 5
     assert len(store.files) < count - deleted
     check_integrity(store, ship.identity.id)
@@ -242,7 +242,7 @@ def test_compaction_stops_at_a_damaged_chunk_and_changes_nothing(tmp_path: Path)
     name = min(name for name in store.files if name.endswith(".seg"))
     store.files[name] = store.files[name][:100] + b"!" + store.files[name][101:]
     number = ship.manifest.number
-    with pytest.raises(RecordingError, match="damaged"):
+    with pytest.raises(RecordingError, match="corrupt"):
         compact(store, ship.identity.id, clock.epoch_ns)
     assert ManifestLog(store, ship.identity.id).numbers()[-1] == number
 

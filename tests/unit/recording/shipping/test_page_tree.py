@@ -136,7 +136,7 @@ def test_damaged_pages_are_errors() -> None:
     whole = store.files[name]
     for damage in (b"", whole[:-1], whole.replace(b"1024", b"1025"), store.files[other]):
         store.files[name] = damage
-        with pytest.raises(RecordingError, match="damaged"):
+        with pytest.raises(RecordingError, match="corrupt"):
             list(between(tree, 0, 1024, Pages(store, ARCHIVE)))
     del store.files[name]
     with pytest.raises(RecordingError, match="missing"):

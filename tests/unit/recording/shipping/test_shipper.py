@@ -214,7 +214,7 @@ def test_two_shippers_of_one_directory_exclude_each_other(tmp_path: Path) -> Non
     clock, store = ManualClock(), MemoryStore()
     Station(tmp_path, clock).stop()
     first = shipper(tmp_path, store, clock)
-    with pytest.raises(RecordingError, match=r"is being shipped already, by process \d+ on "):
+    with pytest.raises(RecordingError, match=r"is already being shipped by process \d+ on "):
         shipper(tmp_path, store, clock)
     first.close()
     shipper(tmp_path, store, clock).close()
@@ -274,7 +274,7 @@ def test_a_directory_that_was_made_anew_under_the_same_id_is_refused(tmp_path: P
 def test_an_identity_that_is_none_is_an_error(tmp_path: Path) -> None:
     Station(tmp_path, ManualClock()).stop()
     (tmp_path / IDENTITY_FILE).write_text(json.dumps({"id": "../..", "host": "x"}))
-    with pytest.raises(RecordingError, match="no archive id"):
+    with pytest.raises(RecordingError, match="not an archive id"):
         shipper(tmp_path, MemoryStore(), ManualClock())
 
 
@@ -531,7 +531,7 @@ def test_names_in_a_manifest_that_lead_elsewhere_are_refused(tmp_path: Path) -> 
     entry = ship.manifest.recordings[0]
     chunks = list(between(entry.tree, 0, entry.end, Pages(store, ship.identity.id)))
     store.files[name] = store.files[name].replace(chunks[0].name.encode(), b"../../etc/passwd")
-    with pytest.raises(RecordingError, match="no name of an object"):
+    with pytest.raises(RecordingError, match="not a name of an archive's object"):
         shipped(store)
     for damage in (b"", b"{}", b"[1]", store.files[name][:100], b"\xff\xfe"):
         store.files[name] = damage

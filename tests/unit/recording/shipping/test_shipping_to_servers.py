@@ -17,7 +17,7 @@ from tests.support.object_stores import (
 from tests.support.shipping import ManualClock, Station, payloads, shipped, shipper
 
 from mainstem.recording.shipping.compaction import compact
-from mainstem.recording.shipping.garbage import sweep
+from mainstem.recording.shipping.garbage import collect_garbage
 from mainstem.recording.shipping.manifest import CommitConflictError, ManifestLog
 from mainstem.recording.shipping.retention import before_time, remove
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
@@ -54,7 +54,7 @@ def test_a_recording_is_shipped_to_a_server_and_maintained_there(tmp_path: Path,
     assert compact(store, archive_id, clock.epoch_ns, grace_ns=0).objects >= 2
     assert shipped(store) == station.sent
     assert remove(store, archive_id, before_time(clock.epoch_ns()), clock.epoch_ns(), grace_ns=0)
-    assert sweep(ManifestLog(store, archive_id), clock.epoch_ns())[1] > 0
+    assert collect_garbage(ManifestLog(store, archive_id), clock.epoch_ns())[1] > 0
     seen = shipped(store)
     assert seen == station.sent[-len(seen) :]
     assert list(find_archive_problems(ShippedArchive(store, archive_id), frames=True)) == []
