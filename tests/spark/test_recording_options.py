@@ -9,7 +9,7 @@ from tests.support.live_driver import wait_for
 from tests.support.streams import Stream, record
 
 from mainstem.recording import Recorder, open_recording
-from mainstem.recording.positions import positions_file
+from mainstem.recording.index import index_file
 from mainstem.spark import lag, read_skip_report
 from mainstem.spark.lags import LagListener
 from mainstem.spark.tables import sessions
