@@ -6,7 +6,7 @@ with what. Half of the streams begin as a well-behaved peer's would, so that the
 
 from __future__ import annotations
 
-from mainstem.aqueduct.connection import AqueductConnection
+from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.events import Attach, ConnectionEnded, Mode, PeerHeaders
 from mainstem.aqueduct.frames import ConnectionControl, Version
 from mainstem.aqueduct.limits import Limits
@@ -28,7 +28,7 @@ def target(data: bytes) -> None:
     if len(data) < 2:
         return
     is_client = bool(data[0] & 1)
-    conn = AqueductConnection(is_client=is_client, limits=LIMITS)
+    conn = AqueductEngine(is_client=is_client, limits=LIMITS)
     now = 10**9
     conn.transport_state(datagrams=50, max_datagram=1000)
     if is_client:
@@ -52,7 +52,7 @@ def target(data: bytes) -> None:
         assert conn.open_streams <= LIMITS.max_open_streams + LIMITS.max_channels + 8
 
 
-def step(conn: AqueductConnection, kind: int, stream_id: int, body: bytes, now: int) -> None:
+def step(conn: AqueductEngine, kind: int, stream_id: int, body: bytes, now: int) -> None:
     if kind in (0, 1):
         conn.receive_stream(stream_id, body, kind == 1, now)
     elif kind == 2:
@@ -67,7 +67,7 @@ def step(conn: AqueductConnection, kind: int, stream_id: int, body: bytes, now: 
         act(conn, stream_id, body, now)
 
 
-def act(conn: AqueductConnection, number: int, body: bytes, now: int) -> None:
+def act(conn: AqueductEngine, number: int, body: bytes, now: int) -> None:
     state = conn._state
     senders, receivers = sorted(state.senders), sorted({*state.receivers, *state.drained})
     if number % 3 == 0 and senders:
@@ -82,7 +82,7 @@ def act(conn: AqueductConnection, number: int, body: bytes, now: int) -> None:
         (conn.finish if number & 4 else conn.cancel)(senders[number % len(senders)], now)
 
 
-def listen(conn: AqueductConnection, now: int) -> None:
+def listen(conn: AqueductEngine, now: int) -> None:
     while (event := conn.next_event()) is not None:
         if isinstance(event, PeerHeaders) and not conn._state.is_client:
             conn.accept((), now)

@@ -172,12 +172,12 @@ def endpoint_metrics() -> list[tuple[str, str, str]]:
     """Every metric of ``Endpoints``, from an endpoint that has all of them."""
     from mainstem._internal.endpoint_stats import Traffic
     from mainstem.aqueduct.connection_state import Counts
-    from mainstem.aqueduct.stats import session_stats
+    from mainstem.aqueduct.stats import connection_stats
     from mainstem.metrics import Endpoints
 
     class Example:
         def stats(self) -> Any:
-            return session_stats((), Traffic(), Counts(), role="server", is_over=False)
+            return connection_stats((), Traffic(), Counts(), role="server", is_over=False)
 
     endpoints = Endpoints()
     endpoints.add("example", Example())

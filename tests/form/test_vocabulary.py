@@ -35,7 +35,7 @@ PLAIN = {
 }
 AWAITED = {"close", "read", "readexactly", "receive", "request", "send", "serve", "shutdown", "wait"}
 # What belongs to no variant: nothing of it waits for a peer.
-OF_NO_VARIANT = {"MediaDriver", "Recordings", "ServerTickets", "Sessions"}
+OF_NO_VARIANT = {"MediaDriver", "Recordings", "ServerTickets", "SessionCache"}
 # Members with other arguments: asyncio's `write` waits for nothing (`drain` does); a blocking `serve` calls its handler itself.
 DIFFERENT = {"write", ("Responder", "serve")}
 # Settings of a driver and its client carry Aeron's own names, and events and counters its units.
@@ -163,7 +163,7 @@ def test_connect_and_serve_take_the_same_arguments_and_open_in_two_ways(package:
 def test_what_holds_something_is_a_context_manager_with_state_and_a_repr(package: str) -> None:
     missing = []
     for name, kind in resources(package).items():
-        if name in ("ServerTickets", "Sessions"):
+        if name in ("ServerTickets", "SessionCache"):
             continue
         if name not in OF_NO_VARIANT:
             missing += [f"{name}.{member}" for member in ("closed", "error") if not hasattr(kind, member)]

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mainstem.aqueduct import lifecycle
-from mainstem.aqueduct.channel_halves import ReceiverHalf
+from mainstem.aqueduct import send
 from mainstem.aqueduct.connection_state import ConnectionState
+from mainstem.aqueduct.halves import ReceiverHalf
 from mainstem.sim.runner import run_one
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.streams import Stream
+    from mainstem.aqueduct.halves import Stream
 
 pytestmark = pytest.mark.simulation
 
@@ -41,4 +41,4 @@ def test_it_notices_a_nack_that_does_not_bind(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_it_notices_links_that_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert is_noticed(monkeypatch, lifecycle, "lose_messages", lambda core, sender, entries: None)
+    assert is_noticed(monkeypatch, send, "lose_messages", lambda core, sender, entries: None)

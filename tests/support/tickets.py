@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 from tests.support.patience import until
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct import Sessions
+    from mainstem.aqueduct import SessionCache
     from mainstem.aqueduct.aio import Connection
 
 
-def has_entry(sessions: Sessions, name: str) -> bool:
+def has_entry(sessions: SessionCache, name: str) -> bool:
     query = "SELECT count(*) FROM entry WHERE name = ?"
     return bool(sessions._store._database.execute(query, (name.encode(),)).fetchone()[0])
 
 
-def has_ticket(sessions: Sessions, backend: str, origin: str) -> bool:
+def has_ticket(sessions: SessionCache, backend: str, origin: str) -> bool:
     return has_entry(sessions, f"{backend} {origin}")
 
 
-def has_token(sessions: Sessions, origin: str) -> bool:
+def has_token(sessions: SessionCache, origin: str) -> bool:
     return has_entry(sessions, f"token {origin}")
 
 
-async def completed(connection: Connection, sessions: Sessions, origin: str, backend: str) -> None:
+async def completed(connection: Connection, sessions: SessionCache, origin: str, backend: str) -> None:
     """Until the handshake is over, and the client holds the ticket for the next one."""
-    await until(lambda: connection._session.link.handshake_done and has_ticket(sessions, backend, origin))
+    await until(lambda: connection._runner.adapter.handshake_done and has_ticket(sessions, backend, origin))

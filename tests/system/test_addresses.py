@@ -18,8 +18,8 @@ from mainstem import aqueduct, bymux
 from mainstem import jmux as jmux_blocking
 from mainstem._internal import blocking_eyeballs, eyeballs, listening
 from mainstem._internal.unix_listening import UnixListener
-from mainstem.aqueduct import dialing, make_certificates
-from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
+from mainstem.aqueduct import client, make_certificates
+from mainstem.aqueduct.quic.tickets import ServerTickets, SessionCache
 from mainstem.bymux.tunnel import Address, open_connection
 from mainstem.errors import ConfigurationError, ConnectionLost, Timeout
 from mainstem.jmux import aio as jmux
@@ -51,7 +51,7 @@ def two_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     async def resolve(_host: str, port: int, _kind: socket.SocketKind) -> list[eyeballs.HostAddress]:
         return [(socket.AF_INET, (FIRST, port)), (socket.AF_INET, (SECOND, port))]
 
-    for module in (sockets, dialing, eyeballs):
+    for module in (sockets, client, eyeballs):
         monkeypatch.setattr(module, "resolve", resolve)
 
 
@@ -276,7 +276,7 @@ async def test_early_data_goes_to_the_address_that_answered_before(
     certificates: CertificateFiles, backend: str, two_addresses: None
 ) -> None:
     pytest.importorskip(backend)
-    sessions = Sessions()
+    sessions = SessionCache()
     options: dict[str, Any] = {"ca": certificates.ca, "backend": backend, "sessions": sessions}
     async with serving_quic(certificates, backend, tickets=ServerTickets()) as server:
         with silent_udp(server.port):
@@ -284,7 +284,7 @@ async def test_early_data_goes_to_the_address_that_answered_before(
                 await connection.headers()
                 await until(lambda: sessions._store.find(f"{backend} localhost:{server.port}".encode()) is not None)
             connection = await aqueduct.aio.connect("localhost", server.port, early=True, **options)
-            assert not connection._session.established.done()
+            assert not connection._runner.established.done()
             assert connection.peer_address == (SECOND, server.port)
             await connection.sender.send(b"tide")
             await soon(connection.headers())

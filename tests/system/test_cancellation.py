@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mainstem.aqueduct.certificates import CertificateFiles
-    from mainstem.jmux.session import Session
+    from mainstem.jmux.session import Runner
     from mainstem.mux.aio_stream import BaseStream
 
 pytestmark = pytest.mark.system
@@ -390,7 +390,7 @@ def engine_leftovers(engine: Any) -> str:
 # Jmux
 
 
-def is_over(session: Session) -> bool:
+def is_over(session: Runner) -> bool:
     """Whether a server has done all for a session."""
     return session.ended or session.server is JmuxHalf.TERMINATED
 
@@ -653,7 +653,7 @@ async def aqueduct_world(cancel: Canceller, files: CertificateFiles) -> list[Cal
 
     def accept_later(session: Any, headers: Any) -> None:
         """A client that has connected waits for the server's headers."""
-        session.loop.call_later(0.004, lambda: session.conn.is_ended or accept(session, headers))
+        session.loop.call_later(0.004, lambda: session.engine.is_ended or accept(session, headers))
 
     server._accept = accept_later  # type: ignore[method-assign]
     await cancel.once("Server.wait", server.wait, always=True)
@@ -699,12 +699,12 @@ async def aqueduct_world(cancel: Canceller, files: CertificateFiles) -> list[Cal
 
 def connection_leftovers(connection: Any) -> str:
     """What of one end of an Aqueduct connection is left."""
-    session = connection._session
+    session = connection._runner
     left = {
-        "halves": session.conn.live_halves,
+        "halves": session.engine.live_halves,
         "acknowledgements": session.outcomes,
         "senders": session.senders,
-        "open": not session.conn.is_ended,
+        "open": not session.engine.is_ended,
     }
     return " ".join(f"{kind} {value}" for kind, value in left.items() if value)
 
@@ -790,7 +790,7 @@ def test_nothing_is_lost_comes_twice_or_is_left_whatever_is_cancelled(
     protocol: str, resources: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # How long a client's socket waits to repeat its close: every world would last as long.
-    for module in ("asyncio_connection", "dialing"):
+    for module in ("connection", "client"):
         monkeypatch.setattr(f"mainstem.aqueduct.{module}.DRAIN_S", 0.005)
     # To open a stream of Aeron takes longer than to connect a socket.
     worlds = WORLDS // 4 or 1 if protocol == "duologue" else WORLDS

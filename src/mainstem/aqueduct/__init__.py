@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.certificates import make_certificates
     from mainstem.aqueduct.events import Mode
     from mainstem.aqueduct.limits import Limits
-    from mainstem.aqueduct.middleware import CborSerializer, Message, MsgspecSerializer, RawSerializer, Serializer
-    from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
+    from mainstem.aqueduct.quic.tickets import ServerTickets, SessionCache
+    from mainstem.aqueduct.serializers import CborSerializer, Message, MsgspecSerializer, RawSerializer, Serializer
     from mainstem.aqueduct.settings import Settings
     from mainstem.aqueduct.stats import AqueductStats
 
@@ -35,7 +35,7 @@ __all__ = [
     "Serializer",
     "Server",
     "ServerTickets",
-    "Sessions",
+    "SessionCache",
     "Settings",
     "aio",
     "channel",
@@ -47,19 +47,19 @@ __all__ = [
 
 _HOMES = {
     "AqueductStats": "mainstem.aqueduct.stats",
-    "CborSerializer": "mainstem.aqueduct.middleware",
+    "CborSerializer": "mainstem.aqueduct.serializers",
     "Connection": "mainstem.aqueduct.blocking",
     "Limits": "mainstem.aqueduct.limits",
-    "Message": "mainstem.aqueduct.middleware",
+    "Message": "mainstem.aqueduct.serializers",
     "Mode": "mainstem.aqueduct.events",
-    "MsgspecSerializer": "mainstem.aqueduct.middleware",
-    "RawSerializer": "mainstem.aqueduct.middleware",
+    "MsgspecSerializer": "mainstem.aqueduct.serializers",
+    "RawSerializer": "mainstem.aqueduct.serializers",
     "Receiver": "mainstem.aqueduct.blocking",
     "Sender": "mainstem.aqueduct.blocking",
-    "Serializer": "mainstem.aqueduct.middleware",
+    "Serializer": "mainstem.aqueduct.serializers",
     "Server": "mainstem.aqueduct.blocking",
     "ServerTickets": "mainstem.aqueduct.quic.tickets",
-    "Sessions": "mainstem.aqueduct.quic.tickets",
+    "SessionCache": "mainstem.aqueduct.quic.tickets",
     "Settings": "mainstem.aqueduct.settings",
     "channel": "mainstem.aqueduct.blocking",
     "connect": "mainstem.aqueduct.blocking",

@@ -13,8 +13,8 @@ from mainstem.aqueduct.settings import CID_LENGTH
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.admission import Admission
-    from mainstem.aqueduct.quic.link import Address, Link, PacketHeader, ServerContext
-    from mainstem.aqueduct.session import Session
+    from mainstem.aqueduct.quic.adapter import Address, PacketHeader, QuicAdapter, ServerContext
+    from mainstem.aqueduct.runner import Runner
 
 SMALLEST_FIRST = 1200
 """Bytes of a datagram that may begin a connection (RFC 9000, 14.1): a smaller one gets no response, which could be larger."""
@@ -23,7 +23,7 @@ SMALLEST_FIRST = 1200
 class Arrivals:
     """Answers the packets that belong to no connection."""
 
-    def __init__(self, context: ServerContext, admission: Admission[Session], *, always_retry: bool) -> None:
+    def __init__(self, context: ServerContext, admission: Admission[Runner], *, always_retry: bool) -> None:
         self._context = context
         self._admission = admission
         self._always_retry = always_retry
@@ -44,23 +44,23 @@ class Arrivals:
         token = self._tokens.make(address, header.destination_cid, retried, now)
         return self._context.retry(header, retried, token)
 
-    def begin(self, data: bytes, header: PacketHeader, address: Address, now: float) -> tuple[Link, bool] | None:
+    def begin(self, data: bytes, header: PacketHeader, address: Address, now: float) -> tuple[QuicAdapter, bool] | None:
         """The connection that a first packet begins, and whether its address is proven; None where it begins none."""
         if len(data) < SMALLEST_FIRST or not header.is_initial:
             return None
         original = self._original(header, address, now)
         if original is None:
             self._admission.try_unproven()
-        link = self._context.accept(header, original)
+        adapter = self._context.accept(header, original)
         try:
-            link.receive([data], address, now)
-        except link.library_errors:
-            link.discard()
+            adapter.receive([data], address, now)
+        except adapter.library_errors:
+            adapter.discard()
             return None
-        if not link.has_begun:
-            link.discard()
+        if not adapter.has_begun:
+            adapter.discard()
             return None
-        return link, original is not None
+        return adapter, original is not None
 
     def _original(self, header: PacketHeader, address: Address, now: float) -> bytes | None:
         """The connection id that a client began with, from a valid token; another token is as good as none."""

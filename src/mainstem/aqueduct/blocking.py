@@ -7,7 +7,7 @@ it goes to. Each object here stands for the asyncio object in ``_inner``, and it
 coroutine in the loop's thread and waits for it, `runs` runs a plain call there. So any thread may call them.
 
 A handle inside a message is exchanged for its asyncio one when the message is encoded (`Handle._half`), and one that arrives for a
-handle of this module when the message is decoded (`Session.present`). A message that an interrupted call had taken is put back.
+handle of this module when the message is decoded (`Runner.present`). A message that an interrupted call had taken is put back.
 
 Each handler of a server has a thread of its own (`HandlerThreads`).
 """
@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec
 from mainstem._internal.handler_threads import HandlerThreads
 from mainstem._internal.loop_thread import LoopThread
 from mainstem.aqueduct import aio
+from mainstem.aqueduct.channels import DEFAULT_MAX_MESSAGES
 from mainstem.aqueduct.events import Mode
-from mainstem.aqueduct.handles import DEFAULT_MAX_MESSAGES
 from mainstem.aqueduct.limits import DEFAULT_SEND_BYTES
-from mainstem.aqueduct.middleware import RAW, Handle
+from mainstem.aqueduct.serializers import RAW, Handle
 from mainstem.aqueduct.settings import Settings
 from mainstem.errors import ClosedError
 from mainstem.instruments import NULL_INSTRUMENT
@@ -35,11 +35,11 @@ from mainstem.instruments import NULL_INSTRUMENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
-    from mainstem.aqueduct.asyncio_connection import HeaderSource
     from mainstem.aqueduct.codec import Headers
-    from mainstem.aqueduct.middleware import Serializer
-    from mainstem.aqueduct.quic.link import Address
-    from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
+    from mainstem.aqueduct.connection import HeaderSource
+    from mainstem.aqueduct.quic.adapter import Address
+    from mainstem.aqueduct.quic.tickets import ServerTickets, SessionCache
+    from mainstem.aqueduct.serializers import Serializer
     from mainstem.instruments import Instrument
 
 I = TypeVar("I", bound=Any)  # noqa: E741 - the inner object
@@ -265,7 +265,7 @@ class Connection(Facade["aio.Connection"]):
 
     def __init__(self, inner: aio.Connection) -> None:
         super().__init__(inner)
-        inner._session.present = _present
+        inner._runner.present = _present
         self._entrypoint = _present(inner.sender if inner._is_client else inner.receiver)
 
     headers = waits(aio.Connection.headers)
@@ -401,7 +401,7 @@ def connect(
     *,
     headers: HeaderSource = None,
     serializers: Sequence[Serializer] = (RAW,),
-    sessions: Sessions | None = None,
+    sessions: SessionCache | None = None,
     early: bool = False,
     timeout: float | None = 10.0,
     settings: Settings | None = None,

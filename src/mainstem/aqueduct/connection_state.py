@@ -34,16 +34,17 @@ from mainstem._core.aqueduct.run_writer import RunReader
 from mainstem.aqueduct.channel_id import MINTED_BY_SERVER, SPACE_MASK, TO_CLIENT, Minter, describe
 from mainstem.aqueduct.codec import violation
 from mainstem.aqueduct.events import NO_MESSAGES, Event, HoldConnection
+from mainstem.aqueduct.halves import Role, Stream
+from mainstem.aqueduct.output import Output
 from mainstem.aqueduct.ranges import RangeSet
 from mainstem.aqueduct.state import RECEIVER_TABLE, SENDER_TABLE, ReceiverInput, SenderInput
-from mainstem.aqueduct.streams import Output, Role, Stream
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mainstem.aqueduct.channel_halves import Half, ReceiverHalf, SenderHalf
     from mainstem.aqueduct.frames import Frame
+    from mainstem.aqueduct.halves import Half, ReceiverHalf, SenderHalf
     from mainstem.aqueduct.limits import Limits
 
 

@@ -1,4 +1,4 @@
-"""The events of an `AqueductConnection`, for its application, and its commands, for its QUIC connection."""
+"""The events of an `AqueductEngine`, for its application, and its commands, for its QUIC connection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from mainstem.aqueduct.enums import direct
+from mainstem.aqueduct.state import direct
 from mainstem.errors import Delivery
 
 if TYPE_CHECKING:

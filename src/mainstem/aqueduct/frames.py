@@ -1,7 +1,7 @@
 """The ten frames: what each holds, how it is encoded, and the reader that takes them from a stream piece by piece.
 
 A frame is one type byte and the fields of that type; frames follow one another without further framing. Where a frame may
-stand (which stream, which direction, which place in it) is checked by `frame_dispatch`.
+stand (which stream, which direction, which place in it) is checked by `streams`.
 """
 
 from __future__ import annotations

@@ -35,52 +35,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.aqueduct.acknowledgements import declare, flush_acks, schedule_ack
-from mainstem.aqueduct.channel_halves import Half, ReceivedMessage, ReceiverHalf, SenderHalf, Sent
-from mainstem.aqueduct.events import Acknowledged, ConnectionEnded, Lost, Readable, ReceiverEnded, SenderEnded
+from mainstem.aqueduct import receive, send
+from mainstem.aqueduct.events import ConnectionEnded, ReceiverEnded, SenderEnded
 from mainstem.aqueduct.frames import (
-    RESET_CANCELLED,
     RESET_LOST,
     ChannelControl,
     ClosedChannelLost,
-    CloseReceiver,
-    FinishSender,
 )
+from mainstem.aqueduct.halves import Half, ReceivedMessage, ReceiverHalf, Role, SenderHalf, Stream
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderInput, SenderState
-from mainstem.aqueduct.streams import Role, Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from mainstem.aqueduct.connection_state import ConnectionState
-
-# Creation and attachment.
-
-
-def create_sender(state: ConnectionState, channel_id: int, *, minted_here: bool, reachable: bool) -> SenderHalf:
-    """Create a sender; where the peer minted it, with a control stream that is opened here."""
-    assert channel_id not in state.senders, "one sender to a channel"
-    sender = SenderHalf(
-        channel_id, minted_here=minted_here, reachable=reachable, limits=state.limits, writer=state.out.plain
-    )
-    state.senders[channel_id] = sender
-    state.counts.halves_created += 1
-    if not minted_here:
-        state.awaiting_control.append(sender)
-        open_control_streams(state)
-    return sender
-
-
-def create_receiver(state: ConnectionState, channel_id: int, *, minted_here: bool, handed_over: bool) -> ReceiverHalf:
-    """Create a receiver; where the peer minted it, with a control stream that is opened here."""
-    assert channel_id not in state.receivers, "one receiver to a channel"
-    receiver = ReceiverHalf(channel_id, minted_here=minted_here, reachable=not minted_here, handed_over=handed_over)
-    state.receivers[channel_id] = receiver
-    state.counts.halves_created += 1
-    if not minted_here:
-        state.awaiting_control.append(receiver)
-        open_control_streams(state)
-    return receiver
 
 
 def open_control_streams(state: ConnectionState) -> None:
@@ -107,54 +73,16 @@ def attach(state: ConnectionState, half: Half, stream: Stream) -> None:
     stream.half = half
     if isinstance(half, SenderHalf):
         if half.state is SenderState.CANCEL_PENDING:
-            reset_cancelled(state, half)
+            send.reset_cancelled(state, half)
         else:
-            declare(state, half)
-            try_finish(state, half)
+            send.declare(state, half)
+            send.try_finish(state, half)
     elif half.state is ReceiverState.CLOSE_PENDING:
-        close_receiver(state, half, ReceiverInput.ATTACHED)
+        receive.close_receiver(state, half, ReceiverInput.ATTACHED)
     else:
-        schedule_ack(state, half)
+        receive.schedule_ack(state, half)
         if half.is_accounted_for:
-            complete(state, half)
-
-
-# A sender's end.
-
-
-def try_finish(state: ConnectionState, sender: SenderHalf) -> None:
-    """Send the last frame, once the control stream is there and no message waits for its number."""
-    if sender.state is not SenderState.FINISH_PENDING or sender.pending:
-        return
-    if sender.ordered_stream is not None:
-        state.out.finish(sender.ordered_stream)
-        sender.ordered_stream = None
-    if sender.control is None:
-        return
-    declare(state, sender)
-    state.write_control(sender, FinishSender(sender.ledger.next).encode())
-    state.move_sender(sender, SenderInput.ATTACHED)
-    state.finish_control(sender)
-
-
-def cancel(state: ConnectionState, sender: SenderHalf) -> None:
-    """Give up what is queued and on its way, as soon as possible."""
-    before = sender.state
-    state.move_sender(sender, SenderInput.CANCEL)
-    if sender.state is not SenderState.CANCEL_PENDING or before is SenderState.CANCEL_PENDING:
-        return
-    lose_messages(state, sender, sender.take_pending())
-    state.waiting.pop(sender, None)
-    stop_message_stream(state, sender, RESET_CANCELLED)
-    if sender.control is not None:
-        reset_cancelled(state, sender)
-
-
-def reset_cancelled(state: ConnectionState, sender: SenderHalf) -> None:
-    """Notify the receiver by resetting the control stream. Its acknowledgements still count until its last frame."""
-    assert sender.control is not None
-    state.move_sender(sender, SenderInput.ATTACHED)
-    state.reset_stream(sender.control, RESET_CANCELLED)
+            receive.complete(state, half)
 
 
 def stream_stopped(state: ConnectionState, stream_id: int) -> None:
@@ -171,160 +99,27 @@ def stream_stopped(state: ConnectionState, stream_id: int) -> None:
         state.forget_if_done(stream)
 
 
-def stop_message_stream(state: ConnectionState, sender: SenderHalf, code: int) -> None:
-    """Reset the stream that carries a sender's ordered messages, if it is open."""
-    if sender.ordered_stream is not None:
-        state.out.reset(sender.ordered_stream, code)
-        sender.ordered_stream = None
-
-
-def receiver_closed(state: ConnectionState, sender: SenderHalf) -> None:
-    """CloseReceiver came: whatever is not acknowledged by now never will be."""
-    early = bool(sender.outstanding_messages)
-    stream = sender.control
-    assert stream is not None
-    state.reset_stream(stream, RESET_CANCELLED)
-    stop_message_stream(state, sender, RESET_CANCELLED)
-    end_sender(state, sender, SenderInput.CLOSED_EARLY if early else SenderInput.CLOSED_COMPLETE)
-
-
-def end_sender(state: ConnectionState, sender: SenderHalf, happened: SenderInput) -> None:
-    """A sender ceases to exist. Its unacknowledged messages are given up, with everything attached to them."""
-    state.move_sender(sender, happened)
-    state.senders.pop(sender.channel_id, None)
-    state.waiting.pop(sender, None)
-    if not sender.minted_here:
-        state.note_closed(sender.channel_id)
-    if sender.control is not None:
-        state.abandon(sender.control)
-        sender.control = None
-    unacknowledged = sender.unacknowledged
-    state.tally += sender.tally
-    outstanding = sender.take_outstanding()
-    if sender.state is SenderState.LOST:
-        outstanding += sender.acked
-        sender.acked = []
-    lose_messages(state, sender, outstanding)
-    state.emit(SenderEnded(sender.channel_id, sender.state, *unacknowledged))
-
-
-# A receiver's end.
-
-
-def close_receiver(state: ConnectionState, receiver: ReceiverHalf, happened: ReceiverInput) -> None:
-    """Send the last frames and cease: every outstanding acknowledgement first, then a CloseReceiver without ranges.
-
-    Empty ranges mean the same under both readings of where they would start.
-    """
-    flush_acks(state, receiver, final=True)
-    state.write_control(receiver, CloseReceiver().encode())
-    state.finish_control(receiver)
-    end_receiver(state, receiver, happened)
-
-
-def complete(state: ConnectionState, receiver: ReceiverHalf) -> None:
-    """The sender has finished and all is accounted for."""
-    if receiver.control is not None:
-        close_receiver(state, receiver, ReceiverInput.COMPLETE)
-
-
-def close_by_application(state: ConnectionState, receiver: ReceiverHalf) -> None:
-    """The application reads no more. What is queued was acknowledged; what is attached to it is dropped like any handle."""
-    if receiver.control is not None:
-        close_receiver(state, receiver, ReceiverInput.CLOSE)
-    else:
-        state.move_receiver(receiver, ReceiverInput.CLOSE_UNATTACHED)
-        drop_queue(state, receiver, as_lost=False)
-        unblock(state, receiver)
-
-
-def end_receiver(state: ConnectionState, receiver: ReceiverHalf, happened: ReceiverInput) -> None:
-    """A receiver ceases to exist on the wire. After a graceful end the application can still drain its queue."""
-    state.move_receiver(receiver, happened)
-    channel_id = receiver.channel_id
-    state.receivers.pop(channel_id, None)
-    state.awaited.pop(receiver, None)
-    if not receiver.minted_here:
-        state.note_closed(channel_id)
-    if receiver.control is not None:
-        state.abandon(receiver.control)
-        receiver.control = None
-    end = receiver.state
-    if end is not ReceiverState.FINISHED:
-        drop_queue(state, receiver, as_lost=end is not ReceiverState.CLOSED)
-    unblock(state, receiver)
-    retain = bool(receiver.queue) if receiver.handed_over else end in (ReceiverState.FINISHED, ReceiverState.CANCELLED)
-    if retain:
-        state.drained[channel_id] = receiver
-    if receiver.handed_over:
-        state.emit(ReceiverEnded(channel_id, end))
-        state.emit(Readable(channel_id))
-
-
-def unblock(state: ConnectionState, receiver: ReceiverHalf) -> None:
-    """Have the streams read again that waited for room in this receiver."""
-    for stream in receiver.blocked:
-        stream.blocked_on = None
-        state.unblocked.append(stream)
-    receiver.blocked.clear()
-
-
-def drop_queue(state: ConnectionState, receiver: ReceiverHalf, *, as_lost: bool) -> None:
-    """Drop what the application has not received, with what is attached to it."""
-    if receiver.queue:
-        state.account(-receiver.queued_bytes)
-        for delivery in receiver.take_queue():
-            drop_halves(state, delivery.halves, as_lost=as_lost)
-
-
-def drop_halves(state: ConnectionState, halves: Iterable[Half], *, as_lost: bool) -> None:
-    """Drop halves that the application never held: lost in transit, or closed and cancelled like a dropped handle."""
-    state.dropped.extend((half, as_lost) for half in halves)
-
-
-# Reachability and loss.
-
-
-def resolve_acked(state: ConnectionState, sender: SenderHalf, entries: Iterable[Sent]) -> None:
-    """Messages were acknowledged: what is attached to them is reachable as soon as their sender is."""
-    if not sender.reachable:
-        sender.acked.extend(entries)
-        return
-    for entry in entries:
-        state.reached.extend(entry.links)
-        if entry.tag is not None:
-            state.emit(Acknowledged(sender.channel_id, entry.tag))
-
-
-def lose_messages(state: ConnectionState, sender: SenderHalf, entries: Iterable[Sent]) -> None:
-    """Messages were given up: what is attached to them is lost."""
-    for entry in entries:
-        state.lost.extend(entry.links)
-        if entry.tag is not None:
-            state.emit(Lost(sender.channel_id, entry.tag))
-
-
 def lose(state: ConnectionState, half: Half) -> None:
     """A half is lost, with its creating message or by the peer's notice. The other side is notified."""
     if isinstance(half, SenderHalf):
         if half.state.is_final:
             _lose_ceased(state, half, known=half.state in (SenderState.LOST, SenderState.DISCONNECTED))
             acked, half.acked = half.acked, []
-            lose_messages(state, half, acked)
+            send.lose_messages(state, half, acked)
             return
         if half.control is not None:
             if half.control.out_done:
                 # It has finished: its direction cannot be reset any more.
                 _notify_lost(state, half)
             state.reset_stream(half.control, RESET_LOST)
-        stop_message_stream(state, half, RESET_LOST)
-        end_sender(state, half, SenderInput.LOSE)
+        send.stop_message_stream(state, half, RESET_LOST)
+        send.end_sender(state, half, SenderInput.LOSE)
     elif half.state.is_final:
         _lose_ceased(state, half, known=half.state in (ReceiverState.LOST, ReceiverState.DISCONNECTED))
     else:
         if half.control is not None:
             state.reset_stream(half.control, RESET_LOST)
-        end_receiver(state, half, ReceiverInput.LOSE)
+        receive.end_receiver(state, half, ReceiverInput.LOSE)
 
 
 def _lose_ceased(state: ConnectionState, half: Half, *, known: bool) -> None:
@@ -348,26 +143,17 @@ def send_notices(state: ConnectionState) -> None:
         state.sent_frame(data)
 
 
-def forget_drained(state: ConnectionState, channel_id: int) -> None:
-    """A receiver that had ended before the application could have it was lost: drop what it kept."""
-    receiver = state.drained.get(channel_id)
-    if receiver is not None and not receiver.handed_over:
-        del state.drained[channel_id]
-        state.move_receiver(receiver, ReceiverInput.LOSE)
-        drop_queue(state, receiver, as_lost=True)
-
-
 def _drop(state: ConnectionState, half: Half, *, as_lost: bool) -> None:
     if half.state.is_final:
         if isinstance(half, ReceiverHalf):
             state.drained.pop(half.channel_id, None)
-            drop_queue(state, half, as_lost=as_lost)
+            receive.drop_queue(state, half, as_lost=as_lost)
     elif as_lost:
         lose(state, half)
     elif isinstance(half, SenderHalf):
-        cancel(state, half)
+        send.cancel(state, half)
     else:
-        close_by_application(state, half)
+        receive.close_by_application(state, half)
 
 
 def end_connection(state: ConnectionState, error: Exception | None) -> None:
@@ -410,7 +196,7 @@ def settle(state: ConnectionState) -> None:
                 half.reachable = True
                 if isinstance(half, SenderHalf):
                     entries, half.acked = half.acked, []
-                    resolve_acked(state, half, entries)
+                    send.resolve_acked(state, half, entries)
         elif state.lost:
             lose(state, state.lost.pop())
         elif state.dropped:

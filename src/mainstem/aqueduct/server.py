@@ -17,23 +17,23 @@ from mainstem._internal.opening import Opening
 from mainstem._internal.tasks import HANDLER_TASK, start_task, within
 from mainstem.aqueduct.admission import Admission
 from mainstem.aqueduct.arrivals import Arrivals
-from mainstem.aqueduct.asyncio_connection import LINGER_S, Connection, HeaderSource
 from mainstem.aqueduct.codec import HANDLER_FAILED, NO_PLACE, PROTOCOL_ERROR, SERIALISATION_ERROR, Headers, as_headers
-from mainstem.aqueduct.connection import AqueductConnection
+from mainstem.aqueduct.connection import LINGER_S, Connection, HeaderSource
 from mainstem.aqueduct.connection_state import Counts
-from mainstem.aqueduct.middleware import RAW, Serializer, choose, offer_headers
+from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.quic import load_backend
-from mainstem.aqueduct.quic.link import PEERS_COMPLAINT
+from mainstem.aqueduct.quic.adapter import PEERS_COMPLAINT
 from mainstem.aqueduct.quic.udp import UdpSocket
-from mainstem.aqueduct.session import Session, logger
+from mainstem.aqueduct.runner import Runner, logger
+from mainstem.aqueduct.serializers import RAW, Serializer, choose, offer_headers
 from mainstem.aqueduct.settings import CID_LENGTH, Settings
-from mainstem.aqueduct.stats import add_counts, session_stats
+from mainstem.aqueduct.stats import add_counts, connection_stats
 from mainstem.aqueduct.udp_endpoint import LONG_HEADER, UdpEndpoint
 from mainstem.errors import ChannelError, ClosedError, ConnectionLost, Delivery, LocalProtocolError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.quic.link import Address, Link, PacketHeader, ServerContext
+    from mainstem.aqueduct.quic.adapter import Address, PacketHeader, QuicAdapter, ServerContext
     from mainstem.aqueduct.quic.tickets import ServerTickets
     from mainstem.aqueduct.stats import AqueductStats
 
@@ -76,17 +76,17 @@ class Server(UdpEndpoint):
         self._hold_early = hold_early
         self._instrument = instrument
         self._context = context
-        self._admission: Admission[Session] = Admission(
+        self._admission: Admission[Runner] = Admission(
             max_connections=settings.max_connections,
             max_connections_per_address=settings.max_connections_per_address,
             drop=self._drop_silent,
         )
         self._arrivals = Arrivals(context, self._admission, always_retry=settings.retry)
-        self._by_cid: dict[bytes, Session] = {}
-        self._sessions: dict[Session, set[bytes]] = {}
+        self._by_cid: dict[bytes, Runner] = {}
+        self._runners: dict[Runner, set[bytes]] = {}
         self._tasks: dict[asyncio.Task[None], Connection] = {}
         # Those whose handlers run.
-        self._handled: set[Session] = set()
+        self._handled: set[Runner] = set()
         self._closing = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._traffic = Traffic()
@@ -111,7 +111,7 @@ class Server(UdpEndpoint):
     @property
     def connections(self) -> int:
         """Connections that are open, in their handshake, or not quite closed."""
-        return len(self._sessions)
+        return len(self._runners)
 
     def stats(self) -> AqueductStats:
         """Get what the server has now and what it has counted; may be called in any thread.
@@ -123,20 +123,20 @@ class Server(UdpEndpoint):
             >>> server.stats().messages_received
             4096
         """
-        sessions = tuple(self._sessions)
-        return session_stats(sessions, self._traffic, self._ended_counts, role="server", is_over=self.closed)
+        runners = tuple(self._runners)
+        return connection_stats(runners, self._traffic, self._ended_counts, role="server", is_over=self.closed)
 
-    def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Session | None:
-        """The session that a datagram belongs to, or None. A first packet creates one."""
+    def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Runner | None:
+        """The runner that a datagram belongs to, or None. A first packet creates one."""
         if data and data[0] < LONG_HEADER:
             # Most packets: one byte, then the connection id, which is this server's own.
             return self._by_cid.get(data[1 : 1 + CID_LENGTH])
         header = self._context.parse(data)
         if header is None:
             return None
-        session = self._by_cid.get(header.destination_cid)
-        if session is not None:
-            return session
+        runner = self._by_cid.get(header.destination_cid)
+        if runner is not None:
+            return runner
         if not self._closing:
             self._arrive(data, header, address, udp)
         return None
@@ -153,117 +153,115 @@ class Server(UdpEndpoint):
             return
         begun = self._arrivals.begin(data, header, address, now)
         if begun is not None:
-            link, is_proven = begun
-            session = self._start_session(link, header, address, udp, len(data))
+            adapter, is_proven = begun
+            runner = self._start_runner(adapter, header, address, udp, len(data))
             if is_proven:
-                self._take_place(session)
+                self._take_place(runner)
             else:
-                self._admission.enter_unproven(session)
-            # The packet is in the link already.
-            session.datagrams_received([], address)
-            self._served(session)
+                self._admission.enter_unproven(runner)
+            # The packet is in the adapter already.
+            runner.datagrams_received([], address)
+            self._served(runner)
 
     def _refuse(self, address: Address) -> None:
         self._traffic.connections_refused += 1
         text = f"a handshake from {address[0]}:{address[1]} is ignored: {self._admission.taken} connections"
         self._warnings.log(logging.WARNING, "connection limit", text, self._now_ns)
 
-    def _take_place(self, session: Session) -> bool:
+    def _take_place(self, runner: Runner) -> bool:
         """Give the connection of a client that has proven its address a place, or end it."""
-        if self._admission.enter(session, owner_of(session.address)):
+        if self._admission.enter(runner, owner_of(runner.address)):
             return True
         self._traffic.connections_refused += 1
-        session.fail(
-            ConnectionLost("the server has no place for the connection", delivery=Delivery.NONE), code=NO_PLACE
-        )
+        runner.fail(ConnectionLost("the server has no place for the connection", delivery=Delivery.NONE), code=NO_PLACE)
         return False
 
-    def _drop_silent(self, session: Session) -> None:
+    def _drop_silent(self, runner: Runner) -> None:
         """End a connection whose headers have not come: another client needs its place."""
-        if not session.conn.is_ended:
+        if not runner.engine.is_ended:
             error = ConnectionLost("no connection headers had come, and the place was needed", delivery=Delivery.NONE)
-            session.fail(error, code=NO_PLACE)
+            runner.fail(error, code=NO_PLACE)
 
-    def _start_session(
-        self, link: Link, header: PacketHeader, address: Address, udp: UdpSocket, received: int
-    ) -> Session:
-        conn = AqueductConnection(
+    def _start_runner(
+        self, adapter: QuicAdapter, header: PacketHeader, address: Address, udp: UdpSocket, received: int
+    ) -> Runner:
+        engine = AqueductEngine(
             is_client=False,
             limits=self._settings,
             instrument=self._instrument,
             peer=f"{address[0]}:{address[1]}",
             early_data=self._hold_early,
         )
-        session = Session(conn, link, udp, address, serializer=self._serializers[0])
+        runner = Runner(engine, adapter, udp, address, serializer=self._serializers[0])
         self._traffic.bytes_received += received
-        session.traffic = self._traffic
-        session.warnings = self._warnings
-        session.on_headers = lambda headers: self._accept(session, headers)
-        session.on_over = lambda: self._forget(session)
-        session.ended.add_done_callback(lambda _: self._log_violation(session))
-        session.established.add_done_callback(lambda _: session.is_open and self._take_place(session))
-        session.expect_headers(self._settings.handshake_timeout)
-        cids = {header.destination_cid, bytes(link.quic.host_cid)}
-        self._sessions[session] = cids
+        runner.traffic = self._traffic
+        runner.warnings = self._warnings
+        runner.on_headers = lambda headers: self._accept(runner, headers)
+        runner.on_over = lambda: self._forget(runner)
+        runner.ended.add_done_callback(lambda _: self._log_violation(runner))
+        runner.established.add_done_callback(lambda _: runner.is_open and self._take_place(runner))
+        runner.expect_headers(self._settings.handshake_timeout)
+        cids = {header.destination_cid, bytes(adapter.quic.host_cid)}
+        self._runners[runner] = cids
         for cid in cids:
-            self._by_cid[cid] = session
-        return session
+            self._by_cid[cid] = runner
+        return runner
 
-    def _served(self, session: Session) -> None:
-        """Note the connection ids that a session has issued and retired; called after its datagrams.
+    def _served(self, runner: Runner) -> None:
+        """Note the connection ids that a runner has issued and retired; called after its datagrams.
 
         Args:
-            session: The session.
+            runner: The runner.
 
         Example:
-            >>> server.served(session)
+            >>> server.served(runner)
         """
-        link, cids = session.link, self._sessions.get(session)
+        adapter, cids = runner.adapter, self._runners.get(runner)
         if cids is None:
             return
-        for cid in link.cids_issued:
+        for cid in adapter.cids_issued:
             cids.add(cid)
-            self._by_cid[cid] = session
-        for cid in link.cids_retired:
+            self._by_cid[cid] = runner
+        for cid in adapter.cids_retired:
             cids.discard(cid)
             self._by_cid.pop(cid, None)
-        link.cids_issued.clear()
-        link.cids_retired.clear()
+        adapter.cids_issued.clear()
+        adapter.cids_retired.clear()
 
-    def _log_violation(self, session: Session) -> None:
+    def _log_violation(self, runner: Runner) -> None:
         """Log the rule that a client broke, if that is how its connection ended."""
-        error = session.error
+        error = runner.error
         if isinstance(error, RemoteProtocolError) and error.rule != PEERS_COMPLAINT:
-            host, port, *_ = session.address
+            host, port, *_ = runner.address
             text = f"{host}:{port} broke a rule ({error.rule}), and its connection was closed: {error}"
-            self._warnings.log(logging.WARNING, error.rule, text, session.now_ns)
+            self._warnings.log(logging.WARNING, error.rule, text, runner.now_ns)
 
-    def _accept(self, session: Session, headers: Headers) -> None:
+    def _accept(self, runner: Runner, headers: Headers) -> None:
         if self._closing:
-            session.close("the server is shutting down")
+            runner.close("the server is shutting down")
             return
-        if not self._take_place(session):
+        if not self._take_place(runner):
             return
-        self._admission.heard(session)
+        self._admission.heard(runner)
         serializer = choose(self._serializers, headers)
         if serializer is None:
-            session.fail(
+            runner.fail(
                 RemoteProtocolError("the client offers no serialiser that this server has", rule="serialisation"),
                 code=SERIALISATION_ERROR,
             )
             return
-        session.serializer = serializer
+        runner.serializer = serializer
         own = self._headers(headers) if callable(self._headers) else self._headers
-        connection = Connection(session, is_client=False)
-        session.conn.accept([*offer_headers([serializer]), *as_headers(own)], session.now_ns)
-        session.wake()
-        task = start_task(self._run(session, connection), session.loop)
+        connection = Connection(runner, is_client=False)
+        runner.engine.accept([*offer_headers([serializer]), *as_headers(own)], runner.now_ns)
+        runner.wake()
+        task = start_task(self._run(runner, connection), runner.loop)
         self._tasks[task] = connection
-        self._handled.add(session)
+        self._handled.add(runner)
         task.add_done_callback(self._handler_ended)
-        session.ended.add_done_callback(lambda _: self._cancel_handler(session, connection, task))
+        runner.ended.add_done_callback(lambda _: self._cancel_handler(runner, connection, task))
 
-    def _cancel_handler(self, session: Session, connection: Connection, task: asyncio.Task[None]) -> None:
+    def _cancel_handler(self, runner: Runner, connection: Connection, task: asyncio.Task[None]) -> None:
         """A connection ended: its handler is cancelled.
 
         A handler that closed the connection itself runs on. After an orderly close by a client that had finished the
@@ -272,19 +270,19 @@ class Server(UdpEndpoint):
         """
         if connection._closed_here or task.done():
             return
-        if session.error is None and connection._has_all:
-            timer = session.loop.call_later(self._settings.drain_timeout, task.cancel)
+        if runner.error is None and connection._has_all:
+            timer = runner.loop.call_later(self._settings.drain_timeout, task.cancel)
             task.add_done_callback(lambda _: timer.cancel())
         else:
             task.cancel()
 
-    async def _run(self, session: Session, connection: Connection) -> None:
+    async def _run(self, runner: Runner, connection: Connection) -> None:
         """A connection's handler; when it has returned and the channels are over, the connection is closed."""
         try:
             await self._handler(connection)
             connection.receiver.abort()
             await connection.wait_channels_closed(self._settings.drain_timeout)
-            messages, size = session.conn.unacknowledged
+            messages, size = runner.engine.unacknowledged
             if messages:
                 logger.warning(
                     "%s: %d messages of %d bytes were not delivered", connection.peer_address, messages, size
@@ -294,27 +292,27 @@ class Server(UdpEndpoint):
                 self._traffic.handlers_failed += 1
                 text = f"the handler of {connection.peer_address} failed: {type(error).__name__}: {error}"
                 self._warnings.log(logging.ERROR, kind_of(error), text, self._now_ns, error=error)
-                session.fail(LocalProtocolError("the server's handler failed"), code=HANDLER_FAILED)
+                runner.fail(LocalProtocolError("the server's handler failed"), code=HANDLER_FAILED)
             elif isinstance(error, RemoteProtocolError):
-                session.fail(error, code=error.code or PROTOCOL_ERROR)
+                runner.fail(error, code=error.code or PROTOCOL_ERROR)
             else:
                 logger.info("%s: %s", connection.peer_address, error)
         finally:
             connection.abort()
 
-    def _forget(self, session: Session) -> None:
-        if session in self._sessions:
-            add_counts(self._ended_counts, session.conn.counts)
-        for cid in self._sessions.pop(session, ()):
+    def _forget(self, runner: Runner) -> None:
+        if runner in self._runners:
+            add_counts(self._ended_counts, runner.engine.counts)
+        for cid in self._runners.pop(runner, ()):
             self._by_cid.pop(cid, None)
-        if session not in self._handled:
-            self._admission.leave(session)
+        if runner not in self._handled:
+            self._admission.leave(runner)
 
     def _handler_ended(self, task: asyncio.Task[None]) -> None:
-        session = self._tasks.pop(task)._session
-        self._handled.discard(session)
-        if session not in self._sessions:
-            self._admission.leave(session)
+        runner = self._tasks.pop(task)._runner
+        self._handled.discard(runner)
+        if runner not in self._runners:
+            self._admission.leave(runner)
 
     async def shutdown(self, timeout: float | None = None) -> None:
         """Accept no more connections, wait until the handlers have returned, and close the server.
@@ -365,16 +363,16 @@ class Server(UdpEndpoint):
         """Returns the handlers' tasks, which are cancelled."""
         self._closing = True
         handlers = self._handlers()
-        for session in list(self._sessions):
-            session.close("the server is shutting down")
+        for runner in list(self._runners):
+            runner.close("the server is shutting down")
         for task in handlers:
             task.cancel()
         return handlers
 
     def _release(self) -> None:
         self._close_sockets()
-        for session in list(self._sessions):
-            session.give_up()
+        for runner in list(self._runners):
+            runner.give_up()
         self._warnings.flush(self._now_ns)
         if not self.closed:
             self._ended.set_result(None)

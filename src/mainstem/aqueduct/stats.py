@@ -11,7 +11,7 @@ from mainstem.aqueduct.connection_state import Counts
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mainstem.aqueduct.session import Session
+    from mainstem.aqueduct.runner import Runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,26 +45,26 @@ def add_counts(total: Counts, other: Counts) -> None:
         setattr(total, field.name, getattr(total, field.name) + getattr(other, field.name))
 
 
-def session_stats(
-    sessions: Iterable[Session], traffic: Traffic, ended: Counts, *, role: str, is_over: bool
+def connection_stats(
+    runners: Iterable[Runner], traffic: Traffic, ended: Counts, *, role: str, is_over: bool
 ) -> AqueductStats:
-    """Returns the figures of an endpoint: of its sessions, and in ``ended`` what sessions counted that are gone."""
-    sessions = tuple(sessions)
+    """Returns the figures of an endpoint: of its runners, and in ``ended`` what runners counted that are gone."""
+    runners = tuple(runners)
     counts = Counts()
     add_counts(counts, ended)
-    for session in sessions:
-        add_counts(counts, session.conn.counts)
-    open_sessions = [session for session in sessions if session.is_open]
+    for runner in runners:
+        add_counts(counts, runner.engine.counts)
+    open_runners = [runner for runner in runners if runner.is_open]
     values = counters(traffic) | {field.name: getattr(counts, field.name) for field in fields(Counts)}
-    # A connection counts its channel halves itself, as no session sees them all.
+    # A connection counts its channel halves itself, as no runner sees them all.
     values["streams_opened"] = values.pop("halves_created")
     return AqueductStats(
         protocol="aqueduct",
         role=role,
         is_over=is_over,
-        connections=len(open_sessions),
-        streams=sum(session.conn.live_halves for session in open_sessions),
-        unsent_bytes=sum(session.conn.unacknowledged[1] for session in open_sessions),
-        unread_bytes=sum(session.conn.buffered_bytes for session in open_sessions),
+        connections=len(open_runners),
+        streams=sum(runner.engine.live_halves for runner in open_runners),
+        unsent_bytes=sum(runner.engine.unacknowledged[1] for runner in open_runners),
+        unread_bytes=sum(runner.engine.buffered_bytes for runner in open_runners),
         **values,
     )

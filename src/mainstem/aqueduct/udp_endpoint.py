@@ -1,6 +1,6 @@
-"""UDP sockets in the event loop, and the sessions behind them.
+"""UDP sockets in the event loop, and the runners behind them.
 
-A server has a socket for each of its addresses, and routes datagrams to sessions by connection id. A client has one of its own.
+A server has a socket for each of its addresses, and routes datagrams to runners by connection id. A client has one of its own.
 Sockets are read in batches, and all datagrams of one connection in a batch are processed together.
 """
 
@@ -11,20 +11,20 @@ import logging
 from typing import TYPE_CHECKING
 
 from mainstem._internal.log_throttle import LogThrottle, kind_of
-from mainstem.aqueduct.session import logger
+from mainstem.aqueduct.runner import logger
 from mainstem.aqueduct.settings import CID_LENGTH
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.quic.link import Address
+    from mainstem.aqueduct.quic.adapter import Address
     from mainstem.aqueduct.quic.udp import UdpSocket
-    from mainstem.aqueduct.session import Session
+    from mainstem.aqueduct.runner import Runner
 
 LONG_HEADER = 0x80
 """The first bit of a packet is set in long headers, which only handshakes have."""
 
 
 class UdpEndpoint:
-    """UDP sockets in the event loop, and the sessions behind them."""
+    """UDP sockets in the event loop, and the runners behind them."""
 
     def __init__(self, *sockets: UdpSocket) -> None:
         self._udp = sockets[0]
@@ -37,8 +37,8 @@ class UdpEndpoint:
             self._loop.add_reader(udp.fileno(), self._readable, udp)
 
     def _readable(self, udp: UdpSocket) -> None:
-        batches: dict[tuple[Session, Address], list[bytes]] = {}
-        last: Session | None = None
+        batches: dict[tuple[Runner, Address], list[bytes]] = {}
+        last: Runner | None = None
         came_from: Address = ()
         batch: list[bytes] = []
         cid: bytes | None = None
@@ -47,22 +47,22 @@ class UdpEndpoint:
                 # Most packets are for the connection of the one before.
                 batch.append(data)
                 continue
-            session = self._session_of(data, address, udp)
-            if session is None:
+            runner = self._runner_of(data, address, udp)
+            if runner is None:
                 continue
-            if session is not last or address != came_from:
-                last, came_from = session, address
-                batch = batches.setdefault((session, address), [])
+            if runner is not last or address != came_from:
+                last, came_from = runner, address
+                batch = batches.setdefault((runner, address), [])
             batch.append(data)
             cid = data[1 : 1 + CID_LENGTH] if data and data[0] < LONG_HEADER else None
-        for (session, address), datagrams in batches.items():
-            session.datagrams_received(datagrams, address)
-            self._served(session)
+        for (runner, address), datagrams in batches.items():
+            runner.datagrams_received(datagrams, address)
+            self._served(runner)
         if udp.backlog and udp not in self._writing:
             self._writing.add(udp)
             self._loop.add_writer(udp.fileno(), self._writable, udp)
 
-    def _session_of(self, data: bytes, address: Address, udp: UdpSocket) -> Session | None:
+    def _runner_of(self, data: bytes, address: Address, udp: UdpSocket) -> Runner | None:
         try:
             return self._route(data, address, udp)
         except Exception as error:
@@ -77,12 +77,12 @@ class UdpEndpoint:
             self._writing.discard(udp)
             self._loop.remove_writer(udp.fileno())
 
-    def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Session | None:
-        """The session that a datagram is for, which came in by that socket."""
+    def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Runner | None:
+        """The runner that a datagram is for, which came in by that socket."""
         raise NotImplementedError
 
-    def _served(self, session: Session) -> None:
-        """A session has taken its datagrams."""
+    def _served(self, runner: Runner) -> None:
+        """A runner has taken its datagrams."""
 
     def _close_sockets(self) -> None:
         """Close the sockets. May be called again."""

@@ -15,7 +15,7 @@ from tests.support.patience import soon, until
 from tests.support.tickets import completed
 
 from mainstem import aqueduct
-from mainstem.aqueduct import CborSerializer, Message, Mode, MsgspecSerializer, ServerTickets, Sessions
+from mainstem.aqueduct import CborSerializer, Message, Mode, MsgspecSerializer, ServerTickets, SessionCache
 from mainstem.aqueduct.aio import Connection, Receiver, Sender, channel, oneshot
 from mainstem.aqueduct.observe import FrameLog, dump_log
 from mainstem.errors import (
@@ -63,7 +63,7 @@ async def at_rest(connection: Connection, halves: int = 1) -> None:
 
     def left() -> int:
         gc.collect()
-        return connection._session.conn.live_halves
+        return connection._runner.engine.live_halves
 
     await until(lambda: left() <= halves, progress=left, poll_s=0.01)
 
@@ -88,7 +88,7 @@ async def test_requests_by_oneshots_leave_nothing_behind(
             assert await answer == b"echo %d" % number
         del answer_to, answer
         await at_rest(connection)
-        assert connection._session.conn.open_streams <= 4
+        assert connection._runner.engine.open_streams <= 4
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
@@ -320,7 +320,7 @@ async def test_a_reader_that_stops_stops_the_sender_and_neither_side_fills_up(
 
     async def handler(connection: Connection) -> None:
         nonlocal total
-        engines.append(connection._session.conn)
+        engines.append(connection._runner.engine)
         await gate.wait()
         async for message in connection.receiver:
             total += len(message)
@@ -350,7 +350,7 @@ async def test_a_reader_that_stops_stops_the_sender_and_neither_side_fills_up(
 async def test_what_is_sent_with_a_ticket_goes_in_the_first_flight(
     certificates: CertificateFiles, backend: str, tmp_path: Path
 ) -> None:
-    sessions = Sessions(tmp_path / "client.db")
+    sessions = SessionCache(tmp_path / "client.db")
     early = []
     previous = ""
     for attempt in range(3):
@@ -377,7 +377,7 @@ async def test_what_is_sent_with_a_ticket_goes_in_the_first_flight(
     sessions.close()
 
 
-def _move(sessions: Sessions, backend: str, old: str, new: str) -> None:
+def _move(sessions: SessionCache, backend: str, old: str, new: str) -> None:
     """Let a ticket of one port serve for another: the server came back elsewhere."""
     text = sessions._store.take(f"{backend} {old}".encode())
     assert text is not None
@@ -388,7 +388,7 @@ def _move(sessions: Sessions, backend: str, old: str, new: str) -> None:
 async def test_a_ticket_that_the_server_has_forgotten_costs_a_resend_and_nothing_else(
     certificates: CertificateFiles, backend: str
 ) -> None:
-    sessions = Sessions()
+    sessions = SessionCache()
     tickets = ServerTickets()
     serving = await aqueduct.aio.serve(
         echo, certificate=certificates.certificate, key=certificates.key, backend=backend, tickets=tickets
@@ -580,7 +580,7 @@ async def test_a_cancel_that_does_not_arrive_keeps_no_processor_busy_while_messa
     flushes = 0
 
     async def handler(connection: Connection) -> None:
-        session = connection._session
+        session = connection._runner
         async for message in connection.receiver:
             # From here on the network carries nothing.
             session._udp.send = lambda datagrams: None  # type: ignore[method-assign]
@@ -603,13 +603,13 @@ async def test_a_cancel_that_does_not_arrive_keeps_no_processor_busy_while_messa
         taken[1].configure(mode=Mode.UNRELIABLE)
         for _ in range(900):
             await taken[1].send(bytes(1000))
-        await until(lambda: session.conn._state.waiting)
+        await until(lambda: session.engine._state.waiting)
         taken[0].abort()
         session.flush = counted
         await until(lambda: flushes)
         await asyncio.sleep(0.5)  # a hot loop does not stop, which no event shows
-        assert session.link.is_watching
-        assert session.conn._state.waiting
+        assert session.adapter.is_watching
+        assert session.engine._state.waiting
         # With a hot loop there were thousands.
         assert 0 < flushes < 100
         connection.abort()

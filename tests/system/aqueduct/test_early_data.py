@@ -9,7 +9,7 @@ from tests.support.patience import soon, until
 from tests.support.tickets import completed, has_token
 
 from mainstem import aqueduct
-from mainstem.aqueduct import Message, ServerTickets, Sessions
+from mainstem.aqueduct import Message, ServerTickets, SessionCache
 from mainstem.aqueduct.aio import Connection, oneshot
 from mainstem.aqueduct.quic import load_backend
 from mainstem.aqueduct.settings import Settings
@@ -36,11 +36,11 @@ async def test_early_data_is_processed_before_the_handshake_is_over_unless_it_is
     waited: list[bool] = []
 
     async def handler(connection: Connection) -> None:
-        waited.append(connection._session.link.handshake_done)
+        waited.append(connection._runner.adapter.handshake_done)
         async for message in connection.receiver:
             await message.attachments[0].send(message.payload)
 
-    sessions, tickets = Sessions(), ServerTickets()
+    sessions, tickets = SessionCache(), ServerTickets()
     serving = await aqueduct.aio.serve(
         handler,
         certificate=certificates.certificate,
@@ -89,12 +89,12 @@ async def test_an_address_token_is_kept_and_goes_with_the_next_first_flight_once
     tokens: list[bytes] = []
 
     async def handler(connection: Connection) -> None:
-        send_token(connection._session.link.quic)
-        connection._session.wake()
+        send_token(connection._runner.adapter.quic)
+        connection._runner.wake()
         async for message in connection.receiver:
             await message.attachments[0].send(message.payload)
 
-    sessions = Sessions()
+    sessions = SessionCache()
     serving = await aqueduct.aio.serve(
         handler, certificate=certificates.certificate, key=certificates.key, backend="aioquic", retry=retry
     )
@@ -127,10 +127,10 @@ def test_a_token_and_a_ticket_survive_in_a_file_and_serve_once(tmp_path: Any, ce
     from aioquic.quic.packet import pull_quic_header
 
     path = tmp_path / "sessions.db"
-    before = Sessions(path)
+    before = SessionCache(path)
     before.token_keeper("gauge:1")(TOKEN)
     before.close()
-    sessions = Sessions(path)
+    sessions = SessionCache(path)
     settings = Settings(ca=certificates.ca)
     seen = []
     for _ in range(2):
@@ -147,11 +147,11 @@ async def test_a_ticket_that_is_presented_twice_opens_nothing_the_second_time(
     certificates: CertificateFiles, backend: str
 ) -> None:
     """A thief replays a first flight: the ticket in it is the client's own, used a second time."""
-    sessions, tickets = Sessions(), ServerTickets()
+    sessions, tickets = SessionCache(), ServerTickets()
     taken: list[bytes] = []
 
     async def handler(connection: Connection) -> None:
-        early = not connection._session.link.handshake_done
+        early = not connection._runner.adapter.handshake_done
         async for message in connection.receiver:
             if early:
                 taken.append(message.payload)
@@ -192,9 +192,9 @@ async def test_a_first_flight_is_answered_before_the_server_has_heard_anything_e
     async def handler(connection: Connection) -> None:
         async for message in connection.receiver:
             await message.attachments[0].send(message.payload)
-            known.append(connection._session.link.handshake_done)
+            known.append(connection._runner.adapter.handshake_done)
 
-    sessions, tickets = Sessions(), ServerTickets()
+    sessions, tickets = SessionCache(), ServerTickets()
     serving = await aqueduct.aio.serve(
         handler, certificate=certificates.certificate, key=certificates.key, backend=backend, tickets=tickets
     )
@@ -204,7 +204,7 @@ async def test_a_first_flight_is_answered_before_the_server_has_heard_anything_e
             assert await ask(connection, b"a full handshake") == b"a full handshake"
             await completed(connection, sessions, f"localhost:{serving.port}", backend)
         async with aqueduct.aio.connect("localhost", serving.port, **options) as connection:
-            session = connection._session
+            session = connection._runner
             send, receive = session._udp.send, session.datagrams_received
             dropped: list[int] = []
 
@@ -232,13 +232,13 @@ async def test_a_ticket_that_was_used_before_a_server_crashed_is_used_up_for_the
     taken: list[bytes] = []
 
     async def handler(connection: Connection) -> None:
-        early = not connection._session.link.handshake_done
+        early = not connection._runner.adapter.handshake_done
         async for message in connection.receiver:
             if early:
                 taken.append(message.payload)
             await message.attachments[0].send(message.payload)
 
-    sessions = Sessions()
+    sessions = SessionCache()
     stores = []
     port = 0
     ticket: str | None = None

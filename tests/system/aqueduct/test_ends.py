@@ -259,7 +259,7 @@ async def test_shutting_down_lets_handlers_return_and_takes_no_new_clients(certi
 async def test_a_client_whose_handshake_completes_after_the_shutdown_began_is_not_served(
     certificates: CertificateFiles,
 ) -> None:
-    from mainstem.aqueduct.connection import AqueductConnection
+    from mainstem.aqueduct.engine import AqueductEngine
 
     served: list[Connection] = []
     go = asyncio.Event()
@@ -272,12 +272,12 @@ async def test_a_client_whose_handshake_completes_after_the_shutdown_began_is_no
     first = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
     await until(lambda: served)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AqueductConnection, "start", lambda self, now_ns: None)
+        patch.setattr(AqueductEngine, "start", lambda self, now_ns: None)
         late = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
     ending = asyncio.ensure_future(server.shutdown(timeout=STALL_S))
     await settle()
-    late._session.conn.start(late._session.now_ns)
-    late._session.wake()
+    late._runner.engine.start(late._runner.now_ns)
+    late._runner.wake()
     await soon(late.wait_closed())
     assert not ending.done()
     go.set()
@@ -290,13 +290,13 @@ async def test_a_client_whose_handshake_completes_after_the_shutdown_began_is_no
 async def test_a_client_that_never_sends_its_headers_is_dropped(certificates: CertificateFiles) -> None:
     log = Log()
     async with await serving(certificates, log.wait_for_ever, handshake_timeout=0.5) as server:
-        from mainstem.aqueduct.connection import AqueductConnection
+        from mainstem.aqueduct.engine import AqueductEngine
 
-        def silent(self: AqueductConnection, now_ns: int) -> None:
+        def silent(self: AqueductEngine, now_ns: int) -> None:
             """Send nothing."""
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(AqueductConnection, "start", silent)
+            patch.setattr(AqueductEngine, "start", silent)
             connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
         assert server.connections == 1
         with pytest.raises(ConnectionLost, match="no connection headers"):
@@ -385,8 +385,8 @@ async def test_a_broken_rule_is_logged_once_with_the_peer_and_the_rule(
         for _ in range(3):
             connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
             await connection.headers()
-            connection._session.conn._state.out.datagram(b"\x63")
-            connection._session.wake()
+            connection._runner.engine._state.out.datagram(b"\x63")
+            connection._runner.wake()
             with contextlib.suppress(Exception):
                 await soon(connection.wait_closed())
             connection.abort()
@@ -595,8 +595,8 @@ async def test_a_connection_that_fails_internally_ends_with_an_error_and_touches
             await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend) for _ in range(2)
         ]
         assert await ask(first) == await ask(second) == b"tide"
-        session = next(iter(server._sessions))
-        monkeypatch.setattr(session.link, step, fail)
+        session = next(iter(server._runners))
+        monkeypatch.setattr(session.adapter, step, fail)
         receive = server._udp.receive
         with monkeypatch.context() as patch:
             # Both clients' packets come in one batch.

@@ -14,7 +14,7 @@ from tests.support.patience import soon, until
 
 from mainstem import aqueduct
 from mainstem.aqueduct.admission import MAX_UNPROVEN
-from mainstem.aqueduct.connection import AqueductConnection
+from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.quic import load_backend
 from mainstem.aqueduct.settings import Settings
 from mainstem.errors import ConnectionLost, Timeout
@@ -142,12 +142,12 @@ async def test_no_address_has_more_than_its_share(certificates: CertificateFiles
 
 @BACKENDS
 async def test_a_client_that_says_nothing_after_tls_makes_room(certificates: CertificateFiles, backend: str) -> None:
-    def silent(self: AqueductConnection, now_ns: int) -> None:
+    def silent(self: AqueductEngine, now_ns: int) -> None:
         """Send nothing."""
 
     async with await serving(certificates, backend, max_connections=2) as server:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(AqueductConnection, "start", silent)
+            patch.setattr(AqueductEngine, "start", silent)
             first, second = [
                 await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend)
                 for _ in range(2)
@@ -157,7 +157,7 @@ async def test_a_client_that_says_nothing_after_tls_makes_room(certificates: Cer
         with pytest.raises(ConnectionLost, match="the place was needed") as caught:
             await soon(first.wait_closed())
         assert caught.value.delivery == "none"
-        assert not second._session.conn.is_ended
+        assert not second._runner.engine.is_ended
         for connection in (first, second):
             connection.abort()
             await connection.close()

@@ -100,7 +100,7 @@ async def test_a_receiver_that_is_closed_after_its_channel_ended_is_forgotten(
         assert remote is not None
         await until(lambda: remote.state is not None, progress=lambda: remote.state)
         receiver.abort()
-        assert not connection._session.receivers
+        assert not connection._runner.receivers
 
 
 @pytest.mark.long
@@ -111,7 +111,7 @@ async def test_channels_that_ended_in_every_way_leave_nothing_on_either_side(
     sessions = []
 
     async def handler(connection: Connection) -> None:
-        sessions.append(connection._session)
+        sessions.append(connection._runner)
         await serve_everything(connection)
 
     serving = await aqueduct.aio.serve(
@@ -121,11 +121,11 @@ async def test_channels_that_ended_in_every_way_leave_nothing_on_either_side(
         serving,
         aqueduct.aio.connect("localhost", serving.port, ca=certificates.ca, backend=client) as connection,
     ):
-        sessions.append(connection._session)
+        sessions.append(connection._runner)
 
         def left() -> list[tuple[int, int, int]]:
             gc.collect()
-            return [(s.conn.live_halves, s.conn.open_streams, len(s.senders) + len(s.receivers)) for s in sessions]
+            return [(s.engine.live_halves, s.engine.open_streams, len(s.senders) + len(s.receivers)) for s in sessions]
 
         async def at_rest() -> None:
             # The entrypoint is left, with its control stream; beside it the connection's own, and its messages' one.

@@ -12,7 +12,7 @@ from tests.support.patience import STALL_S, soon
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Settings
-from mainstem.aqueduct.connection import AqueductConnection
+from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.errors import ConnectionLost
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ async def test_a_client_learns_why_it_was_dropped_when_other_timers_are_due_at_o
     async def handler(connection: Connection) -> None:
         await connection.wait_closed()
 
-    def silent(self: AqueductConnection, now_ns: int) -> None:
+    def silent(self: AqueductEngine, now_ns: int) -> None:
         """Send nothing."""
 
     async with aqueduct.aio.serve(
@@ -156,7 +156,7 @@ async def test_a_client_learns_why_it_was_dropped_when_other_timers_are_due_at_o
         keep_alive=0.5,
     ) as server:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(AqueductConnection, "start", silent)
+            patch.setattr(AqueductEngine, "start", silent)
             connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca, backend=backend)
         await asyncio.sleep(0.4)
         # The loop is late: the time-out of the headers and the keep-alive's come in the same turn.

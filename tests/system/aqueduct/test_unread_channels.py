@@ -31,7 +31,7 @@ async def test_a_reader_goes_on_although_reading_was_paused_for_channels_that_no
     engines = []
 
     async def handler(connection: Connection) -> None:
-        engines.append(connection._session.conn)
+        engines.append(connection._runner.engine)
         async for message in connection.receiver:
             if message.payload == b"unread":
                 kept.extend(message.attachments)

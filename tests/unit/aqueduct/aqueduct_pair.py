@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.aqueduct.connection import AqueductConnection, Incoming
 from mainstem.aqueduct.connection_state import Timing
+from mainstem.aqueduct.engine import AqueductEngine, Incoming
 from mainstem.aqueduct.events import (
     CloseConnection,
     Command,
@@ -29,7 +29,7 @@ SECOND = 1_000_000_000
 class End:
     """One side of a `Pair`."""
 
-    def __init__(self, conn: AqueductConnection) -> None:
+    def __init__(self, conn: AqueductEngine) -> None:
         self.conn = conn
         self.events: list[Event] = []
         self.sent: list[Command] = []
@@ -65,9 +65,9 @@ class Pair:
         self.max_datagram = max_datagram
         timing = Timing()
         self.client = End(
-            AqueductConnection(is_client=True, headers=headers, limits=limits, timing=timing, peer="the server")
+            AqueductEngine(is_client=True, headers=headers, limits=limits, timing=timing, peer="the server")
         )
-        self.server = End(AqueductConnection(is_client=False, limits=limits, timing=timing, peer="the client"))
+        self.server = End(AqueductEngine(is_client=False, limits=limits, timing=timing, peer="the client"))
         self.hold: Callable[[End, Command], bool] = lambda end, command: False
         self.held: list[tuple[End, Command]] = []
         if start:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mainstem.aqueduct.certificates import CertificateFiles
-    from mainstem.aqueduct.quic.link import Link
+    from mainstem.aqueduct.quic.adapter import QuicAdapter
 
 pytest.importorskip("cryptography")
 
@@ -42,12 +42,14 @@ class Door:
         )
         self.arrivals = Arrivals(self.context, self.admission, always_retry=settings.retry)
 
-    def client(self) -> Link:
+    def client(self) -> QuicAdapter:
         link = self.backend.client(Settings(verify=False), server_name="localhost", sessions=None, origin="")
         link.connect(SERVER, 0.0)
         return link
 
-    def take(self, data: bytes, address: tuple[str, int] = CLIENT) -> tuple[bytes | None, tuple[Link, bool] | None]:
+    def take(
+        self, data: bytes, address: tuple[str, int] = CLIENT
+    ) -> tuple[bytes | None, tuple[QuicAdapter, bool] | None]:
         """The response to a datagram, or what it begins."""
         header = self.context.parse(data)
         if header is None:

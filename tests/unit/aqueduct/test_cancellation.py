@@ -10,7 +10,7 @@ import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from memory_link import join
+from memory_adapter import join
 from tests.support.patience import soon
 
 from mainstem.aqueduct import Message
@@ -98,7 +98,7 @@ async def test_whatever_waits_learns_of_a_lost_connection_by_one_class() -> None
         )
     ]
     await asyncio.sleep(0)
-    client._session.fail(ConnectionLost("the path is gone"))
+    client._runner.fail(ConnectionLost("the path is gone"))
     outcomes = await soon(asyncio.gather(*waits, return_exceptions=True))
     assert [type(outcome) for outcome in outcomes] == [ConnectionLost] * len(waits)
     for step in (sender.send(b""), sender.send_acknowledged(b""), far.receive(), client.sender.send(b"")):
@@ -112,7 +112,7 @@ async def test_a_time_out_of_the_choice_of_a_serialiser_is_mainstems_own() -> No
     from mainstem.errors import Timeout
 
     client, _ = join()
-    session = client._session
+    runner = client._runner
     with pytest.raises(Timeout):
-        await session.wait_for(asyncio.get_running_loop().create_future(), 0.01)
+        await runner.wait_for(asyncio.get_running_loop().create_future(), 0.01)
     client.abort()

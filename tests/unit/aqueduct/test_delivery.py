@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from memory_link import MemoryLink, join, turns
+from memory_adapter import MemoryAdapter, join, turns
 from tests.support.patience import soon
 
 from mainstem.aqueduct import Limits, Message, Mode
 from mainstem.aqueduct.aio import channel
 from mainstem.aqueduct.codec import HANDSHAKE_TIMED_OUT, NO_PLACE, SERIALISATION_ERROR
 from mainstem.aqueduct.events import Tally
-from mainstem.aqueduct.quic.link import REFUSALS
+from mainstem.aqueduct.quic.adapter import REFUSALS
 from mainstem.errors import ConnectionLost, Delivery
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ class World:
         self.sender: Sender[Any]
 
     @property
-    def link(self) -> MemoryLink:
-        link = self.client._session.link
-        assert isinstance(link, MemoryLink)
-        return link
+    def adapter(self) -> MemoryAdapter:
+        adapter = self.client._runner.adapter
+        assert isinstance(adapter, MemoryAdapter)
+        return adapter
 
     async def start(self) -> None:
         await self.client.headers()
@@ -49,22 +49,22 @@ class World:
 
     def no_streams(self) -> None:
         """From here on QUIC gives no stream to the client."""
-        update = self.link.update
+        update = self.adapter.update
 
         def update_without(conn: Any) -> None:
             update(conn)
             conn.transport_state(uni_streams=0)
 
-        self.link.update = update_without  # type: ignore[method-assign]
-        update_without(self.client._session.conn)
+        self.adapter.update = update_without  # type: ignore[method-assign]
+        update_without(self.client._runner.engine)
 
     def silent(self) -> None:
         """From here on nothing comes from the server."""
-        self.link.deliver = lambda conn, now_ns: False  # type: ignore[method-assign]
+        self.adapter.deliver = lambda engine, now_ns: False  # type: ignore[method-assign]
 
     async def lose(self, **facts: str) -> None:
         await turns(10)
-        self.client._session.fail(ConnectionLost("the path is gone", **facts))
+        self.client._runner.fail(ConnectionLost("the path is gone", **facts))
 
 
 async def nothing(world: World) -> None:
@@ -168,7 +168,7 @@ async def test_a_connection_counts_the_messages_of_all_its_channels() -> None:
         return caught.value.delivery
 
     client, _ = join()
-    client._session.fail(ConnectionLost("the path is gone"))
+    client._runner.fail(ConnectionLost("the path is gone"))
     assert await lost(client) == "none"
     world = World()
     await world.start()

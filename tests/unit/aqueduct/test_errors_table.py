@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from memory_link import join, turns
+from memory_adapter import join, turns
 from tests.support.patience import soon
 
 from mainstem import aqueduct
@@ -123,10 +123,10 @@ class World:
         elif way == "NoReceivers":
             far_receiver.abort()
         elif way == "ConnectionLost":
-            self.client._session.fail(ConnectionLost("the path is gone"))
+            self.client._runner.fail(ConnectionLost("the path is gone"))
         elif way == "RemoteProtocolError":
             await far_sender.send(b"\xc1")
-            self.client._session.serializer = aqueduct.MsgspecSerializer()
+            self.client._runner.serializer = aqueduct.MsgspecSerializer()
         elif way in ("BackPressured", "Timeout"):
             sender.configure(max_messages=1)
             with contextlib.suppress(mainstem_errors.BackPressured):
@@ -168,7 +168,7 @@ async def call_connection(call: str, way: str) -> None:
         if way == "Timeout":
             for _ in range(3):
                 await client.sender.send(b"not received")
-            client._session.conn._state.limits = Limits()
+            client._runner.engine._state.limits = Limits()
         else:
             world.kept += await world.pair(way)
             if way == "LostInTransit":
@@ -181,7 +181,7 @@ async def call_connection(call: str, way: str) -> None:
         await getattr(client, call.partition(".")[2])(timeout=0.0)
         return
     error = ConnectionLost("the path is gone") if way == "ConnectionLost" else RemoteProtocolError("no", rule="none")
-    client._session.fail(error)
+    client._runner.fail(error)
     await getattr(client, call.partition(".")[2])()
 
 

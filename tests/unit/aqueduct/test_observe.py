@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aqueduct_pair import Pair
 
-from mainstem.aqueduct.connection import AqueductConnection
+from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.events import Attach, Mode
 from mainstem.aqueduct.frames import decode_frame
 from mainstem.aqueduct.observe import FrameLog, dump_log
@@ -45,7 +45,7 @@ def observed(*, client: object = None, server: object = None) -> Pair:
     pair = Pair(start=False)
     for end, instrument, is_client in ((pair.client, client, True), (pair.server, server, False)):
         if instrument is not None:
-            end.conn = AqueductConnection(is_client=is_client, instrument=instrument, peer="the other")  # type: ignore[arg-type]
+            end.conn = AqueductEngine(is_client=is_client, instrument=instrument, peer="the other")  # type: ignore[arg-type]
     pair.client.conn.start(pair.now)
     pair.run()
     return pair

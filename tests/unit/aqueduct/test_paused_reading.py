@@ -82,10 +82,10 @@ def test_a_reader_that_was_satisfied_or_ended_is_waited_for_no_longer() -> None:
 
 
 def test_early_data_waits_for_the_handshake_where_it_is_held() -> None:
-    from mainstem.aqueduct.connection import AqueductConnection
+    from mainstem.aqueduct.engine import AqueductEngine
 
     pair = Pair(start=False)
-    pair.server.conn = AqueductConnection(is_client=False, early_data=True, peer="the client")
+    pair.server.conn = AqueductEngine(is_client=False, early_data=True, peer="the client")
     pair.client.conn.start(pair.now)
     pair.client.conn.send(0, b"early", pair.now)
     pair.client.conn.send(0, b"early and alone", pair.now, mode=Mode.UNORDERED)

@@ -19,8 +19,12 @@ def public(kind: type) -> dict[str, object]:
 
 def test_the_asyncio_variant_has_names_of_the_blocking_one() -> None:
     assert mainstem.aqueduct.aio is aio
-    assert set(aio.__all__) == {*CLASSES, "channel", "connect", "oneshot", "serve"}
-    assert set(aio.__all__) <= set(aqueduct.__all__)
+    assert {*aio.__all__, "aio"} == set(aqueduct.__all__)
+
+
+@pytest.mark.parametrize("name", sorted({*aio.__all__} - {*CLASSES, "channel", "connect", "oneshot", "serve"}))
+def test_what_neither_waits_nor_is_awaited_is_one_object(name: str) -> None:
+    assert getattr(aio, name) is getattr(aqueduct, name)
 
 
 @pytest.mark.parametrize("name", ["channel", "connect", "oneshot", "serve"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.aqueduct.connection import AqueductConnection
+from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.events import ConnectionEnded, Mode, PeerHeaders
 from mainstem.aqueduct.frames import ChannelControl, ConnectionControl, Frame, Message, Version
 from mainstem.aqueduct.limits import Limits
@@ -30,7 +30,7 @@ class Victim:
     """One engine, and a hand that writes whatever it likes to it."""
 
     def __init__(self, *, is_client: bool, greet: bool = True, limits: Limits = SMALL) -> None:
-        self.conn = AqueductConnection(is_client=is_client, peer="mallory", limits=limits)
+        self.conn = AqueductEngine(is_client=is_client, peer="mallory", limits=limits)
         self.now = 10**9
         self.error: Exception | None = None
         self.ended = False

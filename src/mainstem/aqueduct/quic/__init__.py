@@ -1,4 +1,4 @@
-"""Private: QUIC behind one interface: a `Link` moves bytes, events and commands between a QUIC library and the protocol engine.
+"""Private: QUIC behind one interface: a `QuicAdapter` is between a QUIC library and the engine.
 
 Two libraries are supported: ``qh3`` (the default: its core is compiled and several times faster) and ``aioquic`` (the
 reference in Python). Both sides of a connection may use either.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from mainstem.errors import ConfigurationError, MissingExtraError
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.quic.link import Backend
+    from mainstem.aqueduct.quic.adapter import Backend
 
 BACKENDS = {"qh3": "quic", "aioquic": "quic-aioquic"}
 """The backends by name, each with the extra that installs it."""

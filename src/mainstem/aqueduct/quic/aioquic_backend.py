@@ -24,11 +24,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import ExtendedKeyUsage, ExtensionNotFound
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from mainstem.aqueduct.quic.link import (
+from mainstem.aqueduct.quic.adapter import (
     DATAGRAM_BACKLOG,
     EARLY_STREAMS,
-    Link,
     PacketHeader,
+    QuicAdapter,
     configure,
     read_pem,
 )
@@ -37,8 +37,8 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mainstem.aqueduct.connection import AqueductConnection
-    from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
+    from mainstem.aqueduct.engine import AqueductEngine
+    from mainstem.aqueduct.quic.tickets import ServerTickets, SessionCache
     from mainstem.aqueduct.settings import Settings
 
 _LIMIT_FRAME_CAPACITY = 17
@@ -133,10 +133,10 @@ class _MutualConnection(_Connection):
             raise AlertBadCertificate("the client's certificate is not one for clients")
 
 
-class AioquicLink(Link):
+class AioquicAdapter(QuicAdapter):
     """One connection of aioquic."""
 
-    library_errors = (*Link.library_errors, QuicConnectionError)
+    library_errors = (*QuicAdapter.library_errors, QuicConnectionError)
 
     def hold_stream(self, stream_id: int, held: bool) -> None:
         if held:
@@ -152,14 +152,14 @@ class AioquicLink(Link):
     def hold_connection(self, held: bool) -> None:
         self.quic.connection_window.held = held
 
-    def update(self, conn: AqueductConnection) -> None:
+    def update(self, engine: AqueductEngine) -> None:
         quic = self.quic
         bidi_limit, uni_limit = quic._remote_max_streams_bidi, quic._remote_max_streams_uni
         if not self.handshake_done:
             bidi_limit = min(bidi_limit or EARLY_STREAMS, EARLY_STREAMS)
             uni_limit = min(uni_limit or EARLY_STREAMS, EARLY_STREAMS)
         rtt = self.round_trip
-        conn.transport_state(
+        engine.transport_state(
             bidi_streams=bidi_limit - quic._local_next_stream_id_bidi // 4,
             uni_streams=uni_limit - quic._local_next_stream_id_uni // 4,
             datagrams=max(0, DATAGRAM_BACKLOG - len(quic._datagrams_pending)) if self.max_datagram else 0,
@@ -182,13 +182,13 @@ class AioquicLink(Link):
             return True
         return any(not stream.sender.buffer_is_empty for stream in quic._streams.values())
 
-    def check_watched(self, conn: AqueductConnection, now_ns: int) -> bool:
+    def check_watched(self, engine: AqueductEngine, now_ns: int) -> bool:
         quic, before = self.quic, len(self._watched)
         for stream_id in list(self._watched):
             stream = quic._streams.get(stream_id)
             if stream is None or stream.sender._buffer_start >= stream.sender._buffer_stop:
                 del self._watched[stream_id]
-                conn.stream_delivered(stream_id, now_ns)
+                engine.stream_delivered(stream_id, now_ns)
         return len(self._watched) < before
 
 
@@ -235,7 +235,7 @@ class _Context:
             retry_token=token,
         )
 
-    def accept(self, header: PacketHeader, original: bytes | None = None) -> Link:
+    def accept(self, header: PacketHeader, original: bytes | None = None) -> QuicAdapter:
         tickets = self._tickets
         quic = self._class(
             settings=self._settings,
@@ -245,7 +245,7 @@ class _Context:
             session_ticket_fetcher=None if tickets is None else tickets.fetcher(_make_ticket),
             session_ticket_handler=None if tickets is None else tickets.keep,
         )
-        return AioquicLink(quic, self._settings, is_client=False)
+        return AioquicAdapter(quic, self._settings, is_client=False)
 
 
 def _make_ticket(**fields: Any) -> Any:
@@ -257,7 +257,9 @@ class AioquicBackend:
 
     name = "aioquic"
 
-    def client(self, settings: Settings, *, server_name: str, sessions: Sessions | None, origin: str) -> Link:
+    def client(
+        self, settings: Settings, *, server_name: str, sessions: SessionCache | None, origin: str
+    ) -> QuicAdapter:
         configuration = QuicConfiguration(is_client=True, server_name=settings.server_name or server_name)
         configure(configuration, settings, QuicFileLogger)
         ticket_handler: Callable[[Any], None] | None = None
@@ -273,7 +275,7 @@ class AioquicBackend:
             session_ticket_handler=ticket_handler,
             token_handler=token_handler,
         )
-        return AioquicLink(quic, settings, is_client=True)
+        return AioquicAdapter(quic, settings, is_client=True)
 
     def server_context(self, settings: Settings, tickets: ServerTickets | None) -> _Context:
         return _Context(settings, tickets)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.quic.link import Address
+    from mainstem.aqueduct.quic.adapter import Address
 
 SENDINGS = 3
 """How often the last packets go out without being asked for."""

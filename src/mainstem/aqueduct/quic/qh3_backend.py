@@ -16,18 +16,25 @@ from qh3.quic.logger import QuicFileLogger
 from qh3.quic.packet import QuicPacketType, encode_quic_retry, encode_quic_version_negotiation
 
 from mainstem.aqueduct.codec import HANDLER_FAILED
-from mainstem.aqueduct.quic.link import DATAGRAM_BACKLOG, EARLY_STREAMS, Address, Link, PacketHeader, configure
+from mainstem.aqueduct.halves import OPENED_BY_SERVER, UNIDIRECTIONAL
+from mainstem.aqueduct.quic.adapter import (
+    DATAGRAM_BACKLOG,
+    EARLY_STREAMS,
+    Address,
+    PacketHeader,
+    QuicAdapter,
+    configure,
+)
 from mainstem.aqueduct.quic.qh3_connection import with_stream_limits
 from mainstem.aqueduct.quic.qh3_paths import Paths
 from mainstem.aqueduct.ranges import RangeSet
-from mainstem.aqueduct.streams import OPENED_BY_SERVER, UNIDIRECTIONAL
 from mainstem.errors import ConfigurationError, ConnectionLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mainstem.aqueduct.connection import AqueductConnection
-    from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
+    from mainstem.aqueduct.engine import AqueductEngine
+    from mainstem.aqueduct.quic.tickets import ServerTickets, SessionCache
     from mainstem.aqueduct.settings import Settings
 
 _UNUSED = frozenset(
@@ -39,10 +46,10 @@ _UNUSED = frozenset(
 logging.getLogger("quic").setLevel(logging.ERROR)
 
 
-class Qh3Link(Link):
+class Qh3Adapter(QuicAdapter):
     """One connection of qh3."""
 
-    library_errors = (*Link.library_errors, qh3_connection.QuicConnectionError)
+    library_errors = (*QuicAdapter.library_errors, qh3_connection.QuicConnectionError)
 
     def __init__(self, quic: Any, settings: Settings, *, is_client: bool) -> None:
         super().__init__(quic, settings, is_client=is_client)
@@ -89,10 +96,10 @@ class Qh3Link(Link):
     def hold_connection(self, held: bool) -> None:
         self.quic.held = held
 
-    def deliver(self, conn: AqueductConnection, now_ns: int) -> bool:
-        if self._paths.is_lost and not conn.is_ended:
-            conn.connection_lost(self._error, now_ns)
-        has_events = super().deliver(conn, now_ns)
+    def deliver(self, engine: AqueductEngine, now_ns: int) -> bool:
+        if self._paths.is_lost and not engine.is_ended:
+            engine.connection_lost(self._error, now_ns)
+        has_events = super().deliver(engine, now_ns)
         quic = self.quic
         if not quic.may_take:
             return has_events
@@ -111,28 +118,26 @@ class Qh3Link(Link):
                     pieces.append(event[2])
                     continue
                 if pieces:
-                    self._hand_over_ends(conn, ends, pieces, now_ns)
+                    self._hand_over_ends(engine, ends, pieces, now_ns)
                     ends, pieces = [], []
-                self._hand_over(conn, stream_id, event[2], event[3], now_ns)
+                self._hand_over(engine, stream_id, event[2], event[3], now_ns)
             elif kind == "datagram":
                 datagrams.append(event[1])
             elif kind == "stream_finished":
                 quic.forget(event[1])
             elif kind not in _UNUSED:
                 if pieces:
-                    self._hand_over_ends(conn, ends, pieces, now_ns)
+                    self._hand_over_ends(engine, ends, pieces, now_ns)
                     ends, pieces = [], []
                 quic.process(event)
-                super().deliver(conn, now_ns)
+                super().deliver(engine, now_ns)
         if pieces:
-            self._hand_over_ends(conn, ends, pieces, now_ns)
+            self._hand_over_ends(engine, ends, pieces, now_ns)
         if datagrams:
-            conn.receive_datagrams(datagrams, now_ns)
+            engine.receive_datagrams(datagrams, now_ns)
         return has_events
 
-    def _hand_over_ends(
-        self, conn: AqueductConnection, stream_ids: list[int], pieces: list[bytes], now_ns: int
-    ) -> None:
+    def _hand_over_ends(self, engine: AqueductEngine, stream_ids: list[int], pieces: list[bytes], now_ns: int) -> None:
         """The ends of several streams of one direction; most are all that there ever was on them."""
         first, last = stream_ids[0], stream_ids[-1]
         ended = self._ended[UNIDIRECTIONAL]
@@ -144,15 +149,15 @@ class Qh3Link(Link):
             stream_ids = [stream_id for stream_id, new in zip(stream_ids, news, strict=True) if new]
             pieces = [piece for piece, new in zip(pieces, news, strict=True) if new]
         if pieces:
-            conn.receive_stream_ends(stream_ids, pieces, now_ns)
+            engine.receive_stream_ends(stream_ids, pieces, now_ns)
 
-    def _hand_over(self, conn: AqueductConnection, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
+    def _hand_over(self, engine: AqueductEngine, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
         if self._is_news(stream_id, fin):
-            conn.receive_stream(stream_id, data, fin, now_ns)
+            engine.receive_stream(stream_id, data, fin, now_ns)
 
-    def _stream_reset(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
+    def _stream_reset(self, event: Any, engine: AqueductEngine, now_ns: int) -> None:
         if self._is_news(event.stream_id, True):
-            super()._stream_reset(event, conn, now_ns)
+            super()._stream_reset(event, engine, now_ns)
 
     def _is_news(self, stream_id: int, ends: bool) -> bool:
         """Something came on a stream, maybe its end; False where the stream had ended before."""
@@ -181,7 +186,7 @@ class Qh3Link(Link):
         core = self.quic._core
         return core is not None and bool(core.bytes_in_flight or core.get_send_buffer_size(None))
 
-    def update(self, conn: AqueductConnection) -> None:
+    def update(self, engine: AqueductEngine) -> None:
         core = self.quic._core
         if core is None:
             return
@@ -193,7 +198,7 @@ class Qh3Link(Link):
         window = core.congestion_window - core.bytes_in_flight
         rtt = self.round_trip
         largest = self.max_datagram
-        conn.transport_state(
+        engine.transport_state(
             bidi_streams=bidi_limit - bidi_opened,
             uni_streams=uni_limit - uni_opened,
             # The core does not report how many datagrams wait in it; what is in flight is the estimate.
@@ -202,7 +207,7 @@ class Qh3Link(Link):
             rtt_ns=int(rtt * 1e9) if rtt else None,
         )
 
-    def check_watched(self, conn: AqueductConnection, now_ns: int) -> bool:
+    def check_watched(self, engine: AqueductEngine, now_ns: int) -> bool:
         core, before = self.quic._core, len(self._watched)
         # A packet that only acknowledges is never acknowledged itself.
         packets = [number for number, _, frames in core.outstanding_application_packets if frames]
@@ -216,7 +221,7 @@ class Qh3Link(Link):
                 losses == lost and (not packets or min(packets) > marked)
             ):
                 del self._watched[stream_id]
-                conn.stream_delivered(stream_id, now_ns)
+                engine.stream_delivered(stream_id, now_ns)
             elif packets and (losses is None or (losses != lost and has_room)):
                 # All of it is on its way: in these packets, or earlier ones. After a loss it is so again once there is
                 # room left over: what was lost has gone out first.
@@ -268,7 +273,7 @@ class _Context:
             retry_token=token,
         )
 
-    def accept(self, header: PacketHeader, original: bytes | None = None) -> Link:
+    def accept(self, header: PacketHeader, original: bytes | None = None) -> QuicAdapter:
         tickets = self._tickets
         quic = self._class(
             configuration=self._configuration,
@@ -277,7 +282,7 @@ class _Context:
             session_ticket_fetcher=None if tickets is None else tickets.fetcher(_ticket_class()),
             session_ticket_handler=None if tickets is None else tickets.keep,
         )
-        return Qh3Link(quic, self._settings, is_client=False)
+        return Qh3Adapter(quic, self._settings, is_client=False)
 
 
 def _ticket_class() -> type[Any]:
@@ -294,7 +299,9 @@ class Qh3Backend:
 
     name = "qh3"
 
-    def client(self, settings: Settings, *, server_name: str, sessions: Sessions | None, origin: str) -> Link:
+    def client(
+        self, settings: Settings, *, server_name: str, sessions: SessionCache | None, origin: str
+    ) -> QuicAdapter:
         configuration = QuicConfiguration(is_client=True, server_name=settings.server_name or server_name)
         configure(configuration, settings, QuicFileLogger)
         if sessions is not None:
@@ -303,7 +310,7 @@ class Qh3Backend:
             configuration=configuration,
             session_ticket_handler=None if sessions is None else sessions.keeper(origin, self.name),
         )
-        return Qh3Link(quic, settings, is_client=True)
+        return Qh3Adapter(quic, settings, is_client=True)
 
     def server_context(self, settings: Settings, tickets: ServerTickets | None) -> _Context:
         return _Context(settings, tickets)

@@ -1,7 +1,7 @@
 """The qh3 library's connection, with three things changed.
 
 * Its stream limits are fixed in its source; the two methods that pass them on run here with other values.
-* Its events are taken one by one by `Qh3Link`, and not all at once as packets come. It extends flow control
+* Its events are taken one by one by `Qh3Adapter`, and not all at once as packets come. It extends flow control
   credit as its events are taken, so not taking them holds the connection.
 * It forgets a stream when the event of the stream's end is taken, and fails if a frame of that stream is
   still queued. Such a frame is a copy: after a probe timeout the library queues once more what is not acknowledged. If
@@ -21,7 +21,7 @@ from qh3.quic.packet import pull_quic_transport_parameters, push_quic_transport_
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.quic.link import Address
+    from mainstem.aqueduct.quic.adapter import Address
 
 _LIBRARY_STREAM_LIMITS = [100, 103]
 """What the library passes to its core; looked for there, so that another library version is noticed and not misused."""
@@ -52,7 +52,7 @@ class _OneEvent:
 
 
 class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
-    """The library's connection; once its handshake is complete, its core's events are left to `Qh3Link.deliver`."""
+    """The library's connection; once its handshake is complete, its core's events are left to `Qh3Adapter.deliver`."""
 
     _core: Any
     held = False

@@ -4,7 +4,7 @@ A NAT that forgets a mapping gives the client another address. The library follo
 validated it, but it knows four addresses of a connection at most. It drops whatever comes from a fifth, and keeps sending to
 where no one is. Nor does it go back to an address that it has left.
 
-So a server's link watches where packets come from. It goes back to an address that the library has validated and left. An address
+So a server's adapter watches where packets come from. It goes back to an address that the library has validated and left. One
 that the library refuses may be forged, and cannot be validated: the connection ends, with an error on both sides. One packet is
 not enough for either, since it may have been late, or copied by someone on the path.
 
@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.quic.link import Address
+    from mainstem.aqueduct.quic.adapter import Address
 
 LATE_PACKETS = 2
 """Packets in a row, from an address that was left, before packets go there again."""

@@ -12,7 +12,7 @@ from os import urandom
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.quic.link import Address
+    from mainstem.aqueduct.quic.adapter import Address
 
 TOKEN_LIFETIME = 15.0
 """Seconds: a client returns its token at once."""

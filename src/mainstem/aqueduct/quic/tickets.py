@@ -159,14 +159,14 @@ class ServerTickets:
         self._store.close()
 
 
-class Sessions:
+class SessionCache:
     """What a client remembers of servers: session tickets and address validation tokens, each used once.
 
     Args:
         path: A file, which is made if need be; None keeps them in memory.
 
     Example:
-        >>> connection = connect("gauges.example", 4433, ca=ca, sessions=Sessions("sessions.db"), early=True)
+        >>> connection = connect("gauges.example", 4433, ca=ca, sessions=SessionCache("sessions.db"), early=True)
     """
 
     def __init__(self, path: str | Path | None = None) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
-from mainstem.aqueduct.connection import AqueductConnection
 from mainstem.aqueduct.connection_state import Timing
+from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.events import (
     Acknowledged,
     Attach,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from random import Random
 
-    from mainstem.aqueduct.channel_halves import ReceiverHalf, SenderHalf
+    from mainstem.aqueduct.halves import ReceiverHalf, SenderHalf
     from mainstem.sim.world import World
 
 ACTIONS = 120  # of each program
@@ -91,7 +91,7 @@ class Side:
         self.name = name
         self.is_client = is_client
         timing = Timing(grace_ns=300 * NS_PER_MS)
-        self.conn = AqueductConnection(is_client=is_client, limits=SMALL, timing=timing, peer=f"peer of {name}")
+        self.conn = AqueductEngine(is_client=is_client, limits=SMALL, timing=timing, peer=f"peer of {name}")
         self.peer: Side
         self.out: dict[int, Direction] = {}
         self.live: list[int] = []  # streams of this side that count against its credit
@@ -516,7 +516,7 @@ class AqueductRun:
                 raise Violation(f"nothing is known of message {tag}: {fate}")
 
 
-def _described(conn: AqueductConnection) -> list[str]:
+def _described(conn: AqueductEngine) -> list[str]:
     state = conn._state
     halves: list[SenderHalf | ReceiverHalf] = [
         *state.senders.values(),

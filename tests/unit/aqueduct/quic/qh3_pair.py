@@ -9,7 +9,7 @@ from mainstem.aqueduct.settings import Settings
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.certificates import CertificateFiles
-    from mainstem.aqueduct.quic.link import Link
+    from mainstem.aqueduct.quic.adapter import QuicAdapter
 
 CLIENT = ("127.0.0.1", 4000)
 SERVER = ("127.0.0.1", 4001)
@@ -76,7 +76,7 @@ class Pair:
         self.client.deliver(self.heard_by_client, 0)  # type: ignore[arg-type]
         self.server.deliver(self.heard, 0)
 
-    def sent(self, link: Link) -> list[bytes]:
+    def sent(self, link: QuicAdapter) -> list[bytes]:
         return [data for data, _ in link.transmit(self.now)]
 
     def exchange(self, turns: int) -> None:

@@ -15,7 +15,7 @@ from mainstem.aqueduct.quic.qh3_paths import (
 )
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.quic.link import Address
+    from mainstem.aqueduct.quic.adapter import Address
 
 ROUND_TRIP = 0.05
 HOME, AWAY, FIFTH, ELSEWHERE = [(f"192.0.2.{number}", 4433) for number in range(1, 5)]

@@ -1,4 +1,4 @@
-"""Session tickets are used once, by however many processes share the file."""
+"""Runner tickets are used once, by however many processes share the file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
+from mainstem.aqueduct.quic.tickets import ServerTickets, SessionCache
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def test_a_server_s_ticket_is_fetched_once(path: Path | None) -> None:
 
 
 def test_a_client_s_tickets_are_taken_once_and_the_newest_first(path: Path | None) -> None:
-    sessions = Sessions(path)
+    sessions = SessionCache(path)
     keep = sessions.keeper("localhost:4433", "qh3")
     for label in (b"first", b"second"):
         keep(Ticket(label))

@@ -33,19 +33,22 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from mainstem._core.aqueduct.run_writer import Ledger, MessageWriter
 from mainstem.aqueduct.channel_id import ONESHOT
 from mainstem.aqueduct.codec import encode_uint, violation
 from mainstem.aqueduct.events import Mode, Tally
+from mainstem.aqueduct.frames import Frame, FrameReader
 from mainstem.aqueduct.limits import MAX_UINT, QUEUED_MESSAGE_OVERHEAD, Limits
 from mainstem.aqueduct.ranges import RangeSet
-from mainstem.aqueduct.state import ReceiverState, SenderState
+from mainstem.aqueduct.state import ReceiverState, SenderState, direct
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.frames import Message
-    from mainstem.aqueduct.streams import Stream
+
+OPENED_BY_SERVER = 1
 
 RANGES_A_FRAME = 256
 """Ranges in one acknowledgement frame: two integers each, at most 20 bytes, so that any frame stays a few kilobytes."""
@@ -90,6 +93,82 @@ class Unreliable:
     def __init__(self) -> None:
         self.payloads: deque[bytes] = deque()
         self.numbers: deque[int] = deque()
+
+
+UNIDIRECTIONAL = 2
+
+
+@direct
+class Role(Enum):
+    """What a stream is for, which its first frames determine."""
+
+    NEW = auto()
+    CONNECTION = auto()
+    CONTROL = auto()
+    MESSAGES = auto()
+    NOTICE = auto()
+    """A ClosedChannelLost, alone."""
+    ABANDONED = auto()
+    """Whatever still comes on it is dropped."""
+
+
+class Stream:
+    """One QUIC stream."""
+
+    __slots__ = (
+        "accounted",
+        "blocked_on",
+        "fin",
+        "frames",
+        "half",
+        "heard",
+        "held_frame",
+        "held_reset",
+        "in_done",
+        "last_seen",
+        "must_begin_with_version",
+        "opened_here",
+        "out_done",
+        "reader",
+        "reset_pending",
+        "role",
+        "stream_id",
+        "versioned",
+    )
+
+    def __init__(self, stream_id: int, role: Role, *, opened_here: bool, limits: Limits) -> None:
+        self.stream_id = stream_id
+        self.role = role
+        self.opened_here = opened_here
+        self.half: Half | None = None
+        self.reader = FrameReader(limits)
+        # Bytes of this stream that the connection counts as waiting.
+        self.accounted = 0
+        self.frames = 0
+        self.versioned = False
+        self.must_begin_with_version = False
+        # The frame came that must be the last of its direction: FinishSender or CloseReceiver.
+        self.last_seen = False
+        # The receiver whose full queue this stream waits for, and the frame that did not fit.
+        self.blocked_on: ReceiverHalf | None = None
+        self.held_frame: Frame | None = None
+        # The code of a reset that came while the stream was held.
+        self.held_reset: int | None = None
+        self.fin = False
+        self.in_done = False
+        self.out_done = bool(stream_id & UNIDIRECTIONAL) and not opened_here
+        # The peer is known to have seen this stream.
+        self.heard = not opened_here
+        self.reset_pending: int | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Its messages are processed as they come."""
+        return self.role is Role.MESSAGES and self.blocked_on is None and not self.in_done
+
+    @property
+    def is_bidirectional(self) -> bool:
+        return not self.stream_id & UNIDIRECTIONAL
 
 
 class SenderHalf:

@@ -1,7 +1,7 @@
-"""One live connection in asyncio: the protocol engine, its QUIC link, their timers, and the handles that use them.
+"""One live connection in asyncio: the protocol engine, its QUIC adapter, their timers, and the handles that use them.
 
-Everything runs in the event loop's thread, except `Session.drop_later`, which finalisers call from any thread. The order of one
-round: datagrams go into the link; the link's events go into the engine; the engine's events wake handles (``_deliver``); at
+Everything runs in the event loop's thread, except `Runner.drop_later`, which finalisers call from any thread. The order of one
+round: datagrams go into the adapter; the adapter's events go into the engine; the engine's events wake handles (``_deliver``); at
 the end of the loop's turn `flush` carries out the engine's commands, sends packets and sets the one timer. Work is batched by
 turns: whatever the application sends in one turn goes out together at its end.
 
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from mainstem.aqueduct.codec import Headers
-    from mainstem.aqueduct.connection import AqueductConnection
+    from mainstem.aqueduct.engine import AqueductEngine
     from mainstem.aqueduct.events import Attach, Attachment, Event, Incoming, Mode
-    from mainstem.aqueduct.middleware import Serializer
-    from mainstem.aqueduct.quic.link import Address, Link
+    from mainstem.aqueduct.quic.adapter import Address, QuicAdapter
     from mainstem.aqueduct.quic.udp import UdpSocket
+    from mainstem.aqueduct.serializers import Serializer
     from mainstem.aqueduct.state import ReceiverState, SenderState
 
 logger = logging.getLogger("mainstem.aqueduct")
@@ -92,14 +92,14 @@ class ReceiverEvents(Protocol):
         """The receiver ceased to exist on the wire."""
 
 
-class Session:
+class Runner:
     """What a connection's handles share. Everything runs in the event loop's thread, `drop_later` apart."""
 
     def __init__(
-        self, conn: AqueductConnection, link: Link, udp: UdpSocket, address: Address, *, serializer: Serializer
+        self, engine: AqueductEngine, adapter: QuicAdapter, udp: UdpSocket, address: Address, *, serializer: Serializer
     ) -> None:
-        self.conn = conn
-        self.link = link
+        self.engine = engine
+        self.adapter = adapter
         self.serializer = serializer
         self.address = address
         self.senders: dict[int, SenderEvents] = {}
@@ -135,7 +135,7 @@ class Session:
         self._timer_came_for = 0.0
         self._dropped: deque[tuple[int, bool]] = deque()
         self._last_sent = self.loop.time()
-        conn.call_on_output(self.wake)
+        engine.call_on_output(self.wake)
 
     # Time and the network.
 
@@ -153,8 +153,8 @@ class Session:
         self.address = address
         self.traffic.bytes_received += sum(map(len, datagrams))
         try:
-            self.link.receive(datagrams, address, self._now())
-        except self.link.library_errors as error:
+            self.adapter.receive(datagrams, address, self._now())
+        except self.adapter.library_errors as error:
             self._library_failed(error)
         self._deliver()
         self.wake()
@@ -173,32 +173,37 @@ class Session:
             return
         while self._dropped:
             channel_id, is_sender = self._dropped.popleft()
-            (self.conn.cancel if is_sender else self.conn.close_receiver)(channel_id, self.now_ns)
-        link, conn = self.link, self.conn
-        if conn.has_output:
-            link.update(conn)
-            commands = conn.data_to_send(self.now_ns)
+            (self.engine.cancel if is_sender else self.engine.close_receiver)(channel_id, self.now_ns)
+        adapter, engine = self.adapter, self.engine
+        if engine.has_output:
+            adapter.update(engine)
+            commands = engine.data_to_send(self.now_ns)
             if commands:
                 try:
-                    link.execute(commands)
+                    adapter.execute(commands)
                 except ConnectionLost as error:
                     self.fail(error)
         self._transmit()
         # What waits for room must not keep the loop awake for as long as something is watched.
-        if link.is_watching and not link.terminated and link.check_watched(conn, self.now_ns) and conn.has_output:
+        if (
+            adapter.is_watching
+            and not adapter.terminated
+            and adapter.check_watched(engine, self.now_ns)
+            and engine.has_output
+        ):
             self.wake()
         if self._deliver():
             # It may have to respond.
             self.wake()
         self._set_timer()
-        if conn.is_ended and conn.has_output:
+        if engine.is_ended and engine.has_output:
             self.wake()
 
     def _transmit(self) -> None:
         now = self._now()
         try:
-            datagrams = self.link.transmit(now)
-        except self.link.library_errors as error:
+            datagrams = self.adapter.transmit(now)
+        except self.adapter.library_errors as error:
             self._library_failed(error)
             return
         if datagrams:
@@ -208,25 +213,25 @@ class Session:
 
     def _deliver(self) -> bool:
         """Pass the library's events to the engine, and the engine's to the handles; False if the library had none."""
-        link = self.link
-        has_events = link.deliver(self.conn, self.now_ns)
-        if link.handshake_done and not self.established.done():
+        adapter = self.adapter
+        has_events = adapter.deliver(self.engine, self.now_ns)
+        if adapter.handshake_done and not self.established.done():
             self.established.set_result(None)
             self.traffic.connections_opened += 1
-        next_event = self.conn.next_event
+        next_event = self.engine.next_event
         while (event := next_event()) is not None:
             self._handle(event)
-        if link.terminated:
+        if adapter.terminated:
             self.give_up()
         return has_events
 
     def _set_timer(self) -> None:
-        due = self.link.timer()
-        engine_ns = self.conn.next_timeout_ns()
+        due = self.adapter.timer()
+        engine_ns = self.engine.next_timeout_ns()
         if engine_ns is not None:
             due = min(due, engine_ns / 1e9) if due is not None else engine_ns / 1e9
-        keep_alive = self.link.settings.keep_alive
-        if keep_alive and self.link.handshake_done and not self.conn.is_ended:
+        keep_alive = self.adapter.settings.keep_alive
+        if keep_alive and self.adapter.handshake_done and not self.engine.is_ended:
             ping_at = self._last_sent + keep_alive
             due = min(due, ping_at) if due is not None else ping_at
         if self._timer is not None:
@@ -235,7 +240,7 @@ class Session:
                 return
             self._timer.cancel()
             self._timer = None
-        if due is not None and not self.link.terminated:
+        if due is not None and not self.adapter.terminated:
             # Kept here, because a timer that is due at once has no time in uvloop.
             self._timer_due = due
             self._timer = self.loop.call_at(due, self._on_timer)
@@ -246,18 +251,18 @@ class Session:
         came_for = min(self._timer_due, self.loop.time() + TIMER_GRANULARITY)
         self._timer_came_for = max(came_for, self._timer_came_for)
         now = self._now()
-        link_due = self.link.timer()
-        if link_due is not None and link_due <= now:
+        adapter_due = self.adapter.timer()
+        if adapter_due is not None and adapter_due <= now:
             try:
-                self.link.handle_timer(now)
-            except self.link.library_errors as error:
+                self.adapter.handle_timer(now)
+            except self.adapter.library_errors as error:
                 self._library_failed(error)
-        self.conn.handle_timeout(self.now_ns)
-        settings = self.link.settings
-        if settings.keep_alive and self.link.handshake_done and now - self._last_sent >= settings.keep_alive:
+        self.engine.handle_timeout(self.now_ns)
+        settings = self.adapter.settings
+        if settings.keep_alive and self.adapter.handshake_done and now - self._last_sent >= settings.keep_alive:
             self._last_sent = now
             with contextlib.suppress(Exception):
-                self.link.ping()
+                self.adapter.ping()
         self._deliver()
         self.flush()
 
@@ -308,7 +313,7 @@ class Session:
     @property
     def is_open(self) -> bool:
         """Whether the handshake is complete and the connection has not ended."""
-        return self.established.done() and not self.conn.is_ended
+        return self.established.done() and not self.engine.is_ended
 
     @property
     def is_untouched(self) -> bool:
@@ -348,7 +353,7 @@ class Session:
         """The QUIC connection is over, or is not waited for any longer."""
         if not self.over.done():
             self.over.set_result(None)
-        self.link.end_trace()
+        self.adapter.end_trace()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -359,36 +364,36 @@ class Session:
     def send(
         self, channel_id: int, payload: bytes, mode: Mode, kinds: Sequence[tuple[Attach, bool]], tag: object
     ) -> tuple[int, ...]:
-        ids = self.conn.send(channel_id, payload, self.now_ns, mode=mode, attach=kinds, tag=tag)
+        ids = self.engine.send(channel_id, payload, self.now_ns, mode=mode, attach=kinds, tag=tag)
         self.wake()
         return ids
 
     def receive(self, channel_id: int) -> deque[bytes] | Incoming | None:
         """A run of messages without attachments, or one message that has some; None where nothing has come yet."""
-        messages = self.conn.receive_next(channel_id, self.now_ns)
-        if not self._scheduled and self.conn.has_output:
+        messages = self.engine.receive_next(channel_id, self.now_ns)
+        if not self._scheduled and self.engine.has_output:
             self.wake()
         return messages
 
     def finish(self, channel_id: int) -> None:
-        self.conn.finish(channel_id, self.now_ns)
+        self.engine.finish(channel_id, self.now_ns)
         self.wake()
 
     def cancel(self, channel_id: int) -> None:
-        self.conn.cancel(channel_id, self.now_ns)
+        self.engine.cancel(channel_id, self.now_ns)
         self.wake()
 
     def close_receiver(self, channel_id: int) -> None:
-        self.conn.close_receiver(channel_id, self.now_ns)
+        self.engine.close_receiver(channel_id, self.now_ns)
         self.wake()
 
     def set_bounds(self, channel_id: int, messages: int, size: int) -> None:
-        if self.conn.sender_state(channel_id) is not None:
-            self.conn.set_bounds(channel_id, messages=messages, size=size)
+        if self.engine.sender_state(channel_id) is not None:
+            self.engine.set_bounds(channel_id, messages=messages, size=size)
 
     def drop_attachment(self, attachment: Attachment) -> None:
         """Drop a part of a message that was not taken out of it."""
-        self.conn.drop(attachment, self.now_ns)
+        self.engine.drop(attachment, self.now_ns)
         self.wake()
 
     def drop_later(self, channel_id: int, *, is_sender: bool) -> None:
@@ -426,7 +431,7 @@ class Session:
         ``timeout`` seconds.
         """
         until = math.inf if timeout is None else self.loop.time() + timeout
-        while not self.conn.is_ended and (unacknowledged := self.conn.unacknowledged)[0]:
+        while not self.engine.is_ended and (unacknowledged := self.engine.unacknowledged)[0]:
             if self.loop.time() >= until:
                 messages, size = unacknowledged
                 raise Timeout(
@@ -441,34 +446,34 @@ class Session:
         self._handshake_timer = self.loop.call_later(timeout, self._headers_are_due, timeout)
 
     def _headers_are_due(self, timeout: float) -> None:
-        if not self.peer_headers.done() and not self.conn.is_ended:
+        if not self.peer_headers.done() and not self.engine.is_ended:
             self.fail(ConnectionLost(f"no connection headers came within {timeout:g} s"), code=HANDSHAKE_TIMED_OUT)
 
     def close(self, reason: str = "") -> None:
         """Close the connection; what was not acknowledged may be lost."""
-        if not self.conn.is_ended:
+        if not self.engine.is_ended:
             # What was sent before goes out before: a close overtakes everything that still waits.
             self.flush()
-            self.conn.close(self.now_ns, reason=reason)
+            self.engine.close(self.now_ns, reason=reason)
             self.flush()
 
     @property
     def flush_time(self) -> float:
         """Seconds that a close waits for what was sent before."""
-        return max(FLUSH_TIME, FLUSH_ROUND_TRIPS * (self.link.round_trip or 0.0))
+        return max(FLUSH_TIME, FLUSH_ROUND_TRIPS * (self.adapter.round_trip or 0.0))
 
     async def wait_channels_closed(self, timeout: float | None) -> None:
         """Wait until no channel is left, or for ``timeout`` seconds; then until the peer has what was sent."""
         until = math.inf if timeout is None else self.loop.time() + timeout
-        while self.conn.live_halves and not self.conn.is_ended and self.loop.time() < until:
+        while self.engine.live_halves and not self.engine.is_ended and self.loop.time() < until:
             await asyncio.sleep(REST_POLL_S)
         until = min(until, self.loop.time() + self.flush_time)
-        while (self._scheduled or self.link.is_in_flight) and not self.conn.is_ended and self.loop.time() < until:
+        while (self._scheduled or self.adapter.is_in_flight) and not self.engine.is_ended and self.loop.time() < until:
             await asyncio.sleep(REST_POLL_S)
 
     def _library_failed(self, error: Exception) -> None:
         """The QUIC library gave up on itself: the connection is lost, and nothing else is."""
-        if not self.conn.is_ended:
+        if not self.engine.is_ended:
             self.fail(ConnectionLost(f"the QUIC library failed: {error}"))
 
     def _fail_internally(self, error: Exception) -> None:
@@ -495,9 +500,9 @@ class Session:
     def fail(self, error: Exception, *, code: int = EXPLICIT_CLOSE) -> None:
         """End the connection for a reason of this side's own."""
         self.error = self.error or error
-        with contextlib.suppress(*self.link.library_errors):
-            self.link.close(code, str(error))
-        self.conn.connection_lost(error, self.now_ns)
+        with contextlib.suppress(*self.adapter.library_errors):
+            self.adapter.close(code, str(error))
+        self.engine.connection_lost(error, self.now_ns)
         self._deliver()
         self.wake()
 

@@ -21,35 +21,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem._core.aqueduct.run_writer import QuickSender
-from mainstem.aqueduct import lifecycle
-from mainstem.aqueduct.acknowledgements import schedule_declaration
-from mainstem.aqueduct.channel_halves import Half, Pending, SenderHalf, Sent
 from mainstem.aqueduct.channel_id import describe
-from mainstem.aqueduct.events import Attach, Lost, Mode, Writable
-from mainstem.aqueduct.frames import message_head
+from mainstem.aqueduct.events import (
+    Acknowledged,
+    Lost,
+    Mode,
+    SenderEnded,
+    Writable,
+)
+from mainstem.aqueduct.frames import (
+    RESET_CANCELLED,
+    FinishSender,
+    SentUnreliable,
+    message_head,
+)
+from mainstem.aqueduct.halves import Pending, SenderHalf, Sent
 from mainstem.aqueduct.state import SenderInput, SenderState
 from mainstem.errors import BackPressured, LocalProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from mainstem.aqueduct.connection_state import ConnectionState
 
 
-def send(
-    state: ConnectionState,
-    sender: SenderHalf,
-    payload: bytes,
-    *,
-    mode: Mode,
-    attach: Sequence[tuple[Attach, bool]],
-    tag: object,
-) -> tuple[int, ...]:
-    """Send or queue one message; returns the ids of the channels that were made for ``attach``.
+def check(state: ConnectionState, sender: SenderHalf, payload: bytes, mode: Mode, attachments: int) -> None:
+    """Check that a message may be sent.
 
-    Raises LocalProtocolError for what the channel or the limits forbid, BackPressured where there is no room for a
-    reliable message. An unreliable one never waits for room: the oldest that waits makes way, and without any, the new
-    one is lost.
+    Raises LocalProtocolError for what the channel or the limits forbid, BackPressured if there is no room for a reliable
+    message. An unreliable one never waits for room.
     """
     if sender.state is not SenderState.OPEN:
         raise LocalProtocolError(
@@ -61,9 +61,9 @@ def send(
         raise LocalProtocolError(
             f"a payload of {len(payload)} bytes; the limit is {state.limits.max_payload}", rule="size limit"
         )
-    if len(attach) > state.limits.max_attachments:
+    if attachments > state.limits.max_attachments:
         raise LocalProtocolError(
-            f"{len(attach)} attachments; the limit is {state.limits.max_attachments}", rule="attachment limit"
+            f"{attachments} attachments; the limit is {state.limits.max_attachments}", rule="attachment limit"
         )
     if mode is not Mode.UNRELIABLE and not sender.has_room:
         sender.wants_room = True
@@ -71,13 +71,19 @@ def send(
             f"{describe(sender.channel_id)}: {sender.outstanding_messages} messages and "
             f"{sender.outstanding_bytes} bytes are queued or unacknowledged"
         )
-    ids, links = _make_attachments(state, attach)
-    item = Pending(payload, mode, ids, links, tag)
+
+
+def send(state: ConnectionState, sender: SenderHalf, item: Pending) -> None:
+    """Send or queue a message that `check` has passed.
+
+    Where there is no room for an unreliable one, the oldest that waits makes way; without any, the new one is lost.
+    """
+    mode = item.mode
     full = mode is Mode.UNRELIABLE and sender.unreliable_count >= state.limits.unreliable_outstanding
     if full or sender.pending or not _transmit(state, sender, item):
         sender.ledger.close()
         sender.pending.append(item)
-        sender.pending_bytes += len(payload)
+        sender.pending_bytes += len(item.payload)
         state.waiting[sender] = None
         if mode is Mode.UNRELIABLE:
             _make_way(state, sender, full=full)
@@ -86,8 +92,7 @@ def send(
         sender.ledger.open(sender.ordered_stream)
     if sender.oneshot:
         state.move_sender(sender, SenderInput.FINISH)
-        lifecycle.try_finish(state, sender)
-    return ids
+        try_finish(state, sender)
 
 
 def quick_sender(state: ConnectionState, sender: SenderHalf, mode: Mode) -> QuickSender | None:
@@ -103,24 +108,6 @@ def quick_sender(state: ConnectionState, sender: SenderHalf, mode: Mode) -> Quic
         bound=state.limits.unreliable_outstanding,
         declare=schedule_declaration,
     )
-
-
-def _make_attachments(
-    state: ConnectionState, attach: Sequence[tuple[Attach, bool]]
-) -> tuple[tuple[int, ...], tuple[Half, ...]]:
-    if not attach:
-        return (), ()
-    ids = []
-    links: list[Half] = []
-    for kind, oneshot in attach:
-        outgoing = kind is Attach.RECEIVER
-        channel_id = state.minter.mint(outgoing=outgoing, oneshot=oneshot)
-        ids.append(channel_id)
-        if outgoing:
-            links.append(lifecycle.create_sender(state, channel_id, minted_here=True, reachable=False))
-        else:
-            links.append(lifecycle.create_receiver(state, channel_id, minted_here=True, handed_over=True))
-    return tuple(ids), tuple(links)
 
 
 def _make_way(state: ConnectionState, sender: SenderHalf, *, full: bool) -> None:
@@ -204,7 +191,7 @@ def pump(state: ConnectionState) -> None:
         if sender.pending:
             waiting[sender] = None
         else:
-            lifecycle.try_finish(state, sender)
+            try_finish(state, sender)
         offer_room(state, sender)
 
 
@@ -217,7 +204,7 @@ def offer_room(state: ConnectionState, sender: SenderHalf) -> None:
 
 def acknowledged_reliable(state: ConnectionState, sender: SenderHalf, counts: tuple[int, ...]) -> None:
     """An AckReliable frame came."""
-    lifecycle.resolve_acked(state, sender, sender.take_ack_reliable(counts))
+    resolve_acked(state, sender, sender.take_ack_reliable(counts))
     offer_room(state, sender)
 
 
@@ -226,15 +213,15 @@ def answered_unreliable(state: ConnectionState, sender: SenderHalf, counts: tupl
     if not counts:
         return
     acked, nacked = sender.take_ack_nack(counts)
-    lifecycle.resolve_acked(state, sender, acked)
-    lifecycle.lose_messages(state, sender, nacked)
+    resolve_acked(state, sender, acked)
+    lose_messages(state, sender, nacked)
 
 
 def closed(state: ConnectionState, sender: SenderHalf, counts: tuple[int, ...]) -> None:
     """A CloseReceiver frame came: its ranges first, then everything that is left is given up."""
     if counts:
         acknowledged_reliable(state, sender, counts)
-    lifecycle.receiver_closed(state, sender)
+    receiver_closed(state, sender)
 
 
 def require_sender(state: ConnectionState, channel_id: int) -> SenderHalf:
@@ -243,3 +230,143 @@ def require_sender(state: ConnectionState, channel_id: int) -> SenderHalf:
     if sender is None:
         raise LocalProtocolError(f"{describe(channel_id)} has no sender here", rule="no such sender")
     return sender
+
+
+def schedule_declaration(state: ConnectionState, sender: SenderHalf) -> None:
+    """Unreliable messages went out: declare them soon, several at once if more come."""
+    state.declare_list[sender] = None
+    if state.declare_due_ns is None:
+        timing = state.timing
+        delay = min(timing.declare_delay_ns, max(state.rtt_ns // 2, timing.declare_floor_ns))
+        state.declare_due_ns = state.now_ns + delay
+
+
+def declare(state: ConnectionState, sender: SenderHalf) -> None:
+    """Declare the unreliable messages that are not declared yet, if the control stream is there."""
+    count = sender.next_unreliable - sender.declared
+    if count and sender.control is not None and not sender.control.out_done:
+        sender.declared = sender.next_unreliable
+        state.write_control(sender, SentUnreliable(count).encode())
+
+
+def declare_due(state: ConnectionState) -> None:
+    """The delay of declarations is over."""
+    senders, state.declare_list = state.declare_list, {}
+    state.declare_due_ns = None
+    for sender in senders:
+        # Without a control stream it is done when the stream is attached.
+        if not sender.state.is_final:
+            declare(state, sender)
+
+
+# Creation and attachment.
+
+
+def create_sender(state: ConnectionState, channel_id: int, *, minted_here: bool, reachable: bool) -> SenderHalf:
+    """Create a sender; where the peer minted it, with a control stream that is opened here."""
+    assert channel_id not in state.senders, "one sender to a channel"
+    sender = SenderHalf(
+        channel_id, minted_here=minted_here, reachable=reachable, limits=state.limits, writer=state.out.plain
+    )
+    state.senders[channel_id] = sender
+    state.counts.halves_created += 1
+    if not minted_here:
+        state.awaiting_control.append(sender)
+    return sender
+
+
+# A sender's end.
+
+
+def try_finish(state: ConnectionState, sender: SenderHalf) -> None:
+    """Send the last frame, once the control stream is there and no message waits for its number."""
+    if sender.state is not SenderState.FINISH_PENDING or sender.pending:
+        return
+    if sender.ordered_stream is not None:
+        state.out.finish(sender.ordered_stream)
+        sender.ordered_stream = None
+    if sender.control is None:
+        return
+    declare(state, sender)
+    state.write_control(sender, FinishSender(sender.ledger.next).encode())
+    state.move_sender(sender, SenderInput.ATTACHED)
+    state.finish_control(sender)
+
+
+def cancel(state: ConnectionState, sender: SenderHalf) -> None:
+    """Give up what is queued and on its way, as soon as possible."""
+    before = sender.state
+    state.move_sender(sender, SenderInput.CANCEL)
+    if sender.state is not SenderState.CANCEL_PENDING or before is SenderState.CANCEL_PENDING:
+        return
+    lose_messages(state, sender, sender.take_pending())
+    state.waiting.pop(sender, None)
+    stop_message_stream(state, sender, RESET_CANCELLED)
+    if sender.control is not None:
+        reset_cancelled(state, sender)
+
+
+def reset_cancelled(state: ConnectionState, sender: SenderHalf) -> None:
+    """Notify the receiver by resetting the control stream. Its acknowledgements still count until its last frame."""
+    assert sender.control is not None
+    state.move_sender(sender, SenderInput.ATTACHED)
+    state.reset_stream(sender.control, RESET_CANCELLED)
+
+
+def stop_message_stream(state: ConnectionState, sender: SenderHalf, code: int) -> None:
+    """Reset the stream that carries a sender's ordered messages, if it is open."""
+    if sender.ordered_stream is not None:
+        state.out.reset(sender.ordered_stream, code)
+        sender.ordered_stream = None
+
+
+def receiver_closed(state: ConnectionState, sender: SenderHalf) -> None:
+    """CloseReceiver came: whatever is not acknowledged by now never will be."""
+    early = bool(sender.outstanding_messages)
+    stream = sender.control
+    assert stream is not None
+    state.reset_stream(stream, RESET_CANCELLED)
+    stop_message_stream(state, sender, RESET_CANCELLED)
+    end_sender(state, sender, SenderInput.CLOSED_EARLY if early else SenderInput.CLOSED_COMPLETE)
+
+
+def end_sender(state: ConnectionState, sender: SenderHalf, happened: SenderInput) -> None:
+    """A sender ceases to exist. Its unacknowledged messages are given up, with everything attached to them."""
+    state.move_sender(sender, happened)
+    state.senders.pop(sender.channel_id, None)
+    state.waiting.pop(sender, None)
+    if not sender.minted_here:
+        state.note_closed(sender.channel_id)
+    if sender.control is not None:
+        state.abandon(sender.control)
+        sender.control = None
+    unacknowledged = sender.unacknowledged
+    state.tally += sender.tally
+    outstanding = sender.take_outstanding()
+    if sender.state is SenderState.LOST:
+        outstanding += sender.acked
+        sender.acked = []
+    lose_messages(state, sender, outstanding)
+    state.emit(SenderEnded(sender.channel_id, sender.state, *unacknowledged))
+
+
+# Reachability and loss.
+
+
+def resolve_acked(state: ConnectionState, sender: SenderHalf, entries: Iterable[Sent]) -> None:
+    """Messages were acknowledged: what is attached to them is reachable as soon as their sender is."""
+    if not sender.reachable:
+        sender.acked.extend(entries)
+        return
+    for entry in entries:
+        state.reached.extend(entry.links)
+        if entry.tag is not None:
+            state.emit(Acknowledged(sender.channel_id, entry.tag))
+
+
+def lose_messages(state: ConnectionState, sender: SenderHalf, entries: Iterable[Sent]) -> None:
+    """Messages were given up: what is attached to them is lost."""
+    for entry in entries:
+        state.lost.extend(entry.links)
+        if entry.tag is not None:
+            state.emit(Lost(sender.channel_id, entry.tag))

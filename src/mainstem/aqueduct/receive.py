@@ -26,14 +26,29 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from mainstem.aqueduct import lifecycle
-from mainstem.aqueduct.acknowledgements import flush_acks, schedule_ack
-from mainstem.aqueduct.channel_halves import Half, ReceivedMessage, ReceiverHalf, SenderHalf, Unreliable
+from mainstem.aqueduct import send
 from mainstem.aqueduct.channel_id import describe
 from mainstem.aqueduct.codec import violation
-from mainstem.aqueduct.events import HoldStream, Readable
+from mainstem.aqueduct.events import (
+    HoldStream,
+    Readable,
+    ReceiverEnded,
+)
+from mainstem.aqueduct.frames import (
+    AckNackUnreliable,
+    AckReliable,
+    ClosedChannelLost,
+    CloseReceiver,
+)
+from mainstem.aqueduct.halves import Half, ReceivedMessage, ReceiverHalf, SenderHalf, Stream, Unreliable
 from mainstem.aqueduct.limits import QUEUED_MESSAGE_OVERHEAD
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mainstem.aqueduct.connection_state import ConnectionState
+    from mainstem.aqueduct.frames import Message
 
 RUN_LIMIT = 1024
 """Plain messages taken from a stream at once; a run is within one piece of a stream, so it is bounded in bytes too."""
@@ -43,11 +58,6 @@ MAX_RUN_START = (1 << 63) - 1 - RUN_LIMIT
 
 ALONE_LIMIT = 64
 """Messages that travelled alone, processed at once: what cannot be is parsed again with the next."""
-
-if TYPE_CHECKING:
-    from mainstem.aqueduct.connection_state import ConnectionState
-    from mainstem.aqueduct.frames import ChannelControl, ClosedChannelLost, Message
-    from mainstem.aqueduct.streams import Stream
 
 
 def receive_message(state: ConnectionState, message: Message, *, stream: Stream | None) -> bool:
@@ -93,7 +103,7 @@ def receive_message(state: ConnectionState, message: Message, *, stream: Stream 
         # What follows on this stream is most likely for the same receiver.
         stream.half = receiver
     if receiver.is_accounted_for:
-        lifecycle.complete(state, receiver)
+        complete(state, receiver)
     else:
         schedule_ack(state, receiver)
     return True
@@ -141,8 +151,7 @@ def receive_alone(state: ConnectionState, items: list[bytes], start: int, *, unr
     if not waiting and receiver.handed_over:
         state.emit(Readable(channel_id))
     if receiver.finish_count is not None and receiver.is_accounted_for:
-        lifecycle.complete(state, receiver)
-        lifecycle.settle(state)
+        complete(state, receiver)
     elif not receiver.ack_scheduled or receiver.unacked_count >= state.timing.ack_messages:
         schedule_ack(state, receiver)
     return count
@@ -182,7 +191,7 @@ def receive_run(state: ConnectionState, stream: Stream, receiver: ReceiverHalf) 
     if was_empty and receiver.handed_over:
         state.emit(Readable(receiver.channel_id))
     if receiver.is_accounted_for:
-        lifecycle.complete(state, receiver)
+        complete(state, receiver)
     else:
         schedule_ack(state, receiver)
     return count
@@ -196,7 +205,7 @@ def _missing_receiver(state: ConnectionState, channel_id: int) -> ReceiverHalf |
         return None
     state.check_channel_count()
     # The message that it is attached to has not come yet.
-    return lifecycle.create_receiver(state, channel_id, minted_here=False, handed_over=False)
+    return create_receiver(state, channel_id, minted_here=False, handed_over=False)
 
 
 def _evict(state: ConnectionState, receiver: ReceiverHalf) -> bool:
@@ -211,7 +220,7 @@ def _evict(state: ConnectionState, receiver: ReceiverHalf) -> bool:
         # Not acknowledged yet: it will be given up, as it was never delivered.
         receiver.received.remove(number)
     if isinstance(head, ReceivedMessage):
-        lifecycle.drop_halves(state, head.halves, as_lost=True)
+        drop_halves(state, head.halves, as_lost=True)
     return True
 
 
@@ -230,7 +239,7 @@ def _take_attachment(state: ConnectionState, channel_id: int) -> Half:
             )
             sender.state = SenderState.LOST
             return sender
-        return lifecycle.create_sender(state, channel_id, minted_here=False, reachable=True)
+        return send.create_sender(state, channel_id, minted_here=False, reachable=True)
     receiver = state.receivers.get(channel_id)
     if receiver is not None:
         if receiver.handed_over:
@@ -249,7 +258,7 @@ def _take_attachment(state: ConnectionState, channel_id: int) -> Half:
         receiver = ReceiverHalf(channel_id, minted_here=False, reachable=True, handed_over=True)
         receiver.state = ReceiverState.LOST
         return receiver
-    return lifecycle.create_receiver(state, channel_id, minted_here=False, handed_over=True)
+    return create_receiver(state, channel_id, minted_here=False, handed_over=True)
 
 
 def closed_channel_lost(state: ConnectionState, frame: ClosedChannelLost) -> None:
@@ -261,22 +270,9 @@ def closed_channel_lost(state: ConnectionState, frame: ClosedChannelLost) -> Non
     if half is not None:
         state.lost.append(half)
     else:
-        lifecycle.forget_drained(state, channel_id)
+        forget_drained(state, channel_id)
     # It can never be used any more: late messages need not make a ghost.
     state.note_closed(channel_id)
-
-
-def attach_control(state: ConnectionState, stream: Stream, frame: ChannelControl) -> Half | None:
-    """Attach a stream that the peer opened to its half; None where that half is not there, or has one."""
-    channel_id = frame.channel_id
-    if not state.is_minted_here(channel_id):
-        raise violation(f"ChannelControl for {describe(channel_id)}, which its sender minted", "control minter")
-    half: Half | None = state.senders.get(channel_id) or state.receivers.get(channel_id)
-    if half is None or half.control is not None:
-        state.counts.ghosts_refused += 1
-        return None
-    lifecycle.attach(state, half, stream)
-    return half
 
 
 # Declarations and giving up.
@@ -310,7 +306,7 @@ def nacks_due(state: ConnectionState) -> None:
         receiver.expire(state.now_ns)
         flush_acks(state, receiver)
         if receiver.is_accounted_for:
-            lifecycle.complete(state, receiver)
+            complete(state, receiver)
         else:
             _schedule_nack(state, receiver)
 
@@ -322,7 +318,7 @@ def finished(state: ConnectionState, receiver: ReceiverHalf, count: int) -> None
     receiver.finish(count)
     state.move_receiver(receiver, ReceiverInput.FINISH_FRAME)
     if receiver.is_accounted_for:
-        lifecycle.complete(state, receiver)
+        complete(state, receiver)
 
 
 def take(state: ConnectionState, receiver: ReceiverHalf) -> ReceivedMessage | bytes:
@@ -358,4 +354,130 @@ def _taken(state: ConnectionState, receiver: ReceiverHalf, size: int) -> None:
     elif (
         receiver.blocked and receiver.queued * 2 <= state.limits.receive_messages and not receiver.is_full(state.limits)
     ):
-        lifecycle.unblock(state, receiver)
+        unblock(state, receiver)
+
+
+def schedule_ack(state: ConnectionState, receiver: ReceiverHalf) -> None:
+    """Something is to be acknowledged: soon, or at once where much is."""
+    if receiver.control is None:
+        return
+    timing = state.timing
+    if receiver.unacked_count >= timing.ack_messages or receiver.unacked_bytes >= timing.ack_bytes:
+        flush_acks(state, receiver)
+    elif not receiver.ack_scheduled and (receiver.unacked_count or len(receiver.received)):
+        receiver.ack_scheduled = True
+        state.ack_list.append(receiver)
+        if state.ack_due_ns is None:
+            state.ack_due_ns = state.now_ns + timing.ack_delay_ns
+
+
+def flush_acks(state: ConnectionState, receiver: ReceiverHalf, *, final: bool = False) -> None:
+    """Send what can be acknowledged or given up now."""
+    while counts := receiver.take_ack_reliable():
+        state.write_control(receiver, AckReliable(counts).encode())
+    while counts := receiver.take_ack_nack(final=final):
+        state.write_control(receiver, AckNackUnreliable(counts).encode())
+
+
+def acks_due(state: ConnectionState) -> None:
+    """The delay of acknowledgements is over."""
+    receivers, state.ack_list = state.ack_list, []
+    state.ack_due_ns = None
+    for receiver in receivers:
+        receiver.ack_scheduled = False
+        if not receiver.state.is_final and receiver.control is not None:
+            flush_acks(state, receiver)
+
+
+def create_receiver(state: ConnectionState, channel_id: int, *, minted_here: bool, handed_over: bool) -> ReceiverHalf:
+    """Create a receiver; where the peer minted it, with a control stream that is opened here."""
+    assert channel_id not in state.receivers, "one receiver to a channel"
+    receiver = ReceiverHalf(channel_id, minted_here=minted_here, reachable=not minted_here, handed_over=handed_over)
+    state.receivers[channel_id] = receiver
+    state.counts.halves_created += 1
+    if not minted_here:
+        state.awaiting_control.append(receiver)
+    return receiver
+
+
+# A receiver's end.
+
+
+def close_receiver(state: ConnectionState, receiver: ReceiverHalf, happened: ReceiverInput) -> None:
+    """Send the last frames and cease: every outstanding acknowledgement first, then a CloseReceiver without ranges.
+
+    Empty ranges mean the same under both readings of where they would start.
+    """
+    flush_acks(state, receiver, final=True)
+    state.write_control(receiver, CloseReceiver().encode())
+    state.finish_control(receiver)
+    end_receiver(state, receiver, happened)
+
+
+def complete(state: ConnectionState, receiver: ReceiverHalf) -> None:
+    """The sender has finished and all is accounted for."""
+    if receiver.control is not None:
+        close_receiver(state, receiver, ReceiverInput.COMPLETE)
+
+
+def close_by_application(state: ConnectionState, receiver: ReceiverHalf) -> None:
+    """The application reads no more. What is queued was acknowledged; what is attached to it is dropped like any handle."""
+    if receiver.control is not None:
+        close_receiver(state, receiver, ReceiverInput.CLOSE)
+    else:
+        state.move_receiver(receiver, ReceiverInput.CLOSE_UNATTACHED)
+        drop_queue(state, receiver, as_lost=False)
+        unblock(state, receiver)
+
+
+def end_receiver(state: ConnectionState, receiver: ReceiverHalf, happened: ReceiverInput) -> None:
+    """A receiver ceases to exist on the wire. After a graceful end the application can still drain its queue."""
+    state.move_receiver(receiver, happened)
+    channel_id = receiver.channel_id
+    state.receivers.pop(channel_id, None)
+    state.awaited.pop(receiver, None)
+    if not receiver.minted_here:
+        state.note_closed(channel_id)
+    if receiver.control is not None:
+        state.abandon(receiver.control)
+        receiver.control = None
+    end = receiver.state
+    if end is not ReceiverState.FINISHED:
+        drop_queue(state, receiver, as_lost=end is not ReceiverState.CLOSED)
+    unblock(state, receiver)
+    retain = bool(receiver.queue) if receiver.handed_over else end in (ReceiverState.FINISHED, ReceiverState.CANCELLED)
+    if retain:
+        state.drained[channel_id] = receiver
+    if receiver.handed_over:
+        state.emit(ReceiverEnded(channel_id, end))
+        state.emit(Readable(channel_id))
+
+
+def unblock(state: ConnectionState, receiver: ReceiverHalf) -> None:
+    """Have the streams read again that waited for room in this receiver."""
+    for stream in receiver.blocked:
+        stream.blocked_on = None
+        state.unblocked.append(stream)
+    receiver.blocked.clear()
+
+
+def drop_queue(state: ConnectionState, receiver: ReceiverHalf, *, as_lost: bool) -> None:
+    """Drop what the application has not received, with what is attached to it."""
+    if receiver.queue:
+        state.account(-receiver.queued_bytes)
+        for delivery in receiver.take_queue():
+            drop_halves(state, delivery.halves, as_lost=as_lost)
+
+
+def drop_halves(state: ConnectionState, halves: Iterable[Half], *, as_lost: bool) -> None:
+    """Drop halves that the application never held: lost in transit, or closed and cancelled like a dropped handle."""
+    state.dropped.extend((half, as_lost) for half in halves)
+
+
+def forget_drained(state: ConnectionState, channel_id: int) -> None:
+    """A receiver that had ended before the application could have it was lost: drop what it kept."""
+    receiver = state.drained.get(channel_id)
+    if receiver is not None and not receiver.handed_over:
+        del state.drained[channel_id]
+        state.move_receiver(receiver, ReceiverInput.LOSE)
+        drop_queue(state, receiver, as_lost=True)

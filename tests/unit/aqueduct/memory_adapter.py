@@ -1,4 +1,4 @@
-"""Two sessions in one event loop, joined by links in memory: everything of the API but QUIC and its socket."""
+"""Two connections in one event loop, joined by adapters in memory: everything of the API but QUIC and its socket."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from mainstem.aqueduct.aio import Connection
-from mainstem.aqueduct.connection import AqueductConnection
+from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.events import (
     CloseConnection,
     Command,
@@ -16,9 +16,9 @@ from mainstem.aqueduct.events import (
     WatchDelivery,
 )
 from mainstem.aqueduct.limits import Limits
-from mainstem.aqueduct.middleware import RAW
-from mainstem.aqueduct.quic.link import Link
-from mainstem.aqueduct.session import Session
+from mainstem.aqueduct.quic.adapter import QuicAdapter
+from mainstem.aqueduct.runner import Runner
+from mainstem.aqueduct.serializers import RAW
 from mainstem.aqueduct.settings import Settings
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 ADDRESS = ("memory", 0)
 
 
-class MemoryLink(Link):
-    """A link whose commands arrive at its peer in the event loop's next turn."""
+class MemoryAdapter(QuicAdapter):
+    """A adapter whose commands arrive at its peer in the event loop's next turn."""
 
     library_errors = ()
-    peer: MemoryLink
-    session: Session
+    peer: MemoryAdapter
+    runner: Runner
 
     def __init__(self) -> None:
         super().__init__(None, Settings(keep_alive=0), is_client=False)
@@ -55,13 +55,13 @@ class MemoryLink(Link):
 
     def end_trace(self) -> None: ...
 
-    def update(self, conn: AqueductConnection) -> None:
-        conn.transport_state(datagrams=100, max_datagram=1000)
+    def update(self, engine: AqueductEngine) -> None:
+        engine.transport_state(datagrams=100, max_datagram=1000)
 
-    def check_watched(self, conn: AqueductConnection, now_ns: int) -> bool:
+    def check_watched(self, engine: AqueductEngine, now_ns: int) -> bool:
         watched, self._watched = list(self._watched), {}
         for stream_id in watched:
-            conn.stream_delivered(stream_id, now_ns)
+            engine.stream_delivered(stream_id, now_ns)
         return bool(watched)
 
     def execute(self, commands: Iterable[Command]) -> None:
@@ -75,26 +75,26 @@ class MemoryLink(Link):
         self._nudge()
 
     def _nudge(self) -> None:
-        session = self.peer.session
-        session.loop.call_soon(session.datagrams_received, [], ADDRESS)
+        runner = self.peer.runner
+        runner.loop.call_soon(runner.datagrams_received, [], ADDRESS)
 
-    def deliver(self, conn: AqueductConnection, now_ns: int) -> bool:
+    def deliver(self, engine: AqueductEngine, now_ns: int) -> bool:
         inbox, self.inbox = self.inbox, []
         for command in inbox:
             if isinstance(command, SendStream):
-                conn.receive_stream(command.stream_id, command.data, command.fin, now_ns)
+                engine.receive_stream(command.stream_id, command.data, command.fin, now_ns)
             elif isinstance(command, ResetStream):
-                conn.receive_reset(command.stream_id, command.code, now_ns)
+                engine.receive_reset(command.stream_id, command.code, now_ns)
             elif isinstance(command, SendDatagram):
-                conn.receive_datagram(command.data, now_ns)
+                engine.receive_datagram(command.data, now_ns)
             elif isinstance(command, CloseConnection):
                 self.terminated = True
-                conn.connection_lost(self.lost, now_ns)
+                engine.connection_lost(self.lost, now_ns)
         return bool(inbox)
 
 
 class NoSocket:
-    """The socket that a link in memory does without."""
+    """The socket that a adapter in memory does without."""
 
     def send(self, datagrams: list[Any]) -> None:
         assert not datagrams
@@ -102,16 +102,16 @@ class NoSocket:
 
 def join(limits: Limits | None = None) -> tuple[Connection, Connection]:
     """A client's and a server's connection, which have exchanged their headers after a few turns of the loop."""
-    sessions = []
-    links = MemoryLink(), MemoryLink()
-    for link, is_client in zip(links, (True, False), strict=True):
-        conn = AqueductConnection(is_client=is_client, limits=limits or Limits(), peer="the other")
-        link.session = Session(conn, link, NoSocket(), ADDRESS, serializer=RAW)  # type: ignore[arg-type]
-        sessions.append(link.session)
-    links[0].peer, links[1].peer = links[1], links[0]
-    client, server = sessions
-    server.on_headers = lambda headers: (server.conn.accept((), server.now_ns), server.wake())  # type: ignore[assignment,func-returns-value]
-    client.conn.start(client.now_ns)
+    runners = []
+    adapters = MemoryAdapter(), MemoryAdapter()
+    for adapter, is_client in zip(adapters, (True, False), strict=True):
+        engine = AqueductEngine(is_client=is_client, limits=limits or Limits(), peer="the other")
+        adapter.runner = Runner(engine, adapter, NoSocket(), ADDRESS, serializer=RAW)  # type: ignore[arg-type]
+        runners.append(adapter.runner)
+    adapters[0].peer, adapters[1].peer = adapters[1], adapters[0]
+    client, server = runners
+    server.on_headers = lambda headers: (server.engine.accept((), server.now_ns), server.wake())  # type: ignore[assignment,func-returns-value]
+    client.engine.start(client.now_ns)
     client.flush()
     return Connection(client, is_client=True), Connection(server, is_client=False)
 

@@ -1,6 +1,6 @@
 """The I/O boundary to QUIC, as far as both libraries share it: their sans-IO connections have the same shape.
 
-A `Link` owns one QUIC connection. It takes datagrams and passes what they mean to an `AqueductConnection`, carries out
+A `QuicAdapter` owns one QUIC connection. It takes datagrams and passes what they mean to an `AqueductEngine`, carries out
 that engine's commands, and reports what room there is. Errors of a library end here. Both libraries are driven through
 attributes that they do not document; what differs between them is in the subclasses.
 """
@@ -28,9 +28,9 @@ from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, Remote
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from mainstem.aqueduct.connection import AqueductConnection
+    from mainstem.aqueduct.engine import AqueductEngine
     from mainstem.aqueduct.events import Command
-    from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
+    from mainstem.aqueduct.quic.tickets import ServerTickets, SessionCache
     from mainstem.aqueduct.settings import Settings
 
 Address = tuple[Any, ...]
@@ -75,7 +75,9 @@ class Backend(Protocol):
 
     name: str
 
-    def client(self, settings: Settings, *, server_name: str, sessions: Sessions | None, origin: str) -> Link:
+    def client(
+        self, settings: Settings, *, server_name: str, sessions: SessionCache | None, origin: str
+    ) -> QuicAdapter:
         """A client's connection, not yet begun."""
         ...
 
@@ -99,7 +101,7 @@ class ServerContext(Protocol):
         """A Retry packet: the client is to begin again with a token, for another connection id."""
         ...
 
-    def accept(self, header: PacketHeader, original: bytes | None = None) -> Link:
+    def accept(self, header: PacketHeader, original: bytes | None = None) -> QuicAdapter:
         """A connection for a first packet; ``original`` is the connection id before a Retry, None where none was sent."""
         ...
 
@@ -142,7 +144,7 @@ def configure(configuration: Any, settings: Settings, quic_logger: Any) -> None:
         configuration.load_cert_chain(read_pem(settings.certificate, "certificate"), read_pem(settings.key, "key"))
 
 
-class Link:
+class QuicAdapter:
     """One QUIC connection; the subclasses read and set what differs between the libraries."""
 
     library_errors: tuple[type[Exception], ...] = (RuntimeError, ValueError, AssertionError)
@@ -254,7 +256,7 @@ class Link:
 
     # From the library to the engine.
 
-    def deliver(self, conn: AqueductConnection, now_ns: int) -> bool:
+    def deliver(self, engine: AqueductEngine, now_ns: int) -> bool:
         """Pass on every event of the library; False where there is none."""
         next_event = self.quic.next_event
         event = next_event()
@@ -272,52 +274,54 @@ class Link:
                 fin = event.end_stream
             else:
                 if pieces:
-                    self._hand_over(conn, stream_id, b"".join(pieces), fin, now_ns)
+                    self._hand_over(engine, stream_id, b"".join(pieces), fin, now_ns)
                     pieces = []
                 if name == "StreamDataReceived":
                     stream_id, pieces, fin = event.stream_id, [event.data], event.end_stream
                 elif name in self._handlers:
-                    self._handlers[name](event, conn, now_ns)
+                    self._handlers[name](event, engine, now_ns)
             event = next_event()
         if pieces:
-            self._hand_over(conn, stream_id, b"".join(pieces), fin, now_ns)
+            self._hand_over(engine, stream_id, b"".join(pieces), fin, now_ns)
         if datagrams:
-            conn.receive_datagrams(datagrams, now_ns)
+            engine.receive_datagrams(datagrams, now_ns)
         return True
 
-    def _hand_over(self, conn: AqueductConnection, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
+    def _hand_over(self, engine: AqueductEngine, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
         """Bytes of one stream."""
-        conn.receive_stream(stream_id, data, fin, now_ns)
+        engine.receive_stream(stream_id, data, fin, now_ns)
 
-    def _stream_reset(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
-        conn.receive_reset(event.stream_id, event.error_code, now_ns)
+    def _stream_reset(self, event: Any, engine: AqueductEngine, now_ns: int) -> None:
+        engine.receive_reset(event.stream_id, event.error_code, now_ns)
 
-    def _stop_sending(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
+    def _stop_sending(self, event: Any, engine: AqueductEngine, now_ns: int) -> None:
         self._stopped.add(event.stream_id)
-        conn.receive_stop_sending(event.stream_id, now_ns)
+        engine.receive_stop_sending(event.stream_id, now_ns)
 
-    def _handshake_completed(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
+    def _handshake_completed(self, event: Any, engine: AqueductEngine, now_ns: int) -> None:
         self.handshake_done = True
         self.early_data_accepted = bool(event.early_data_accepted)
         if event.alpn_protocol != self.settings.alpn:
-            self._refuse(conn, f"the peer does not speak {self.settings.alpn!r} (ALPN)", "application protocol", now_ns)
+            self._refuse(
+                engine, f"the peer does not speak {self.settings.alpn!r} (ALPN)", "application protocol", now_ns
+            )
         elif not self.quic._remote_max_datagram_frame_size:
-            self._refuse(conn, "the peer takes no datagrams, which Aqueduct requires", "datagrams required", now_ns)
+            self._refuse(engine, "the peer takes no datagrams, which Aqueduct requires", "datagrams required", now_ns)
         else:
-            conn.handshake_completed(now_ns)
+            engine.handshake_completed(now_ns)
 
-    def _refuse(self, conn: AqueductConnection, message: str, rule: str, now_ns: int) -> None:
+    def _refuse(self, engine: AqueductEngine, message: str, rule: str, now_ns: int) -> None:
         self._error = RemoteProtocolError(message, rule=rule, code=PROTOCOL_ERROR)
         self.close(PROTOCOL_ERROR, message)
-        conn.connection_lost(self._error, now_ns)
+        engine.connection_lost(self._error, now_ns)
 
-    def _cid_issued(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:  # noqa: ARG002
+    def _cid_issued(self, event: Any, engine: AqueductEngine, now_ns: int) -> None:  # noqa: ARG002
         self.cids_issued.append(event.connection_id)
 
-    def _cid_retired(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:  # noqa: ARG002
+    def _cid_retired(self, event: Any, engine: AqueductEngine, now_ns: int) -> None:  # noqa: ARG002
         self.cids_retired.append(event.connection_id)
 
-    def _connection_terminated(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
+    def _connection_terminated(self, event: Any, engine: AqueductEngine, now_ns: int) -> None:
         self.terminated = True
         error: Exception | None = None
         if event.frame_type is None and event.error_code == PROTOCOL_ERROR:
@@ -335,7 +339,7 @@ class Link:
             )
             if event.error_code in SUCCESS_CODES and event.frame_type is None:
                 error = None
-        conn.connection_lost(self._error or error, now_ns)
+        engine.connection_lost(self._error or error, now_ns)
 
     # From the engine to the library.
 
@@ -376,11 +380,11 @@ class Link:
         """Where the bytes of streams go, and datagrams."""
         return self.quic.send_stream_data, self.quic.send_datagram_frame
 
-    def update(self, conn: AqueductConnection) -> None:
+    def update(self, engine: AqueductEngine) -> None:
         """Report to the engine what room there is."""
         raise NotImplementedError
 
-    def check_watched(self, conn: AqueductConnection, now_ns: int) -> bool:
+    def check_watched(self, engine: AqueductEngine, now_ns: int) -> bool:
         """Report to the engine which streams' bytes have arrived; returns whether any have. Called after sending."""
         raise NotImplementedError
 
