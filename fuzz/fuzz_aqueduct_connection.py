@@ -37,7 +37,7 @@ def target(data: bytes) -> None:
         conn.receive_stream(0, HELLO, False, now)
     listen(conn, now)
     if is_client:
-        conn.send(0, b"x", now, attach=[(Attach.RECEIVER, False), (Attach.SENDER, True)])
+        conn.send(0, b"x", attach=[(Attach.RECEIVER, False), (Attach.SENDER, True)])
     position = 1
     while position + 2 <= len(data):
         kind, size = data[position] & 7, data[position + 1] & 63
@@ -73,11 +73,11 @@ def act(conn: AqueductEngine, number: int, body: bytes, now: int) -> None:
     if number % 3 == 0 and senders:
         channel_id = senders[number % len(senders)]
         try:
-            conn.send(channel_id, body, now, mode=list(Mode)[number % 3], attach=[(Attach.RECEIVER, bool(number & 1))])
+            conn.send(channel_id, body, mode=list(Mode)[number % 3], attach=[(Attach.RECEIVER, bool(number & 1))])
         except (BackPressured, LocalProtocolError, ConnectionLost):
             return
     elif number % 3 == 1 and receivers:
-        conn.receive(receivers[number % len(receivers)], now)
+        conn.receive(receivers[number % len(receivers)])
     elif senders:
         (conn.finish if number & 4 else conn.cancel)(senders[number % len(senders)], now)
 

@@ -116,6 +116,6 @@ def _write_out(cls: griffe.Class) -> None:
         source = cls.modules_collection[cls.resolve(module)].members[owner]
         function = (source.final_target if source.is_alias else source).members[method]
         copy = griffe.Function(name, parameters=function.parameters, returns=function.returns, parent=cls)
-        text = function.docstring.value.replace(">>> await ", ">>> ")
+        text = function.docstring.value.replace("await ", "")
         copy.docstring = griffe.Docstring(text, parser="google", parent=copy)
         cls.set_member(name, copy)

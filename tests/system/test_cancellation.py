@@ -703,7 +703,6 @@ def connection_leftovers(connection: Any) -> str:
     left = {
         "halves": session.engine.live_halves,
         "acknowledgements": session.outcomes,
-        "senders": session.senders,
         "open": not session.engine.is_ended,
     }
     return " ".join(f"{kind} {value}" for kind, value in left.items() if value)

@@ -80,7 +80,7 @@ def waits(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Call
         inner = self._inner
         return _loop().run(lambda: method(inner, *arguments, **options))
 
-    call.__doc__ = (method.__doc__ or "").replace(">>> await ", ">>> ")
+    call.__doc__ = (method.__doc__ or "").replace("await ", "")
     return call
 
 
@@ -206,10 +206,18 @@ class Receiver(Facade["aio.Receiver[M]"], Handle, Generic[M]):
         return _loop().run(lambda: inner.receive(timeout), undo=inner._put_back)
 
     def try_receive(self) -> M | None:
-        """Receive the next message if one is there; for more, see `receive`.
+        """Receive the next message if one is there.
 
         Returns:
             The oldest message that was not received; None if there is none now.
+
+        Raises:
+            ClosedError: The sender finished and all was received, or this receiver was closed.
+            Aborted: The sender aborted the channel.
+            LostInTransit: The sender was lost on its way to the peer.
+            ConnectionLost: The connection under the channel ended.
+            RemoteProtocolError: The message cannot be decoded.
+            LocalProtocolError: This handle was sent away.
 
         Example:
             >>> while (message := receiver.try_receive()) is not None:
@@ -233,11 +241,12 @@ class Receiver(Facade["aio.Receiver[M]"], Handle, Generic[M]):
 
     def __iter__(self) -> Iterator[M]:
         while True:
+            # Nothing is kept of a message here: a handle in it that the program has dropped ends its channel.
             try:
-                message = self.receive()
+                messages = [self.receive()]
             except ClosedError:
                 return
-            yield message
+            yield messages.pop()
 
     def __enter__(self) -> Receiver[M]:
         return self

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mainstem._internal.tasks import within
 from mainstem._internal.validation import check_int
-from mainstem.aqueduct.channel_id import ONESHOT, describe
-from mainstem.aqueduct.events import NO_MESSAGES, Attach, Incoming, Mode, Tally
+from mainstem.aqueduct.channel_id import describe
+from mainstem.aqueduct.events import NO_MESSAGES, Attach, Mode, Tally
+from mainstem.aqueduct.halves import Half, Incoming, ReceiverHalf, SenderHalf
 from mainstem.aqueduct.limits import DEFAULT_SEND_BYTES
 from mainstem.aqueduct.serializers import Handle, RawSerializer
 from mainstem.aqueduct.state import ReceiverState, SenderState
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
 
     from mainstem.aqueduct.engine import PlainSender
-    from mainstem.aqueduct.events import Attachment
     from mainstem.aqueduct.runner import Runner
 
 M = TypeVar("M")
@@ -230,18 +230,23 @@ class Sender(_Half, Generic[M]):
         Example:
             >>> await sender.send(b"tide")
         """
-        fast = self._pipe.fast
-        if fast is None or not fast.put(message):
-            await within(timeout, self._send_slowly(message), "sending a message", delivery=Delivery.NONE)
+        pipe = self._pipe
+        fast = pipe.fast
+        if fast is not None and fast.put(message):
+            return
+        pipe.sent += 1
+        if pipe.sent % YIELD_EVERY and not (fast is not None and fast.is_spent):
+            with contextlib.suppress(BackPressured):
+                self.try_send(message)
+                return
+        await within(timeout, self._send_slowly(message), "sending a message", delivery=Delivery.NONE)
 
     async def _send_slowly(self, message: M) -> None:
         # Every wait is before the message is sent: a call that is cancelled has sent nothing.
         pipe = self._pipe
-        pipe.sent += 1
-        if pipe.sent % YIELD_EVERY == 0 or (pipe.fast is not None and pipe.fast.is_spent):
-            await asyncio.sleep(0)
-            if pipe.fast is not None and pipe.fast.put(message):
-                return
+        await asyncio.sleep(0)
+        if pipe.fast is not None and pipe.fast.put(message):
+            return
         while True:
             try:
                 self.try_send(message)
@@ -519,25 +524,9 @@ class Receiver(_Half, Generic[M]):
     is_sender: ClassVar[bool] = False
 
     async def receive(self, timeout: float | None = None) -> M:
-        """Receive the next message. A call that is cancelled, or times out, has taken nothing.
+        """Receive the next message, as :meth:`mainstem.aqueduct.Receiver.receive` does.
 
-        Args:
-            timeout: Seconds to wait; None waits forever.
-
-        Returns:
-            The oldest message that was not received, as the connection's serialiser decodes it.
-
-        Raises:
-            Timeout: No message came in time.
-            ClosedError: The sender finished and all was received, or this receiver was closed.
-            Aborted: The sender aborted the channel.
-            LostInTransit: The sender was lost on its way to the peer.
-            ConnectionLost: The connection under the channel ended.
-            RemoteProtocolError: The message cannot be decoded; the next call receives the one after it.
-            LocalProtocolError: This handle was sent away.
-
-        Example:
-            >>> message = await receiver.receive()
+        A call that is cancelled, or times out, has taken nothing.
         """
         is_there, message = self._poll()
         if is_there:
@@ -546,29 +535,13 @@ class Receiver(_Half, Generic[M]):
 
     async def _receive(self) -> M:
         while True:
+            await self._wait()
             is_there, message = self._poll()
             if is_there:
                 return message  # type: ignore[no-any-return]
-            await self._wait()
 
     def try_receive(self) -> M | None:
-        """Receive the next message if one is there.
-
-        Returns:
-            The oldest message that was not received; None where there is none now.
-
-        Raises:
-            ClosedError: The sender finished and all was received, or this receiver was closed.
-            Aborted: The sender aborted the channel.
-            LostInTransit: The sender was lost on its way to the peer.
-            ConnectionLost: The connection under the channel ended.
-            RemoteProtocolError: The message cannot be decoded.
-            LocalProtocolError: This handle was sent away.
-
-        Example:
-            >>> while (message := receiver.try_receive()) is not None:
-            ...     print(message)
-        """
+        """Receive the next message if one is there, as :meth:`mainstem.aqueduct.Receiver.try_receive` does."""
         return self._poll()[1]  # type: ignore[no-any-return]
 
     def _put_back(self, outcome: M | BaseException) -> None:
@@ -651,6 +624,8 @@ class Receiver(_Half, Generic[M]):
                 await self._wait()
                 continue
             yield message
+            # A handle in it that the program has dropped must not live until the next message.
+            message = None
             remote = self._pipe.remote_receiver
             run = None if remote is None else remote.run
             # An end that drops what is unread empties the run.
@@ -699,45 +674,39 @@ def check_attachable(handle: Any, others: list[Sender[Any] | Receiver[Any]]) -> 
         raise LocalProtocolError("both halves of one channel in one message", rule="handle networked")
 
 
-def pipe_of(handle: Sender[Any] | Receiver[Any]) -> Pipe:
-    """The pipe that a handle is an end of."""
-    return handle._pipe
-
-
-def move_away(handle: Sender[Any] | Receiver[Any]) -> Pipe:
-    """Mark a handle as sent away: from here on it raises. Returns its pipe, which the half that stays goes on with."""
-    assert not handle._moved, "a half can be sent once"
-    handle._moved = True
-    return handle._pipe
-
-
 class RemoteSender(Waiters):
     """A sender whose receiver is at the peer."""
 
-    __slots__ = ("_channel_id", "_lost", "_pipe", "_runner", "_tally", "state")
+    __slots__ = ("_half", "_lost", "_pipe", "_runner", "_tally", "state")
 
-    def __init__(self, runner: Runner, channel_id: int, pipe: Pipe) -> None:
+    def __init__(self, runner: Runner, half: SenderHalf, pipe: Pipe) -> None:
         super().__init__()
         self._runner = runner
-        self._channel_id = channel_id
+        self._half = half
         self._pipe = pipe
         self._tally = NO_MESSAGES
         self.state: SenderState | None = None
         # What the errors say of the messages that were sent and not delivered.
         self._lost = ""
-        runner.senders[channel_id] = self
+        half.owner = self
         self.configure()
+        if half.state.is_final:
+            self.ended(half.state)
 
     def configure(self) -> None:
-        """Pass the bounds on to the engine."""
-        self._pipe.fast = None
-        if self.state is None and not self._runner.engine.is_ended:
-            self._runner.set_bounds(self._channel_id, self._pipe.max_messages, self._pipe.max_bytes)
+        """Pass the limits on to the engine."""
+        pipe, ledger = self._pipe, self._half.ledger
+        pipe.fast = None
+        ledger.max_messages, ledger.max_bytes = pipe.max_messages, pipe.max_bytes
 
     @property
     def has_room(self) -> bool:
         """Whether another message may be sent."""
-        return self._pipe.mode is Mode.UNRELIABLE or self._runner.engine.has_room(self._channel_id)
+        half = self._half
+        if half.has_room or self._pipe.mode is Mode.UNRELIABLE:
+            return True
+        half.wants_room = True
+        return False
 
     @property
     def error(self) -> MainstemError | None:
@@ -745,7 +714,7 @@ class RemoteSender(Waiters):
         state = self.state
         if state is None:
             return None
-        name = describe(self._channel_id)
+        name = describe(self._half.channel_id)
         if state is SenderState.CANCELLED:
             return Aborted(f"channel {name} was aborted")
         if state is SenderState.NO_RECEIVERS:
@@ -773,10 +742,10 @@ class RemoteSender(Waiters):
     def send(self, message: Any, *, tag: object = None) -> None:
         """Encode and send one message, with the handles in it. Raises BackPressured where there is no room."""
         self.check()
-        runner = self._runner
+        runner, half, pipe = self._runner, self._half, self._pipe
         if not self.has_room:
             raise BackPressured(
-                f"channel {describe(self._channel_id)}: its limit of queued and unacknowledged messages is reached"
+                f"channel {describe(half.channel_id)}: its limit of queued and unacknowledged messages is reached"
             )
         handles: list[Sender[Any] | Receiver[Any]] = []
 
@@ -787,17 +756,13 @@ class RemoteSender(Waiters):
             return len(handles) - 1
 
         payload = runner.serializer.encode(message, attach)
-        kinds = [
-            (Attach.RECEIVER if isinstance(handle, Receiver) else Attach.SENDER, pipe_of(handle).oneshot)
-            for handle in handles
-        ]
-        ids = runner.send(self._channel_id, payload, self._pipe.mode, kinds, tag)
-        for handle, channel_id in zip(handles, ids, strict=True):
-            _bind(runner, handle, channel_id)
-        pipe = self._pipe
+        kinds = [(Attach.SENDER if handle.is_sender else Attach.RECEIVER, handle._pipe.oneshot) for handle in handles]
+        halves = runner.engine.send_on(half, payload, pipe.mode, kinds, tag)
+        for handle, kept in zip(handles, halves, strict=True):
+            _bind(runner, handle, kept)
         if pipe.fast is None and self.state is None and type(runner.serializer) is RawSerializer and not pipe.oneshot:
             # From here on, plain bytes bypass this method while nothing is in the way.
-            pipe.fast = runner.engine.plain_sender(self._channel_id, pipe.mode)
+            pipe.fast = runner.engine.plain_sender(half.channel_id, pipe.mode)
 
     def send_tagged(self, message: Any) -> asyncio.Future[None]:
         """Send a message; the future is done when it is acknowledged, or fails with LostInTransit or ConnectionLost."""
@@ -822,7 +787,9 @@ class RemoteSender(Waiters):
             return
         except MainstemError as error:
             # It cannot be sent, and no caller waits: the channel is cancelled.
-            self._runner.log_error(f"channel {describe(self._channel_id)}: a queued message cannot be sent: {error}")
+            self._runner.log_error(
+                f"channel {describe(self._half.channel_id)}: a queued message cannot be sent: {error}"
+            )
             pipe.queue.clear()
             pipe.aborted = True
         if pipe.aborted:
@@ -832,14 +799,14 @@ class RemoteSender(Waiters):
         self.wake()
 
     def finish(self) -> None:
-        self._runner.finish(self._channel_id)
+        self._runner.engine.finish(self._half.channel_id)
 
     def cancel(self) -> None:
-        self._runner.cancel(self._channel_id)
+        self._runner.engine.cancel(self._half.channel_id)
 
     def drop(self) -> None:
         """The handle was dropped, in whatever thread."""
-        self._runner.drop_later(self._channel_id, is_sender=True)
+        self._runner.drop_later(self._half)
 
     async def wait_ended(self) -> None:
         """Wait for the channel's end. Raises the sticky error after any but a graceful one."""
@@ -863,25 +830,26 @@ class RemoteSender(Waiters):
             self._lost = f"; {messages} messages of {size} bytes were not delivered"
             self._runner.not_delivered(self)
         self._pipe.fast = None
-        self._runner.senders.pop(self._channel_id, None)
         self._pipe.queue.clear()
+        self._half.owner = None
         self.wake()
 
 
 class RemoteReceiver(Waiters):
     """A receiver whose sender is at the peer."""
 
-    __slots__ = ("_batch", "_channel_id", "_pipe", "_runner", "state")
+    __slots__ = ("_batch", "_half", "_runner", "state")
 
-    def __init__(self, runner: Runner, channel_id: int, pipe: Pipe) -> None:
+    def __init__(self, runner: Runner, half: ReceiverHalf) -> None:
         super().__init__()
         self._runner = runner
-        self._channel_id = channel_id
-        self._pipe = pipe
+        self._half = half
         # Messages without attachments, taken from the engine together.
         self._batch: deque[bytes] = deque()
         self.state: ReceiverState | None = None
-        runner.receivers[channel_id] = self
+        half.owner = self
+        if half.state.is_final:
+            self.ended(half.state)
 
     @property
     def run(self) -> deque[bytes] | None:
@@ -892,7 +860,10 @@ class RemoteReceiver(Waiters):
         """The next message, if there is one. Raises the sticky error, or ClosedError at the end of the channel."""
         batch = self._batch
         if not batch:
-            messages = self._runner.receive(self._channel_id)
+            messages = self._runner.engine.receive_next(self._half.channel_id)
+            if self.state is not None:
+                # It may have been read to its end.
+                self._runner.look_again()
             if isinstance(messages, Incoming):
                 return True, self._decode(messages)
             if messages is not None:
@@ -905,16 +876,15 @@ class RemoteReceiver(Waiters):
         error = self.error
         if error is None:
             return False, None
-        self._runner.receivers.pop(self._channel_id, None)
         raise error
 
     @property
     def error(self) -> MainstemError | None:
         """The sticky error; None while there is, or may come, something to receive."""
         state = self.state
-        if state is None or self._batch or self._runner.engine.has_unread(self._channel_id):
+        if state is None or self._batch or self._half.queue:
             return None
-        name = describe(self._channel_id)
+        name = describe(self._half.channel_id)
         if state is ReceiverState.CANCELLED:
             return Aborted(f"channel {name} was aborted by its sender")
         if state is ReceiverState.LOST:
@@ -951,7 +921,7 @@ class RemoteReceiver(Waiters):
             # What the message carried and the serialiser did not take.
             for index, attachment in enumerate(attachments):
                 if index not in handles:
-                    runner.drop_attachment(attachment)
+                    runner.engine.drop(attachment)
 
     def _decoded(self, payload: bytes, detach: Any) -> Any:
         try:
@@ -961,27 +931,24 @@ class RemoteReceiver(Waiters):
         except Exception as error:
             # Any exception of a serialiser's library: the peer chose the bytes.
             raise RemoteProtocolError(
-                f"channel {describe(self._channel_id)}: a message cannot be decoded: {error}", rule="serialisation"
+                f"channel {describe(self._half.channel_id)}: a message cannot be decoded: {error}", rule="serialisation"
             ) from error
 
     def close(self) -> None:
         self._batch.clear()
-        if self.state is not None:
-            # It has ended already, and nobody reads how: `ended` and `poll` are not called any more.
-            self._runner.receivers.pop(self._channel_id, None)
-        self._runner.close_receiver(self._channel_id)
+        self._half.owner = None
+        self._runner.engine.close_receiver(self._half.channel_id)
 
     def drop(self) -> None:
         """The handle was dropped, in whatever thread."""
-        self._runner.drop_later(self._channel_id, is_sender=False)
+        self._runner.drop_later(self._half)
 
     def ended(self, state: ReceiverState) -> None:
         """The receiver ceased to exist on the wire; what is queued can still be read after a graceful end."""
         self.state = state
         if state is not ReceiverState.FINISHED:
             self._batch.clear()
-        if self._pipe.closed:
-            self._runner.receivers.pop(self._channel_id, None)
+        self._half.owner = None
         self.wake()
 
 
@@ -989,33 +956,28 @@ def _detach_nothing(index: int) -> Any:
     raise IndexError(f"there is no attachment {index}")
 
 
-def make_handle(runner: Runner, attachment: Attachment) -> Sender[Any] | Receiver[Any]:
+def make_handle(runner: Runner, half: Half) -> Sender[Any] | Receiver[Any]:
     """A handle for a half that came attached to a message."""
     pipe = Pipe(
-        mode=Mode.UNORDERED if attachment.channel_id & ONESHOT else Mode.ORDERED,
-        max_messages=DEFAULT_MAX_MESSAGES,
-        oneshot=bool(attachment.channel_id & ONESHOT),
+        mode=Mode.UNORDERED if half.oneshot else Mode.ORDERED, max_messages=DEFAULT_MAX_MESSAGES, oneshot=half.oneshot
     )
-    if attachment.is_sender:
-        pipe.remote_sender = remote_sender = RemoteSender(runner, attachment.channel_id, pipe)
-        if isinstance(attachment.state, SenderState) and attachment.state.is_final:
-            remote_sender.ended(attachment.state)
+    if isinstance(half, SenderHalf):
+        pipe.remote_sender = RemoteSender(runner, half, pipe)
         return Sender(pipe)
-    pipe.remote_receiver = remote_receiver = RemoteReceiver(runner, attachment.channel_id, pipe)
-    if isinstance(attachment.state, ReceiverState) and attachment.state.is_final:
-        remote_receiver.ended(attachment.state)
+    pipe.remote_receiver = RemoteReceiver(runner, half)
     return Receiver(pipe)
 
 
-def _bind(runner: Runner, handle: Sender[Any] | Receiver[Any], channel_id: int) -> None:
-    """The handle left with a message: what it shared with its other half now leads over the connection."""
-    pipe = move_away(handle)
-    if isinstance(handle, Receiver):
-        pipe.remote_sender = RemoteSender(runner, channel_id, pipe)
+def _bind(runner: Runner, handle: Sender[Any] | Receiver[Any], half: Half) -> None:
+    """The handle left with a message: the half that stays here now leads over the connection."""
+    handle._moved = True
+    pipe = handle._pipe
+    if isinstance(half, SenderHalf):
+        pipe.remote_sender = RemoteSender(runner, half, pipe)
         if pipe.queue or pipe.finished or pipe.aborted:
-            runner.call_soon(pipe.remote_sender.drain)
+            runner.loop.call_soon(pipe.remote_sender.drain)
     else:
-        pipe.remote_receiver = RemoteReceiver(runner, channel_id, pipe)
+        pipe.remote_receiver = RemoteReceiver(runner, half)
         if pipe.closed:
             pipe.remote_receiver.close()
     pipe.wake()
@@ -1024,42 +986,15 @@ def _bind(runner: Runner, handle: Sender[Any] | Receiver[Any], channel_id: int) 
 def channel(
     *, mode: Mode = Mode.ORDERED, max_messages: int = DEFAULT_MAX_MESSAGES, max_bytes: int = DEFAULT_SEND_BYTES
 ) -> tuple[Sender[Any], Receiver[Any]]:
-    """Make a channel. Mode and bounds count once it is networked; within the process messages keep their order.
-
-    Args:
-        mode: How messages travel.
-        max_messages: Messages that may be queued and unacknowledged before `Sender.send` waits.
-        max_bytes: Bytes that may be queued and unacknowledged before `Sender.send` waits.
-
-    Returns:
-        The channel's sender and its receiver.
-
-    Raises:
-        ConfigurationError: The mode is not a `Mode`, or a limit is not a whole number >= 1.
-
-    Example:
-        >>> sender, receiver = channel()
-        >>> await connection.sender.send({"subscribe": "tide", "updates": sender})
-        >>> async for update in receiver:
-        ...     print(update)
-    """
+    """Make a channel, as :func:`mainstem.aqueduct.channel` does."""
     pipe = Pipe(mode=mode, max_messages=max_messages, max_bytes=max_bytes)
     return Sender(pipe), Receiver(pipe)
 
 
 def oneshot(*, mode: Mode = Mode.UNORDERED) -> tuple[Sender[Any], Receiver[Any]]:
-    """Make a channel for one message: sending it finishes the channel.
+    """Make a channel for one message, as :func:`mainstem.aqueduct.oneshot` does.
 
-    Args:
-        mode: How the message travels.
-
-    Returns:
-        The channel's sender and its receiver.
-
-    Example:
-        >>> sender, receiver = oneshot()
-        >>> await connection.sender.send({"text": "tide", "response": sender})
-        >>> print(await receiver)
+    ``await receiver`` receives it.
     """
     pipe = Pipe(mode=mode, max_messages=1, oneshot=True)
     return Sender(pipe), Receiver(pipe)

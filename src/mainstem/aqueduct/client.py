@@ -43,37 +43,9 @@ def connect(
     instrument: Instrument = NULL_INSTRUMENT,
     **overrides: Any,
 ) -> Opening[Connection]:
-    """Connect to a server, in asyncio; done when the handshake is complete.
+    """Connect as :func:`mainstem.aqueduct.connect` does; await it, or use it with ``async with``.
 
-    If the host has several addresses, the next one is tried a quarter of a second after the one before, or as soon as that fails.
-    The first handshake that completes wins, and the other attempts are closed.
-
-    Args:
-        host: The server's name or address.
-        port: Its UDP port.
-        headers: Connection headers, which the server's handler can read.
-        serializers: What messages may be encoded with, the preferred one first. With more than one, connecting waits for
-            the server's choice.
-        sessions: Where session tickets are kept.
-        early: With a ticket in ``sessions``, connect at once: what is sent goes out in the first flight (0-RTT), to the address
-            at which the server was met before.
-        timeout: Seconds to wait at most; None waits for as long as QUIC does.
-        settings: The settings; None for the defaults.
-        instrument: What observes frames and state changes.
-        **overrides: Fields of `Settings` by name, instead of those in ``settings``.
-
-    Returns:
-        What is awaited, or entered with ``async with``, for the connection.
-
-    Raises:
-        Timeout: The server did not respond in time.
-        ConnectionLost: The server, or TLS, refused the connection.
-        RemoteProtocolError: The peer does not speak Aqueduct, or has none of the serialisers.
-        ConfigurationError: A setting cannot be used.
-
-    Example:
-        >>> async with connect("localhost", 4433, ca="certs/ca.pem") as connection:
-        ...     await connection.sender.send(b"tide")
+    With ``early`` it does not wait for the handshake.
     """
     chosen = replace(settings or Settings(), **overrides)
     if not host:

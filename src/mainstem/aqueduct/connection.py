@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.tasks import within
 from mainstem.aqueduct.certificates import describe_certificate
-from mainstem.aqueduct.channel_id import ENTRYPOINT
 from mainstem.aqueduct.channels import DEFAULT_MAX_MESSAGES, Pipe, Receiver, RemoteReceiver, RemoteSender, Sender
 from mainstem.aqueduct.connection_state import Counts
 from mainstem.aqueduct.events import Mode
+from mainstem.aqueduct.halves import SenderHalf
 from mainstem.aqueduct.state import ReceiverState
 from mainstem.aqueduct.stats import connection_stats
 from mainstem.errors import ChannelError, ConfigurationError
@@ -55,11 +55,12 @@ class Connection:
         pipe = self._entrypoint = Pipe(mode=Mode.ORDERED, max_messages=DEFAULT_MAX_MESSAGES)
         self._sender: Sender[Any] | None = None
         self._receiver: Receiver[Any] | None = None
-        if is_client:
-            pipe.remote_sender = RemoteSender(runner, ENTRYPOINT, pipe)
+        entrypoint = runner.engine.entrypoint
+        if isinstance(entrypoint, SenderHalf):
+            pipe.remote_sender = RemoteSender(runner, entrypoint, pipe)
             self._sender = Sender(pipe)
         else:
-            pipe.remote_receiver = RemoteReceiver(runner, ENTRYPOINT, pipe)
+            pipe.remote_receiver = RemoteReceiver(runner, entrypoint)
             self._receiver = Receiver(pipe)
 
     @property

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.aqueduct.run_writer import RunReader
 from mainstem.aqueduct.channel_id import MINTED_BY_SERVER, SPACE_MASK, TO_CLIENT, Minter, describe
 from mainstem.aqueduct.codec import violation
-from mainstem.aqueduct.events import NO_MESSAGES, Event, HoldConnection
+from mainstem.aqueduct.events import NO_MESSAGES, Event, HoldConnection, Readable, ReceiverEnded
 from mainstem.aqueduct.halves import Role, Stream
 from mainstem.aqueduct.output import Output
 from mainstem.aqueduct.ranges import RangeSet
@@ -133,6 +133,8 @@ class ConnectionState:
         # ClosedChannelLost frames, each of which wants a stream of its own.
         self.notices: deque[bytes] = deque()
         self.resume: Callable[[Stream], None]
+        # Called where the application left something to be sent.
+        self.wake: Callable[[], None] = _nothing
         # Timers: acknowledgements and declarations are due together, each list at one time.
         self.ack_list: list[ReceiverHalf] = []
         self.ack_due_ns: int | None = None
@@ -244,6 +246,21 @@ class ConnectionState:
     def emit(self, event: Event) -> None:
         self.events.append(event)
 
+    def readable(self, receiver: ReceiverHalf) -> None:
+        """There is something to receive where there was nothing."""
+        if receiver.owner is None:
+            self.events.append(Readable(receiver.channel_id))
+        else:
+            receiver.owner.wake()
+
+    def receiver_ended(self, receiver: ReceiverHalf) -> None:
+        """A receiver that the application can have ceased to exist on the wire."""
+        if receiver.owner is None:
+            self.events.append(ReceiverEnded(receiver.channel_id, receiver.state))
+            self.events.append(Readable(receiver.channel_id))
+        else:
+            receiver.owner.ended(receiver.state)
+
     # Halves change state through these two.
 
     def move_sender(self, sender: SenderHalf, happened: SenderInput) -> None:
@@ -341,3 +358,7 @@ class ConnectionState:
         self.nack_heap.clear()
         self.ack_due_ns = self.declare_due_ns = None
         self.buffered = sum(receiver.queued_bytes for receiver in self.drained.values())
+
+
+def _nothing() -> None:
+    """Nobody asked to be called."""

@@ -35,12 +35,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.aqueduct import lifecycle, receive, send
-from mainstem.aqueduct.channel_id import ENTRYPOINT
+from mainstem.aqueduct.channel_id import ENTRYPOINT, describe
 from mainstem.aqueduct.codec import EXPLICIT_CLOSE, as_headers
 from mainstem.aqueduct.connection_state import ConnectionState, Counts, Timing
-from mainstem.aqueduct.events import Attach, Attachment, CloseConnection, Command, Event, Incoming, Mode
+from mainstem.aqueduct.events import Attach, CloseConnection, Command, Event, Mode
 from mainstem.aqueduct.frames import VERSION_BYTES, ConnectionControl
-from mainstem.aqueduct.halves import UNIDIRECTIONAL, Half, Pending, ReceiverHalf, Role, SenderHalf, Stream
+from mainstem.aqueduct.halves import UNIDIRECTIONAL, Half, Incoming, Pending, ReceiverHalf, Role, SenderHalf, Stream
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
 from mainstem.aqueduct.state import ReceiverState, SenderInput, SenderState
 from mainstem.aqueduct.streams import Inbound
@@ -98,22 +98,15 @@ class AqueductEngine:
         if is_client:
             # Everything that the client sends before the server has responded begins with a Version frame.
             self._state.out.plain.opening = VERSION_BYTES
-            send.create_sender(self._state, ENTRYPOINT, minted_here=True, reachable=True)
+            self.entrypoint: Half = send.create_sender(state, ENTRYPOINT, minted_here=True, reachable=True)
+        else:
+            self.entrypoint = ReceiverHalf(ENTRYPOINT, minted_here=False, reachable=True, handed_over=True)
+            state.receivers[ENTRYPOINT] = self.entrypoint
 
     # Opening.
 
     def start(self, now_ns: int) -> None:
-        """Client: open the connection control stream. Messages may follow at once.
-
-        Args:
-            now_ns: The time, in nanoseconds.
-
-        Raises:
-            LocalProtocolError: This is a server, or was started.
-
-        Example:
-            >>> client.start(now_ns)
-        """
+        """Client: open the connection control stream. Messages may follow at once. Raises LocalProtocolError."""
         state = self._state
         state.now_ns = now_ns
         if not state.is_client or self._inbound.control_id is not None:
@@ -127,18 +120,7 @@ class AqueductEngine:
     def accept(
         self, headers: Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | None, now_ns: int
     ) -> None:
-        """Server: respond to the client's headers. What has arrived meanwhile is processed now.
-
-        Args:
-            headers: The server's connection headers.
-            now_ns: The time, in nanoseconds.
-
-        Raises:
-            LocalProtocolError: This is a client, has accepted before, or a `PeerHeaders` event has not come.
-
-        Example:
-            >>> server.accept({"server": "gauge 1"}, now_ns)
-        """
+        """Server: respond to the client's headers. What has arrived meanwhile is processed now. Raises LocalProtocolError."""
         state = self._state
         state.now_ns = now_ns
         if state.is_client or not self._inbound.peer_headers_seen or self._inbound.is_ready:
@@ -148,66 +130,49 @@ class AqueductEngine:
         state.out.write(self._inbound.control_id, VERSION_BYTES + data)
         state.sent_frame(data)
         self._inbound.is_ready = True
-        receive.create_receiver(state, ENTRYPOINT, minted_here=False, handed_over=True)
+        state.counts.halves_created += 1
+        state.awaiting_control.append(self.entrypoint)
         self._guard(self._inbound.release)
 
-    # What the application calls.
+    # What the application calls. Where something is to be sent afterwards, `call_on_output` has it called back.
 
     def send(
         self,
         channel_id: int,
         payload: bytes,
-        now_ns: int,
         *,
         mode: Mode = Mode.ORDERED,
         attach: Sequence[tuple[Attach, bool]] = (),
         tag: object = None,
     ) -> tuple[int, ...]:
-        """Send one message.
+        """Send one message; return the ids of the new channels, in the order of ``attach``.
 
-        Args:
-            channel_id: A channel whose sender is here.
-            payload: The message.
-            now_ns: The time, in nanoseconds.
-            mode: How it travels.
-            attach: For each new channel: which half goes with the message, and whether it is a oneshot.
-            tag: With it, an `Acknowledged` or a `Lost` event reports later what became of the message.
+        ``attach`` has which half of each new channel goes with the message, and whether it is a oneshot. With a ``tag``, an
+        `Acknowledged` or a `Lost` event reports later what became of the message.
 
-        Returns:
-            The ids of the new channels, in the order of ``attach``.
-
-        Raises:
-            LocalProtocolError: The channel or a limit forbids it.
-            BackPressured: There is no room; a `Writable` event will follow.
-            ConnectionLost: The connection has ended.
-
-        Example:
-            >>> client.send(0, b"tide", now_ns)
-            ()
+        Raises LocalProtocolError, BackPressured (a `Writable` event will follow) or ConnectionLost.
         """
+        if self._state.is_ended:
+            raise ConnectionLost("the connection has ended")
+        sender = self._state.senders.get(channel_id)
+        if sender is None:
+            raise LocalProtocolError(f"{describe(channel_id)} has no sender here", rule="no such sender")
+        return tuple(half.channel_id for half in self.send_on(sender, payload, mode, attach, tag))
+
+    def send_on(
+        self, sender: SenderHalf, payload: bytes, mode: Mode, attach: Sequence[tuple[Attach, bool]], tag: object
+    ) -> tuple[Half, ...]:
+        """Send one message, as `send` does; return the halves of the new channels that stay here."""
         state = self._state
-        state.now_ns = now_ns
-        self._check_open()
-        sender = send.require_sender(state, channel_id)
         send.check(state, sender, payload, mode, len(attach))
-        ids, links = _make_attachments(state, attach)
-        send.send(state, sender, Pending(payload, mode, ids, links, tag))
+        halves = tuple([self._make_half(kind, oneshot) for kind, oneshot in attach]) if attach else ()
+        send.send(state, sender, Pending(payload, mode, halves, tag))
         lifecycle.settle(state)
-        return ids
+        state.wake()
+        return halves
 
     def has_room(self, channel_id: int) -> bool:
-        """Whether another reliable message may be sent; where not, a `Writable` event will follow.
-
-        Args:
-            channel_id: A channel whose sender is here.
-
-        Returns:
-            Whether there is room; False also where there is no such sender.
-
-        Example:
-            >>> client.has_room(0)
-            True
-        """
+        """Whether another reliable message may be sent; where not, a `Writable` event will follow."""
         sender = self._state.senders.get(channel_id)
         if sender is None:
             return False
@@ -216,74 +181,30 @@ class AqueductEngine:
             return False
         return True
 
-    def set_bounds(self, channel_id: int, *, messages: int | None = None, size: int | None = None) -> None:
-        """Bound what a sender may have queued and unacknowledged. None leaves a bound as it was.
-
-        Args:
-            channel_id: A channel whose sender is here.
-            messages: Messages, at least one.
-            size: Bytes, at least one.
-
-        Raises:
-            LocalProtocolError: There is no such sender.
-
-        Example:
-            >>> client.set_bounds(0, messages=100)
-        """
-        sender = send.require_sender(self._state, channel_id)
-        if messages is not None:
-            sender.ledger.max_messages = max(1, messages)
-        if size is not None:
-            sender.ledger.max_bytes = max(1, size)
-
-    def finish(self, channel_id: int, now_ns: int) -> None:
-        """End a channel gracefully: everything sent is still delivered, nothing more can be sent.
-
-        Args:
-            channel_id: A channel; without effect where its sender is not here.
-            now_ns: The time, in nanoseconds.
-
-        Example:
-            >>> client.finish(0, now_ns)
-        """
+    def finish(self, channel_id: int) -> None:
+        """End a channel gracefully: everything sent is still delivered, nothing more can be sent."""
         state = self._state
-        state.now_ns = now_ns
         sender = state.senders.get(channel_id)
-        if sender is not None and not self._state.is_ended:
+        if sender is not None and not state.is_ended:
             state.move_sender(sender, SenderInput.FINISH)
             send.try_finish(state, sender)
+            state.wake()
 
-    def cancel(self, channel_id: int, now_ns: int) -> None:
+    def cancel(self, channel_id: int) -> None:
         """Abandon a channel as soon as possible: what is on its way, or unread at the peer, is dropped.
 
         Without effect once the channel has finished: there is nothing left to abandon.
-
-        Args:
-            channel_id: A channel; without effect where its sender is not here.
-            now_ns: The time, in nanoseconds.
-
-        Example:
-            >>> client.cancel(0, now_ns)
         """
         state = self._state
-        state.now_ns = now_ns
         sender = state.senders.get(channel_id)
-        if sender is not None and not self._state.is_ended:
+        if sender is not None and not state.is_ended:
             send.cancel(state, sender)
             lifecycle.settle(state)
+            state.wake()
 
-    def close_receiver(self, channel_id: int, now_ns: int) -> None:
-        """Close a receiver: its unread messages are dropped, and its sender is notified.
-
-        Args:
-            channel_id: A channel; without effect where its receiver is not here.
-            now_ns: The time, in nanoseconds.
-
-        Example:
-            >>> server.close_receiver(0, now_ns)
-        """
+    def close_receiver(self, channel_id: int) -> None:
+        """Close a receiver: its unread messages are dropped, and its sender is notified."""
         state = self._state
-        state.now_ns = now_ns
         receiver = state.receivers.get(channel_id)
         if receiver is not None:
             receive.close_by_application(state, receiver)
@@ -292,165 +213,78 @@ class AqueductEngine:
             if drained is not None:
                 receive.drop_queue(state, drained, as_lost=False)
         lifecycle.settle(state)
+        state.wake()
 
-    def receive(self, channel_id: int, now_ns: int) -> Incoming | None:
-        """Take the oldest unread message of a receiver. The halves attached to it belong to the application then.
+    def drop(self, half: Half) -> None:
+        """Give up a half that came with a message: a sender is cancelled, a receiver closed."""
+        if isinstance(half, SenderHalf):
+            self.cancel(half.channel_id)
+        else:
+            self.close_receiver(half.channel_id)
 
-        Args:
-            channel_id: A channel whose receiver is here.
-            now_ns: The time, in nanoseconds.
-
-        Returns:
-            The message; None where there is none now.
-
-        Example:
-            >>> message = server.receive(0, now_ns)
-        """
+    def receive(self, channel_id: int) -> Incoming | None:
+        """Take the oldest unread message of a receiver. The halves attached to it belong to the application then."""
         state = self._state
-        receiver = self._readable(channel_id, now_ns)
-        if receiver is None:
+        receiver = state.receivers.get(channel_id) or state.drained.get(channel_id)
+        if receiver is None or not receiver.queue or not receiver.handed_over:
             return None
-        delivery = receive.take(state, receiver)
-        if state.unblocked:
-            self._guard(lambda: lifecycle.settle(state))
-        if isinstance(delivery, bytes):
-            return Incoming(channel_id, delivery, ())
-        attachments: tuple[Attachment, ...] = ()
-        if delivery.halves:
-            attachments = tuple(
-                Attachment(half.channel_id, isinstance(half, SenderHalf), half.state) for half in delivery.halves
-            )
-        return Incoming(channel_id, delivery.message.payload, attachments)
+        message = receive.take(state, receiver)
+        self._taken()
+        if isinstance(message, bytes):
+            return Incoming(channel_id, message, ())
+        return Incoming(channel_id, message.message.payload, message.halves)
 
-    def receive_run(self, channel_id: int, now_ns: int) -> deque[bytes] | None:
-        """Take the oldest unread messages, as far as they carry no attachments.
+    def receive_next(self, channel_id: int) -> deque[bytes] | Incoming | None:
+        """Take the oldest unread messages as far as they carry no attachments, or else one that does.
 
-        Args:
-            channel_id: A channel whose receiver is here.
-            now_ns: The time, in nanoseconds.
-
-        Returns:
-            Their payloads; None where there is none now, or where the next has to be taken by `receive`.
-
-        Example:
-            >>> payloads = server.receive_run(0, now_ns)
-        """
-        state = self._state
-        receiver = self._readable(channel_id, now_ns)
-        if receiver is None:
-            return None
-        run = receive.take_run(state, receiver)
-        if state.unblocked:
-            self._guard(lambda: lifecycle.settle(state))
-        return run
-
-    def receive_next(self, channel_id: int, now_ns: int) -> deque[bytes] | Incoming | None:
-        """Take what `receive_run` or else `receive` returns; where that is nothing, the application waits (`want`).
-
-        Args:
-            channel_id: A channel whose receiver is here.
-            now_ns: The time, in nanoseconds.
-
-        Returns:
-            Payloads, or one message with attachments; None where there is none now.
-
-        Example:
-            >>> messages = server.receive_next(0, now_ns)
+        None where there are none. The application waits then: what other channels do not read holds the connection for less.
         """
         state = self._state
         receiver = state.receivers.get(channel_id) or state.drained.get(channel_id)
         if receiver is None or not receiver.queue:
             receive.want(state, channel_id)
             return None
-        return self.receive_run(channel_id, now_ns) or self.receive(channel_id, now_ns)
+        if not receiver.handed_over:
+            return None
+        run = receive.take_run(state, receiver)
+        if run is None:
+            return self.receive(channel_id)
+        self._taken()
+        return run
 
-    def has_unread(self, channel_id: int) -> bool:
-        """Say whether a message waits to be received.
-
-        Args:
-            channel_id: A channel.
-
-        Returns:
-            Whether there is one.
-
-        Example:
-            >>> server.has_unread(0)
-            False
-        """
-        receiver = self._state.receivers.get(channel_id) or self._state.drained.get(channel_id)
-        return receiver is not None and bool(receiver.queue)
-
-    def want(self, channel_id: int) -> None:
-        """Note that the application waits for a message of this receiver, which has none.
-
-        Reading of the connection, which may have stopped for what other channels do not read, then goes on for longer.
-
-        Args:
-            channel_id: A channel whose receiver is here.
-
-        Example:
-            >>> server.want(0)
-        """
-        receive.want(self._state, channel_id)
+    def _taken(self) -> None:
+        """Messages were taken: streams that waited for room go on."""
+        state = self._state
+        if state.unblocked:
+            self._guard(lambda: lifecycle.settle(state))
+        if state.out.is_pending:
+            state.wake()
 
     def plain_sender(self, channel_id: int, mode: Mode) -> PlainSender | None:
-        """Get the compiled short cut for a sender's plain messages.
-
-        Args:
-            channel_id: A channel whose sender is here.
-            mode: How the messages travel.
-
-        Returns:
-            What takes messages with ``put``, which returns False where `send` must be used; None where there is none.
-
-        Example:
-            >>> fast = client.plain_sender(0, Mode.ORDERED)
-        """
+        """The compiled short cut for a sender's plain messages: ``put`` returns False where `send` must be used."""
         sender = self._state.senders.get(channel_id)
         if sender is None:
             return None
         return sender.ledger if mode is Mode.ORDERED else send.quick_sender(self._state, sender, mode)
 
     def call_on_output(self, wake: Callable[[], None]) -> None:
-        """Have a function called when the short cut of `plain_sender` has put something where nothing was to be sent.
+        """Have a function called when the application's calls may have left something to send. It must not call the engine."""
+        self._state.wake = self._state.out.plain.wake = wake
 
-        Args:
-            wake: Called without arguments; it must not call the connection.
-
-        Example:
-            >>> client.call_on_output(lambda: loop.call_soon(flush))
-        """
-        self._state.out.plain.wake = wake
-
-    def drop(self, attachment: Attachment, now_ns: int) -> None:
-        """Give up a half that came with a message: a sender is cancelled, a receiver closed.
-
-        Args:
-            attachment: What came.
-            now_ns: The time, in nanoseconds.
-
-        Example:
-            >>> server.drop(message.attachments[0], now_ns)
-        """
-        if attachment.is_sender:
-            self.cancel(attachment.channel_id, now_ns)
-        else:
-            self.close_receiver(attachment.channel_id, now_ns)
-
-    def close(self, now_ns: int, *, reason: str = "") -> None:
-        """Close the connection, with all its channels. May be called again.
-
-        Args:
-            now_ns: The time, in nanoseconds.
-            reason: A text for the peer.
-
-        Example:
-            >>> client.close(now_ns, reason="done")
-        """
-        self._state.now_ns = now_ns
+    def close(self, *, reason: str = "") -> None:
+        """Close the connection, with all its channels. May be called again."""
         if not self._state.is_ended:
             self._state.out.command(CloseConnection(EXPLICIT_CLOSE, reason))
             self._end(None)
+
+    def _make_half(self, kind: Attach, oneshot: bool) -> Half:
+        """The half of a new channel that stays here."""
+        state = self._state
+        outgoing = kind is Attach.RECEIVER
+        channel_id = state.minter.mint(outgoing=outgoing, oneshot=oneshot)
+        if outgoing:
+            return send.create_sender(state, channel_id, minted_here=True, reachable=False)
+        return receive.create_receiver(state, channel_id, minted_here=True, handed_over=True)
 
     # State.
 
@@ -497,51 +331,19 @@ class AqueductEngine:
         return self._state.buffered
 
     def sender_state(self, channel_id: int) -> SenderState | None:
-        """The state of a sender.
-
-        Args:
-            channel_id: A channel.
-
-        Returns:
-            The state; None where there is no such sender, or it has ended.
-
-        Example:
-            >>> client.sender_state(0)
-            <SenderState.OPEN: 1>
-        """
+        """The state of a sender."""
         sender = self._state.senders.get(channel_id)
         return None if sender is None else sender.state
 
     def receiver_state(self, channel_id: int) -> ReceiverState | None:
-        """The state of a receiver.
-
-        Args:
-            channel_id: A channel.
-
-        Returns:
-            The state; None where there is no such receiver, or it has ended and was read to its end.
-
-        Example:
-            >>> server.receiver_state(0)
-            <ReceiverState.OPEN: 1>
-        """
+        """The state of a receiver."""
         receiver = self._state.receivers.get(channel_id) or self._state.drained.get(channel_id)
         return None if receiver is None else receiver.state
 
     # What the QUIC connection reports.
 
     def receive_stream(self, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
-        """Bytes of a stream came.
-
-        Args:
-            stream_id: QUIC's stream id.
-            data: The bytes, in order and without gaps.
-            fin: Whether they are the stream's last.
-            now_ns: The time, in nanoseconds.
-
-        Example:
-            >>> server.receive_stream(0, data, fin=False, now_ns=now_ns)
-        """
+        """Bytes of a stream came."""
         state = self._state
         state.now_ns = now_ns
         if self._state.is_ended:
@@ -563,58 +365,24 @@ class AqueductEngine:
             self._fail(error)
 
     def receive_reset(self, stream_id: int, code: int, now_ns: int) -> None:
-        """The peer reset its direction of a stream.
-
-        Args:
-            stream_id: QUIC's stream id.
-            code: The application's error code.
-            now_ns: The time, in nanoseconds.
-
-        Example:
-            >>> server.receive_reset(4, 1, now_ns)
-        """
+        """The peer reset its direction of a stream."""
         self._state.now_ns = now_ns
         if not self._state.is_ended:
             self._guard(lambda: self._inbound.receive_reset(stream_id, code))
 
     def receive_stop_sending(self, stream_id: int, now_ns: int) -> None:
-        """The peer reads no more of a stream; the QUIC connection has reset it.
-
-        Args:
-            stream_id: QUIC's stream id.
-            now_ns: The time, in nanoseconds.
-
-        Example:
-            >>> client.receive_stop_sending(2, now_ns)
-        """
+        """The peer reads no more of a stream; the QUIC connection has reset it."""
         self._state.now_ns = now_ns
         lifecycle.stream_stopped(self._state, stream_id)
 
     def receive_datagram(self, data: bytes, now_ns: int) -> None:
-        """A datagram came.
-
-        Args:
-            data: Its payload.
-            now_ns: The time, in nanoseconds.
-
-        Example:
-            >>> server.receive_datagram(data, now_ns)
-        """
+        """A datagram came."""
         self._state.now_ns = now_ns
         if not self._state.is_ended:
             self._guard(lambda: self._inbound.receive_datagram(data))
 
     def receive_stream_ends(self, stream_ids: Sequence[int], pieces: list[bytes], now_ns: int) -> None:
-        """The last bytes of several streams of one direction came. For most they are the first as well.
-
-        Args:
-            stream_ids: QUIC's stream ids, in the order in which the bytes came.
-            pieces: The bytes of each.
-            now_ns: The time, in nanoseconds.
-
-        Example:
-            >>> server.receive_stream_ends([2, 6], [first, second], now_ns)
-        """
+        """The last bytes of several streams of one direction came. For most they are the first as well."""
         state = self._state
         state.now_ns = now_ns
         index = 0
@@ -627,15 +395,7 @@ class AqueductEngine:
             index += count
 
     def receive_datagrams(self, datagrams: list[bytes], now_ns: int) -> None:
-        """Several datagrams came.
-
-        Args:
-            datagrams: Their payloads, in the order in which they came.
-            now_ns: The time, in nanoseconds.
-
-        Example:
-            >>> server.receive_datagrams([first, second], now_ns)
-        """
+        """Several datagrams came."""
         self._state.now_ns = now_ns
         index = 0
         while index < len(datagrams) and not self._state.is_ended:
@@ -661,15 +421,7 @@ class AqueductEngine:
             return len(items)
 
     def stream_delivered(self, stream_id: int, now_ns: int) -> None:
-        """All that was written to a stream has reached the peer; the response to a `WatchDelivery` command.
-
-        Args:
-            stream_id: QUIC's stream id.
-            now_ns: The time, in nanoseconds.
-
-        Example:
-            >>> client.stream_delivered(4, now_ns)
-        """
+        """All that was written to a stream has reached the peer; the response to a `WatchDelivery` command."""
         self._state.now_ns = now_ns
         stream = self._state.streams.get(stream_id)
         if stream is not None:
@@ -684,50 +436,20 @@ class AqueductEngine:
         max_datagram: int | None = None,
         rtt_ns: int | None = None,
     ) -> None:
-        """Note what the QUIC connection has room for. None leaves a value as it was.
-
-        Args:
-            bidi_streams: Streams of two directions that may be opened.
-            uni_streams: Streams of one direction that may be opened.
-            datagrams: Datagrams that may be queued.
-            max_datagram: The largest datagram, in bytes; 0 where the peer takes none.
-            rtt_ns: The estimate of the round trip, in nanoseconds.
-
-        Example:
-            >>> client.transport_state(uni_streams=100, datagrams=16, max_datagram=1170)
-        """
+        """Note what the QUIC connection has room for. None leaves a value as it was."""
         self._state.out.note_room(bidi_streams, uni_streams, datagrams, max_datagram)
         if rtt_ns is not None:
             self._state.rtt_ns = rtt_ns
 
     def connection_lost(self, error: Exception | None, now_ns: int) -> None:
-        """The QUIC connection is gone.
-
-        Args:
-            error: Why; None after an orderly close by the peer.
-            now_ns: The time, in nanoseconds.
-
-        Example:
-            >>> client.connection_lost(ConnectionLost("idle timeout"), now_ns)
-        """
+        """The QUIC connection is gone."""
         self._state.now_ns = now_ns
         self._end(error)
 
     # What the QUIC connection is asked to do.
 
     def data_to_send(self, now_ns: int) -> list[Command]:
-        """Take the commands that are due.
-
-        Args:
-            now_ns: The time, in nanoseconds.
-
-        Returns:
-            The commands, in the order in which they must be carried out.
-
-        Example:
-            >>> for command in client.data_to_send(now_ns):
-            ...     carry_out(command)
-        """
+        """Take the commands that are due."""
         state = self._state
         state.now_ns = now_ns
         if not self._state.is_ended:
@@ -741,27 +463,18 @@ class AqueductEngine:
         return state.out.take()
 
     def next_event(self) -> Event | None:
-        """Take the next event.
-
-        Returns:
-            The oldest event that was not taken; None where there is none.
-
-        Example:
-            >>> while (event := client.next_event()) is not None:
-            ...     process(event)
-        """
+        """Take the next event."""
         return self._state.events.popleft() if self._state.events else None
 
     def next_timeout_ns(self) -> int | None:
-        """When `handle_timeout` is due.
-
-        Returns:
-            A time, in nanoseconds; None where no timer runs.
-
-        Example:
-            >>> due_ns = client.next_timeout_ns()
-        """
+        """When `handle_timeout` is due."""
         state = self._state
+        if state.ack_due_ns is None and state.ack_list:
+            state.ack_due_ns = state.now_ns + state.timing.ack_delay_ns
+        if state.declare_due_ns is None and state.declare_list:
+            timing = state.timing
+            delay = min(timing.declare_delay_ns, max(state.rtt_ns // 2, timing.declare_floor_ns))
+            state.declare_due_ns = state.now_ns + delay
         due = state.ack_due_ns
         if state.declare_due_ns is not None and (due is None or state.declare_due_ns < due):
             due = state.declare_due_ns
@@ -770,14 +483,7 @@ class AqueductEngine:
         return due
 
     def handle_timeout(self, now_ns: int) -> None:
-        """Send the acknowledgements, the declarations and the given-up messages that are due.
-
-        Args:
-            now_ns: The time, in nanoseconds.
-
-        Example:
-            >>> client.handle_timeout(now_ns)
-        """
+        """Send the acknowledgements, the declarations and the given-up messages that are due."""
         state = self._state
         state.now_ns = now_ns
         if self._state.is_ended:
@@ -790,31 +496,13 @@ class AqueductEngine:
         lifecycle.settle(state)
 
     def handshake_completed(self, now_ns: int) -> None:
-        """The TLS handshake is complete, so that nothing can be a replay: what was held is processed now.
-
-        Args:
-            now_ns: The time, in nanoseconds.
-
-        Example:
-            >>> server.handshake_completed(now_ns)
-        """
+        """The TLS handshake is complete, so that nothing can be a replay: what was held is processed now."""
         self._state.now_ns = now_ns
         if self._inbound.is_early:
             self._inbound.is_early = False
             self._guard(self._inbound.release)
 
     # Internals.
-
-    def _readable(self, channel_id: int, now_ns: int) -> ReceiverHalf | None:
-        """The receiver of that id, where the application may have it and it has something to read."""
-        state = self._state
-        state.now_ns = now_ns
-        receiver = state.receivers.get(channel_id) or state.drained.get(channel_id)
-        return receiver if receiver is not None and receiver.queue and receiver.handed_over else None
-
-    def _check_open(self) -> None:
-        if self._state.is_ended:
-            raise ConnectionLost("the connection has ended")
 
     def _guard(self, step: Callable[[], None]) -> None:
         """Run a step of the protocol and what it sets in motion; a rule that the peer broke ends the connection."""
@@ -834,21 +522,3 @@ class AqueductEngine:
     def _end(self, error: Exception | None) -> None:
         lifecycle.end_connection(self._state, error)
         self._inbound.clear()
-
-
-def _make_attachments(
-    state: ConnectionState, attach: Sequence[tuple[Attach, bool]]
-) -> tuple[tuple[int, ...], tuple[Half, ...]]:
-    if not attach:
-        return (), ()
-    ids = []
-    links: list[Half] = []
-    for kind, oneshot in attach:
-        outgoing = kind is Attach.RECEIVER
-        channel_id = state.minter.mint(outgoing=outgoing, oneshot=oneshot)
-        ids.append(channel_id)
-        if outgoing:
-            links.append(send.create_sender(state, channel_id, minted_here=True, reachable=False))
-        else:
-            links.append(receive.create_receiver(state, channel_id, minted_here=True, handed_over=True))
-    return tuple(ids), tuple(links)

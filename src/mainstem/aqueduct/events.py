@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem.aqueduct.state import direct
 from mainstem.errors import Delivery
@@ -41,24 +41,6 @@ class Attach(Enum):
 
 
 @dataclass(slots=True)
-class Attachment:
-    """A half that came with a message: which channel, which half, and its state by the time it was received."""
-
-    channel_id: int
-    is_sender: bool
-    state: SenderState | ReceiverState
-
-
-@dataclass(slots=True)
-class Incoming:
-    """One received message. ``attachments`` are in the order in which they were attached."""
-
-    channel_id: int
-    payload: bytes
-    attachments: tuple[Attachment, ...]
-
-
-@dataclass(slots=True)
 class PeerHeaders:
     """The peer's connection headers came. A server responds with ``accept``."""
 
@@ -74,9 +56,10 @@ class Readable:
 
 @dataclass(slots=True)
 class Writable:
-    """A sender that had refused a message has room again."""
+    """A sender that had refused a message has room again. ``owner`` is who it belongs to."""
 
     channel_id: int
+    owner: Any = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +95,7 @@ class SenderEnded:
     """A sender ceased to exist; ``state`` is its last.
 
     ``messages`` and ``size`` (in bytes) are of the reliable messages that were sent and never acknowledged. Where the
-    connection ended, ``tally`` is of all the sender's messages, and ``unsent`` has the tags of those that never left.
+    connection ended, ``tally`` is of all the sender's messages.
     """
 
     channel_id: int
@@ -120,7 +103,6 @@ class SenderEnded:
     messages: int = field(default=0, compare=False)
     size: int = field(default=0, compare=False)
     tally: Tally = field(default=NO_MESSAGES, compare=False)
-    unsent: tuple[object, ...] = field(default=(), compare=False)
 
 
 @dataclass(slots=True)
@@ -149,10 +131,14 @@ class Lost:
 
 @dataclass(slots=True)
 class ConnectionEnded:
-    """The connection is over. ``error`` is None after an orderly close by either side. ``tally`` is of all its messages."""
+    """The connection is over. ``error`` is None after an orderly close by either side.
+
+    ``tally`` is of all its messages, and ``unsent`` has the tags of those that never left.
+    """
 
     error: Exception | None
     tally: Tally = field(default=NO_MESSAGES, compare=False)
+    unsent: frozenset[object] = field(default=frozenset(), compare=False)
 
 
 Event = PeerHeaders | Readable | Writable | SenderEnded | ReceiverEnded | Acknowledged | Lost | ConnectionEnded

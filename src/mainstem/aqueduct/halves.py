@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mainstem._core.aqueduct.run_writer import Ledger, MessageWriter
 from mainstem.aqueduct.channel_id import ONESHOT
@@ -57,6 +57,29 @@ DECLARATION_GRAIN_NS = 50_000_000
 """Declarations that come closer together than this share one deadline, so that a flood of them is a few entries."""
 
 
+class SenderOwner(Protocol):
+    """Who is told of a sender's end, and that it has room again."""
+
+    def writable(self) -> None:
+        """There is room again. Called outside of the engine's steps."""
+
+    def check(self) -> None:
+        """Raise the error by which the sender ended."""
+
+    def ended(self, state: SenderState, messages: int, size: int, tally: Tally) -> None:
+        """The sender ceased to exist; so many messages, of ``size`` bytes, were not delivered."""
+
+
+class ReceiverOwner(Protocol):
+    """Who is told that a receiver can be read, and of its end."""
+
+    def wake(self) -> None:
+        """There may be something to receive."""
+
+    def ended(self, state: ReceiverState) -> None:
+        """The receiver ceased to exist on the wire."""
+
+
 @dataclass(slots=True)
 class Sent:
     """A message that something depends on: creation links to the halves attached to it, or the application's tag."""
@@ -71,7 +94,6 @@ class Pending:
 
     payload: bytes
     mode: Mode
-    ids: tuple[int, ...]
     links: tuple[Half, ...]
     tag: object
 
@@ -174,6 +196,8 @@ class Stream:
 class SenderHalf:
     """The sending half of a channel, at the side where messages go in."""
 
+    is_sender = True
+
     __slots__ = (
         "acked",
         "channel_id",
@@ -185,6 +209,7 @@ class SenderHalf:
         "next_unreliable",
         "oneshot",
         "ordered_stream",
+        "owner",
         "pending",
         "pending_bytes",
         "reachable",
@@ -203,6 +228,7 @@ class SenderHalf:
         self.state = SenderState.OPEN
         self.control: Stream | None = None
         self.ordered_stream: int | None = None
+        self.owner: SenderOwner | None = None
         # What is reliable and not acknowledged.
         prefix = b"\x03" + encode_uint(channel_id)
         self.ledger = Ledger(writer, prefix, limits.send_messages, limits.send_bytes, limits.max_payload)
@@ -323,6 +349,8 @@ class SenderHalf:
 class ReceiverHalf:
     """The receiving half of a channel, at the side where messages come out."""
 
+    is_sender = False
+
     __slots__ = (
         "ack_scheduled",
         "acked",
@@ -338,6 +366,7 @@ class ReceiverHalf:
         "minted_here",
         "nack_scheduled",
         "oneshot",
+        "owner",
         "prefix",
         "queue",
         "queued",
@@ -361,6 +390,7 @@ class ReceiverHalf:
         self.control: Stream | None = None
         # Whether the message that the receiver was attached to has come: only then can the application get at it.
         self.handed_over = handed_over
+        self.owner: ReceiverOwner | None = None
         # Messages with something attached, and runs of all the others.
         self.queue: deque[ReceivedMessage | Unreliable | deque[bytes]] = deque()
         self.queued = 0
@@ -608,3 +638,12 @@ class ReceiverHalf:
 
 
 Half = SenderHalf | ReceiverHalf
+
+
+@dataclass(slots=True)
+class Incoming:
+    """One received message. ``attachments`` are the halves that came with it, in the order in which they were attached."""
+
+    channel_id: int
+    payload: bytes
+    attachments: tuple[Half, ...]

@@ -162,19 +162,26 @@ def end_connection(state: ConnectionState, error: Exception | None) -> None:
         return
     state.is_ended = True
     unread: list[ReceivedMessage] = []
+    unsent: set[object] = set()
     for sender in list(state.senders.values()):
         unacknowledged = sender.unacknowledged
         tally = sender.tally
         state.tally += tally
-        unsent = tuple(item.tag for item in sender.pending if item.tag is not None)
+        unsent.update(item.tag for item in sender.pending if item.tag is not None)
         state.move_sender(sender, SenderInput.DISCONNECT)
         sender.take_outstanding()
-        state.emit(SenderEnded(sender.channel_id, sender.state, *unacknowledged, tally, unsent))
+        if sender.owner is None:
+            state.emit(SenderEnded(sender.channel_id, sender.state, *unacknowledged, tally))
+        else:
+            sender.owner.ended(sender.state, *unacknowledged, tally)
     for receiver in list(state.receivers.values()):
         state.move_receiver(receiver, ReceiverInput.DISCONNECT)
         receiver.blocked.clear()
         unread += receiver.take_queue()
-        state.emit(ReceiverEnded(receiver.channel_id, receiver.state))
+        if receiver.owner is None:
+            state.emit(ReceiverEnded(receiver.channel_id, receiver.state))
+        else:
+            receiver.owner.ended(receiver.state)
     for receiver in [receiver for receiver in state.drained.values() if not receiver.handed_over]:
         del state.drained[receiver.channel_id]
         unread += receiver.take_queue()
@@ -184,7 +191,7 @@ def end_connection(state: ConnectionState, error: Exception | None) -> None:
             if isinstance(half, ReceiverHalf) and state.drained.pop(half.channel_id, None) is not None:
                 unread += half.take_queue()
     state.disconnect()
-    state.emit(ConnectionEnded(error, state.tally))
+    state.emit(ConnectionEnded(error, state.tally, frozenset(unsent)))
 
 
 def settle(state: ConnectionState) -> None:

@@ -45,7 +45,7 @@ class Limits:
         ConfigurationError: A bound is not an integer >= 1; ``max_header_bytes`` and ``max_attachments`` may be 0.
 
     Example:
-        >>> connection = AqueductConnection(is_client=False, limits=Limits(max_payload=1 << 20))
+        >>> engine = AqueductEngine(is_client=False, limits=Limits(max_payload=1 << 20))
     """
 
     max_header_bytes: int = DEFAULT_MAX_HEADER_BYTES

@@ -31,8 +31,6 @@ from mainstem.aqueduct.channel_id import describe
 from mainstem.aqueduct.codec import violation
 from mainstem.aqueduct.events import (
     HoldStream,
-    Readable,
-    ReceiverEnded,
 )
 from mainstem.aqueduct.frames import (
     AckNackUnreliable,
@@ -98,7 +96,7 @@ def receive_message(state: ConnectionState, message: Message, *, stream: Stream 
     else:
         state.account(receiver.put(ReceivedMessage(message, halves, stream is None)))
     if receiver.handed_over and receiver.queued == 1:
-        state.emit(Readable(channel_id))
+        state.readable(receiver)
     if stream is not None:
         # What follows on this stream is most likely for the same receiver.
         stream.half = receiver
@@ -121,11 +119,15 @@ def receive_alone(state: ConnectionState, items: list[bytes], start: int, *, unr
         return 0
     channel_id, first = runs.channel, runs.number
     receiver = state.receivers.get(channel_id)
-    if receiver is None or receiver.oneshot or state.is_observed:
+    if receiver is None or state.is_observed:
         return 0
+    if receiver.oneshot:
+        if first or receiver.reliable_count or receiver.received.top or receiver.mark:
+            return 0
+        del payloads[1:]
     if receiver.state is not ReceiverState.OPEN and receiver.state is not ReceiverState.FINISHING:
         return 0
-    count, size = len(payloads), runs.size
+    count, size = len(payloads), (len(payloads[0]) if receiver.oneshot else runs.size)
     waiting = receiver.queued
     # Some may have been given up, and some may not find room: then one at a time.
     several = not unreliable or first >= receiver.mark
@@ -149,7 +151,7 @@ def receive_alone(state: ConnectionState, items: list[bytes], start: int, *, unr
         state.account(receiver.put_run(payloads, size))
     state.counts.messages_received += count
     if not waiting and receiver.handed_over:
-        state.emit(Readable(channel_id))
+        state.readable(receiver)
     if receiver.finish_count is not None and receiver.is_accounted_for:
         complete(state, receiver)
     elif not receiver.ack_scheduled or receiver.unacked_count >= state.timing.ack_messages:
@@ -189,7 +191,7 @@ def receive_run(state: ConnectionState, stream: Stream, receiver: ReceiverHalf) 
     state.account(receiver.put_run(payloads, runs.size))
     state.counts.messages_received += count
     if was_empty and receiver.handed_over:
-        state.emit(Readable(receiver.channel_id))
+        state.readable(receiver)
     if receiver.is_accounted_for:
         complete(state, receiver)
     else:
@@ -367,8 +369,6 @@ def schedule_ack(state: ConnectionState, receiver: ReceiverHalf) -> None:
     elif not receiver.ack_scheduled and (receiver.unacked_count or len(receiver.received)):
         receiver.ack_scheduled = True
         state.ack_list.append(receiver)
-        if state.ack_due_ns is None:
-            state.ack_due_ns = state.now_ns + timing.ack_delay_ns
 
 
 def flush_acks(state: ConnectionState, receiver: ReceiverHalf, *, final: bool = False) -> None:
@@ -449,8 +449,7 @@ def end_receiver(state: ConnectionState, receiver: ReceiverHalf, happened: Recei
     if retain:
         state.drained[channel_id] = receiver
     if receiver.handed_over:
-        state.emit(ReceiverEnded(channel_id, end))
-        state.emit(Readable(channel_id))
+        state.receiver_ended(receiver)
 
 
 def unblock(state: ConnectionState, receiver: ReceiverHalf) -> None:

@@ -19,7 +19,7 @@ import contextlib
 import logging
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem._internal.endpoint_stats import Traffic
@@ -30,33 +30,28 @@ from mainstem.aqueduct.events import (
     ConnectionEnded,
     Lost,
     PeerHeaders,
-    Readable,
-    ReceiverEnded,
-    SenderEnded,
     Tally,
     Writable,
 )
+from mainstem.aqueduct.halves import SenderHalf
 from mainstem.errors import ConnectionLost, Delivery, LostInTransit, Timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
     from mainstem.aqueduct.codec import Headers
     from mainstem.aqueduct.engine import AqueductEngine
-    from mainstem.aqueduct.events import Attach, Attachment, Event, Incoming, Mode
+    from mainstem.aqueduct.events import Event
+    from mainstem.aqueduct.halves import Half, SenderOwner
     from mainstem.aqueduct.quic.adapter import Address, QuicAdapter
     from mainstem.aqueduct.quic.udp import UdpSocket
     from mainstem.aqueduct.serializers import Serializer
-    from mainstem.aqueduct.state import ReceiverState, SenderState
 
 logger = logging.getLogger("mainstem.aqueduct")
 
 
 MAX_UNDELIVERED = 64
 """Senders that are remembered because no call has raised yet that their messages were not delivered."""
-
-REST_POLL_S = 0.005
-"""Seconds between two checks whether a connection is at rest."""
 
 TIMER_GRANULARITY = 0.001
 """Seconds by which a timer may come early: an event loop may count in milliseconds, as uvloop does (RFC 9002, 6.1.2)."""
@@ -69,29 +64,6 @@ FLUSH_ROUND_TRIPS = 20
 """Round trips that it waits, at least: QUIC sends something that was lost three times in about as many."""
 
 
-class SenderEvents(Protocol):
-    """What the connection reports to a sender whose receiver is at the peer."""
-
-    def writable(self) -> None:
-        """There is room again."""
-
-    def ended(self, state: SenderState, messages: int, size: int, tally: Tally) -> None:
-        """The sender ceased to exist; so many messages, of ``size`` bytes, were not delivered."""
-
-    def check(self) -> None:
-        """Raise the error by which the sender ended."""
-
-
-class ReceiverEvents(Protocol):
-    """What the connection reports to a receiver whose sender is at the peer."""
-
-    def wake(self) -> None:
-        """There may be something to receive."""
-
-    def ended(self, state: ReceiverState) -> None:
-        """The receiver ceased to exist on the wire."""
-
-
 class Runner:
     """What a connection's handles share. Everything runs in the event loop's thread, `drop_later` apart."""
 
@@ -102,8 +74,6 @@ class Runner:
         self.adapter = adapter
         self.serializer = serializer
         self.address = address
-        self.senders: dict[int, SenderEvents] = {}
-        self.receivers: dict[int, ReceiverEvents] = {}
         self.loop = asyncio.get_running_loop()
         self.error: Exception | None = None
         self.reason = "the connection ended"
@@ -112,14 +82,14 @@ class Runner:
         # Messages whose sender waits for their acknowledgement.
         self.outcomes: set[asyncio.Future[None]] = set()
         # Those whose message never left this process.
-        self._unsent: set[object] = set()
+        self._unsent: frozenset[object] = frozenset()
         self.over: asyncio.Future[None] = self.loop.create_future()
         self.established: asyncio.Future[None] = self.loop.create_future()
         for future in (self.peer_headers, self.established):
             # No task need be waiting for them when the connection ends.
             future.add_done_callback(_retrieve)
         # The senders whose messages were not delivered, as long as no call has raised that.
-        self._undelivered: dict[SenderEvents, None] = {}
+        self._undelivered: dict[SenderOwner, None] = {}
         self._handshake_timer: asyncio.TimerHandle | None = None
         self.traffic = Traffic()
         self.warnings = LogThrottle(logger)
@@ -130,10 +100,11 @@ class Runner:
         self.present: Callable[[Any], Any] = lambda handle: handle
         self._udp = udp
         self._scheduled = False
+        self._changed: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._timer_came_for = 0.0
-        self._dropped: deque[tuple[int, bool]] = deque()
+        self._dropped: deque[Half] = deque()
         self._last_sent = self.loop.time()
         engine.call_on_output(self.wake)
 
@@ -153,10 +124,11 @@ class Runner:
         self.address = address
         self.traffic.bytes_received += sum(map(len, datagrams))
         try:
-            self.adapter.receive(datagrams, address, self._now())
+            now = self._now()
+            self.adapter.receive(datagrams, address, now)
         except self.adapter.library_errors as error:
             self._library_failed(error)
-        self._deliver()
+        self._deliver(int(now * 1e9))
         self.wake()
 
     def wake(self) -> None:
@@ -169,38 +141,42 @@ class Runner:
     def flush(self) -> None:
         """Carry out what is due, send what there is to send, and set the timer."""
         self._scheduled = False
+        if self._changed is not None:
+            # Those who wait look when this turn is over.
+            self._changed.set_result(None)
+            self._changed = None
         if self._is_faulty and self.over.done():
             return
         while self._dropped:
-            channel_id, is_sender = self._dropped.popleft()
-            (self.engine.cancel if is_sender else self.engine.close_receiver)(channel_id, self.now_ns)
+            self.engine.drop(self._dropped.popleft())
         adapter, engine = self.adapter, self.engine
+        now = self._now()
+        now_ns = int(now * 1e9)
         if engine.has_output:
             adapter.update(engine)
-            commands = engine.data_to_send(self.now_ns)
+            commands = engine.data_to_send(now_ns)
             if commands:
                 try:
                     adapter.execute(commands)
                 except ConnectionLost as error:
                     self.fail(error)
-        self._transmit()
+        self._transmit(now)
         # What waits for room must not keep the loop awake for as long as something is watched.
         if (
             adapter.is_watching
             and not adapter.terminated
-            and adapter.check_watched(engine, self.now_ns)
+            and adapter.check_watched(engine, now_ns)
             and engine.has_output
         ):
             self.wake()
-        if self._deliver():
+        if self._deliver(now_ns):
             # It may have to respond.
             self.wake()
         self._set_timer()
         if engine.is_ended and engine.has_output:
             self.wake()
 
-    def _transmit(self) -> None:
-        now = self._now()
+    def _transmit(self, now: float) -> None:
         try:
             datagrams = self.adapter.transmit(now)
         except self.adapter.library_errors as error:
@@ -211,10 +187,10 @@ class Runner:
             self.traffic.bytes_sent += sum(len(data) for data, _ in datagrams)
             self._udp.send(datagrams)
 
-    def _deliver(self) -> bool:
+    def _deliver(self, now_ns: int) -> bool:
         """Pass the library's events to the engine, and the engine's to the handles; False if the library had none."""
         adapter = self.adapter
-        has_events = adapter.deliver(self.engine, self.now_ns)
+        has_events = adapter.deliver(self.engine, now_ns)
         if adapter.handshake_done and not self.established.done():
             self.established.set_result(None)
             self.traffic.connections_opened += 1
@@ -257,35 +233,21 @@ class Runner:
                 self.adapter.handle_timer(now)
             except self.adapter.library_errors as error:
                 self._library_failed(error)
-        self.engine.handle_timeout(self.now_ns)
+        self.engine.handle_timeout(int(now * 1e9))
         settings = self.adapter.settings
         if settings.keep_alive and self.adapter.handshake_done and now - self._last_sent >= settings.keep_alive:
             self._last_sent = now
             with contextlib.suppress(Exception):
                 self.adapter.ping()
-        self._deliver()
+        self._deliver(int(now * 1e9))
         self.flush()
 
     # Events.
 
     def _handle(self, event: Event) -> None:
-        if isinstance(event, Readable):
-            receiver = self.receivers.get(event.channel_id)
-            if receiver is not None:
-                receiver.wake()
-        elif isinstance(event, Writable):
-            sender = self.senders.get(event.channel_id)
-            if sender is not None:
-                sender.writable()
-        elif isinstance(event, SenderEnded):
-            self._unsent.update(event.unsent)
-            sender = self.senders.get(event.channel_id)
-            if sender is not None:
-                sender.ended(event.state, event.messages, event.size, event.tally)
-        elif isinstance(event, ReceiverEnded):
-            receiver = self.receivers.get(event.channel_id)
-            if receiver is not None:
-                receiver.ended(event.state)
+        if isinstance(event, Writable):
+            if event.owner is not None:
+                event.owner.writable()
         elif isinstance(event, Acknowledged | Lost):
             self._resolve(event)
         elif isinstance(event, PeerHeaders):
@@ -296,6 +258,7 @@ class Runner:
             if not self.peer_headers.done():
                 self.peer_headers.set_result(event.headers)
         elif isinstance(event, ConnectionEnded):
+            self._unsent = event.unsent
             self._ended(event.error, event.tally)
 
     def _resolve(self, event: Acknowledged | Lost) -> None:
@@ -361,45 +324,13 @@ class Runner:
 
     # What handles call.
 
-    def send(
-        self, channel_id: int, payload: bytes, mode: Mode, kinds: Sequence[tuple[Attach, bool]], tag: object
-    ) -> tuple[int, ...]:
-        ids = self.engine.send(channel_id, payload, self.now_ns, mode=mode, attach=kinds, tag=tag)
-        self.wake()
-        return ids
-
-    def receive(self, channel_id: int) -> deque[bytes] | Incoming | None:
-        """A run of messages without attachments, or one message that has some; None where nothing has come yet."""
-        messages = self.engine.receive_next(channel_id, self.now_ns)
-        if not self._scheduled and self.engine.has_output:
-            self.wake()
-        return messages
-
-    def finish(self, channel_id: int) -> None:
-        self.engine.finish(channel_id, self.now_ns)
-        self.wake()
-
-    def cancel(self, channel_id: int) -> None:
-        self.engine.cancel(channel_id, self.now_ns)
-        self.wake()
-
-    def close_receiver(self, channel_id: int) -> None:
-        self.engine.close_receiver(channel_id, self.now_ns)
-        self.wake()
-
-    def set_bounds(self, channel_id: int, messages: int, size: int) -> None:
-        if self.engine.sender_state(channel_id) is not None:
-            self.engine.set_bounds(channel_id, messages=messages, size=size)
-
-    def drop_attachment(self, attachment: Attachment) -> None:
-        """Drop a part of a message that was not taken out of it."""
-        self.engine.drop(attachment, self.now_ns)
-        self.wake()
-
-    def drop_later(self, channel_id: int, *, is_sender: bool) -> None:
+    def drop_later(self, half: Half) -> None:
         """A handle was dropped, in whatever thread the finaliser ran."""
-        (self.senders if is_sender else self.receivers).pop(channel_id, None)
-        self._dropped.append((channel_id, is_sender))
+        half.owner = None
+        if half.state.is_final and (isinstance(half, SenderHalf) or not half.queue):
+            # Nothing of it is left.
+            return
+        self._dropped.append(half)
         with contextlib.suppress(RuntimeError):
             # From the loop's own thread there is no need to wake it through a pipe.
             if _running_loop() is self.loop:
@@ -407,20 +338,17 @@ class Runner:
             else:
                 self.loop.call_soon_threadsafe(self.wake)
 
-    def call_soon(self, function: Callable[[], None]) -> None:
-        self.loop.call_soon(function)
-
     def log_error(self, text: str) -> None:
         logger.error("%s: %s", self.address, text)
 
     # The end.
 
-    def not_delivered(self, sender: SenderEvents) -> None:
+    def not_delivered(self, sender: SenderOwner) -> None:
         """Messages of a sender were not delivered, and its application is to be notified."""
         if len(self._undelivered) < MAX_UNDELIVERED:
             self._undelivered[sender] = None
 
-    def reported(self, sender: SenderEvents) -> None:
+    def reported(self, sender: SenderOwner) -> None:
         """A call has raised the error of a sender."""
         self._undelivered.pop(sender, None)
 
@@ -430,16 +358,32 @@ class Runner:
         Raises the error of a sender whose messages were not delivered, where no call has raised it, and Timeout after
         ``timeout`` seconds.
         """
-        until = math.inf if timeout is None else self.loop.time() + timeout
-        while not self.engine.is_ended and (unacknowledged := self.engine.unacknowledged)[0]:
-            if self.loop.time() >= until:
-                messages, size = unacknowledged
-                raise Timeout(
-                    f"{messages} messages of {size} bytes were not acknowledged within {timeout:g} s", timeout=timeout
-                )
-            await asyncio.sleep(REST_POLL_S)
+        if not await self._wait_until(lambda: not self.engine.unacknowledged[0], timeout):
+            messages, size = self.engine.unacknowledged
+            raise Timeout(
+                f"{messages} messages of {size} bytes were not acknowledged within {timeout:g} s", timeout=timeout
+            )
         for sender in self._undelivered:
             sender.check()
+
+    def look_again(self) -> None:
+        """What `_wait_until` waits for may be so now."""
+        if self._changed is not None:
+            self.wake()
+
+    async def _wait_until(self, is_done: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until something is so, or the connection has ended; False after ``timeout`` seconds.
+
+        What the engine and the QUIC connection hold changes with a round, at whose end `flush` runs.
+        """
+        until = math.inf if timeout is None else self.loop.time() + timeout
+        while not (is_done() or self.engine.is_ended):
+            left = until - self.loop.time()
+            if left <= 0:
+                return False
+            changed = self._changed = self._changed or self.loop.create_future()
+            await asyncio.wait([changed], timeout=None if left == math.inf else left)
+        return True
 
     def expect_headers(self, timeout: float) -> None:
         """End the connection where the peer's headers have not come within ``timeout`` seconds."""
@@ -454,7 +398,7 @@ class Runner:
         if not self.engine.is_ended:
             # What was sent before goes out before: a close overtakes everything that still waits.
             self.flush()
-            self.engine.close(self.now_ns, reason=reason)
+            self.engine.close(reason=reason)
             self.flush()
 
     @property
@@ -465,11 +409,9 @@ class Runner:
     async def wait_channels_closed(self, timeout: float | None) -> None:
         """Wait until no channel is left, or for ``timeout`` seconds; then until the peer has what was sent."""
         until = math.inf if timeout is None else self.loop.time() + timeout
-        while self.engine.live_halves and not self.engine.is_ended and self.loop.time() < until:
-            await asyncio.sleep(REST_POLL_S)
-        until = min(until, self.loop.time() + self.flush_time)
-        while (self._scheduled or self.adapter.is_in_flight) and not self.engine.is_ended and self.loop.time() < until:
-            await asyncio.sleep(REST_POLL_S)
+        await self._wait_until(lambda: not self.engine.live_halves, timeout)
+        left = min(until - self.loop.time(), self.flush_time)
+        await self._wait_until(lambda: not (self._scheduled or self.adapter.is_in_flight), left)
 
     def _library_failed(self, error: Exception) -> None:
         """The QUIC library gave up on itself: the connection is lost, and nothing else is."""
@@ -494,7 +436,7 @@ class Runner:
             self._ended(failure, Tally(left=1))
         with contextlib.suppress(Exception):
             # The peer learns of it, if the QUIC connection can still send.
-            self._transmit()
+            self._transmit(self._now())
         self.give_up()
 
     def fail(self, error: Exception, *, code: int = EXPLICIT_CLOSE) -> None:
@@ -503,7 +445,7 @@ class Runner:
         with contextlib.suppress(*self.adapter.library_errors):
             self.adapter.close(code, str(error))
         self.engine.connection_lost(error, self.now_ns)
-        self._deliver()
+        self._deliver(self.now_ns)
         self.wake()
 
     async def wait_for(self, step: Awaitable[Any], timeout: float | None) -> None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.aqueduct.run_writer import QuickSender
 from mainstem.aqueduct.channel_id import describe
 from mainstem.aqueduct.events import (
+    NO_MESSAGES,
     Acknowledged,
     Lost,
     Mode,
@@ -139,7 +140,8 @@ def _drop_item(state: ConnectionState, sender: SenderHalf, item: Pending) -> Non
 def _transmit(state: ConnectionState, sender: SenderHalf, item: Pending) -> bool:
     """Give a message to the transport, with its number; False where there is no room for it now."""
     out = state.out
-    channel_id, payload, ids = sender.channel_id, item.payload, item.ids
+    channel_id, payload = sender.channel_id, item.payload
+    ids = tuple([half.channel_id for half in item.links]) if item.links else ()
     if item.mode is Mode.UNRELIABLE:
         if out.plain.datagram_room <= 0:
             return False
@@ -199,7 +201,7 @@ def offer_room(state: ConnectionState, sender: SenderHalf) -> None:
     """Notify the application that a sender which had refused a message has room again."""
     if sender.wants_room and sender.has_much_room:
         sender.wants_room = False
-        state.emit(Writable(sender.channel_id))
+        state.emit(Writable(sender.channel_id, sender.owner))
 
 
 def acknowledged_reliable(state: ConnectionState, sender: SenderHalf, counts: tuple[int, ...]) -> None:
@@ -224,21 +226,9 @@ def closed(state: ConnectionState, sender: SenderHalf, counts: tuple[int, ...]) 
     receiver_closed(state, sender)
 
 
-def require_sender(state: ConnectionState, channel_id: int) -> SenderHalf:
-    """The live sender of that id. Raises LocalProtocolError where there is none."""
-    sender = state.senders.get(channel_id)
-    if sender is None:
-        raise LocalProtocolError(f"{describe(channel_id)} has no sender here", rule="no such sender")
-    return sender
-
-
 def schedule_declaration(state: ConnectionState, sender: SenderHalf) -> None:
     """Unreliable messages went out: declare them soon, several at once if more come."""
     state.declare_list[sender] = None
-    if state.declare_due_ns is None:
-        timing = state.timing
-        delay = min(timing.declare_delay_ns, max(state.rtt_ns // 2, timing.declare_floor_ns))
-        state.declare_due_ns = state.now_ns + delay
 
 
 def declare(state: ConnectionState, sender: SenderHalf) -> None:
@@ -347,7 +337,10 @@ def end_sender(state: ConnectionState, sender: SenderHalf, happened: SenderInput
         outstanding += sender.acked
         sender.acked = []
     lose_messages(state, sender, outstanding)
-    state.emit(SenderEnded(sender.channel_id, sender.state, *unacknowledged))
+    if sender.owner is None:
+        state.events.append(SenderEnded(sender.channel_id, sender.state, *unacknowledged))
+    else:
+        sender.owner.ended(sender.state, *unacknowledged, NO_MESSAGES)
 
 
 # Reachability and loss.

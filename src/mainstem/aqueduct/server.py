@@ -423,38 +423,10 @@ def serve(
     instrument: Instrument = NULL_INSTRUMENT,
     **overrides: Any,
 ) -> Opening[Server]:
-    """Listen in asyncio, and run a handler for each connection.
+    """Listen as :func:`mainstem.aqueduct.serve` does; await it, or use it with ``async with``.
 
-    When the handler has returned and every channel has ended, or after ``drain_timeout``, the connection is closed. When the
-    connection or the server ends first, the handler is cancelled; after a client that had finished the entrypoint it has
-    ``drain_timeout`` to process what it received. What a handler raises is logged, and its connection ends with an error.
-
-    Args:
-        handler: An asynchronous function that is called with a `Connection`.
-        host: The address or name to listen on, or several.
-        port: The UDP port of every address; 0 for any.
-        headers: Connection headers, or a function of the client's headers that returns them.
-        serializers: What messages may be encoded with; the client's preference decides.
-        tickets: Where session tickets are kept. With it, clients may send in their first flight; that data is processed at
-            once, because a ticket serves once and so nothing can be replayed. Without it there is no early data.
-        hold_early: Process early data only when the handshake is complete.
-        settings: The settings; None for the defaults.
-        instrument: What observes frames and state changes.
-        **overrides: Fields of `Settings` by name, instead of those in ``settings``.
-
-    Returns:
-        What is awaited, or entered with ``async with``, for the server, which listens then.
-
-    Raises:
-        ConfigurationError: A setting cannot be used.
-        OSError: The address cannot be bound.
-
-    Example:
-        >>> async def handler(connection):
-        ...     async for message in connection.receiver:
-        ...         print(message)
-        >>> async with serve(handler, "0.0.0.0", 4433, certificate="certs/cert.pem", key="certs/key.pem") as server:
-        ...     await server.wait()
+    The handler is a coroutine function, which is called in a task of its own, and is cancelled where the blocking variant's calls
+    raise. ``headers`` may be a function, too; it is called in the event loop.
     """
     chosen = replace(settings or Settings(), **overrides)
 

@@ -66,6 +66,18 @@ def respond(connection: Connection) -> None:
         sender.send(b"echo " + message.payload)
 
 
+def test_a_received_sender_that_the_handler_drops_ends_its_channel(start: Any, connect: Any) -> None:
+    def ignore_everything(connection: Connection) -> None:
+        for message in connection.receiver:
+            del message
+
+    with start(ignore_everything) as server, connect(server) as connection:
+        sender, response = oneshot()
+        connection.sender.send(Message(b"tide", [sender]))
+        with pytest.raises(Aborted):
+            response.receive(timeout=STALL_S)
+
+
 def test_a_request_carries_the_channel_for_its_response(start: Any, connect: Any) -> None:
     with start(respond) as server, connect(server) as connection:
         for number in range(20):

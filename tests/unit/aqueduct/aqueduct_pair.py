@@ -137,7 +137,7 @@ class Pair:
         self.run()
 
     def receive(self, end: End, channel_id: int) -> Incoming | None:
-        incoming = end.conn.receive(channel_id, self.now)
+        incoming = end.conn.receive(channel_id)
         self.run()
         return incoming
 

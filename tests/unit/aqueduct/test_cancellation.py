@@ -15,7 +15,7 @@ from tests.support.patience import soon
 
 from mainstem.aqueduct import Message
 from mainstem.aqueduct.aio import channel, oneshot
-from mainstem.errors import ClosedError, ConnectionLost
+from mainstem.errors import Aborted, ClosedError, ConnectionLost
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -116,3 +116,20 @@ async def test_a_time_out_of_the_choice_of_a_serialiser_is_mainstems_own() -> No
     with pytest.raises(Timeout):
         await runner.wait_for(asyncio.get_running_loop().create_future(), 0.01)
     client.abort()
+
+
+async def test_a_received_sender_that_the_handler_drops_ends_its_channel() -> None:
+    client, server = join()
+
+    async def ignore_everything() -> None:
+        async for message in server.receiver:
+            del message
+
+    handler = asyncio.ensure_future(ignore_everything())
+    sender, receiver = channel()
+    await client.sender.send(Message(b"tide", [sender]))
+    with pytest.raises(Aborted):
+        await soon(receiver.receive())
+    handler.cancel()
+    client.abort()
+    server.abort()

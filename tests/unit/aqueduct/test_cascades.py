@@ -26,8 +26,8 @@ def lose_root(pair: Pair) -> None:
 def test_a_message_in_a_channel_that_is_lost_is_lost_with_it() -> None:
     pair = Pair()
     pair.hold = lambda end, command: isinstance(command, SendDatagram)
-    (inner,) = pair.client.conn.send(0, b"root", pair.now, mode=Mode.UNRELIABLE, attach=[RECEIVER], tag="root")
-    pair.client.conn.send(inner, b"leaf", pair.now, tag="leaf")
+    (inner,) = pair.client.conn.send(0, b"root", mode=Mode.UNRELIABLE, attach=[RECEIVER], tag="root")
+    pair.client.conn.send(inner, b"leaf", tag="leaf")
     pair.run()
     assert not pair.client.of(Acknowledged)
     lose_root(pair)
@@ -40,9 +40,9 @@ def test_a_message_in_a_channel_that_is_lost_is_lost_with_it() -> None:
 def test_an_acknowledged_message_is_reported_only_once_its_channel_is_reachable() -> None:
     pair = Pair()
     pair.hold = lambda end, command: isinstance(command, SendStream) and b"root" in command.data
-    (inner,) = pair.client.conn.send(0, b"root", pair.now, mode=Mode.UNORDERED, attach=[RECEIVER], tag="root")
+    (inner,) = pair.client.conn.send(0, b"root", mode=Mode.UNORDERED, attach=[RECEIVER], tag="root")
     pair.run()
-    pair.client.conn.send(inner, b"leaf", pair.now, tag="leaf")
+    pair.client.conn.send(inner, b"leaf", tag="leaf")
     pair.wait(0.2)
     assert not pair.client.of(Acknowledged), "the leaf is acknowledged, but its channel may still be lost"
     pair.release()
@@ -54,17 +54,17 @@ def build_chain(pair: Pair, depth: int) -> None:
     channel_id = 0
     for level in range(depth):
         mode = Mode.UNRELIABLE if level == 0 else Mode.ORDERED
-        (channel_id,) = pair.client.conn.send(channel_id, b"link", pair.now, mode=mode, attach=[RECEIVER])
+        (channel_id,) = pair.client.conn.send(channel_id, b"link", mode=mode, attach=[RECEIVER])
 
 
 def build_tree(pair: Pair, size: int) -> None:
-    channels = list(pair.client.conn.send(0, b"root", pair.now, mode=Mode.UNRELIABLE, attach=[RECEIVER]))
+    channels = list(pair.client.conn.send(0, b"root", mode=Mode.UNRELIABLE, attach=[RECEIVER]))
     count = 1
     for channel_id in channels:
         if count >= size:
             break
         children = min(10, size - count)
-        channels.extend(pair.client.conn.send(channel_id, b"node", pair.now, attach=[RECEIVER] * children))
+        channels.extend(pair.client.conn.send(channel_id, b"node", attach=[RECEIVER] * children))
         count += children
 
 
@@ -103,18 +103,18 @@ def test_what_hangs_on_a_lost_root_is_reclaimed_in_linear_time_and_without_a_sta
 def test_a_chain_that_closed_before_it_was_lost_is_reclaimed_by_notices() -> None:
     pair = Pair()
     pair.hold = lambda end, command: isinstance(command, SendStream) and b"root" in command.data
-    (first,) = pair.client.conn.send(0, b"root", pair.now, mode=Mode.UNORDERED, attach=[RECEIVER])
-    (second,) = pair.client.conn.send(first, b"next", pair.now, attach=[RECEIVER])
-    pair.client.conn.send(second, b"last", pair.now)
-    pair.client.conn.finish(first, pair.now)
-    pair.client.conn.finish(second, pair.now)
+    (first,) = pair.client.conn.send(0, b"root", mode=Mode.UNORDERED, attach=[RECEIVER])
+    (second,) = pair.client.conn.send(first, b"next", attach=[RECEIVER])
+    pair.client.conn.send(second, b"last")
+    pair.client.conn.finish(first)
+    pair.client.conn.finish(second)
     pair.wait(0.5)
     assert [event.state for event in pair.client.of(SenderEnded)] == [SenderState.FINISHED] * 2
     assert pair.server.conn.live_halves == 3, "both receivers have finished and wait to be taken"
     pair.hold = lambda end, command: False
     pair.held.clear()
     # The entrypoint's receiver closes without having seen the root: the root is given up.
-    pair.server.conn.close_receiver(0, pair.now)
+    pair.server.conn.close_receiver(0)
     pair.run()
     assert pair.server.conn.live_halves == 0
     assert pair.client.conn.live_halves == 0
@@ -125,14 +125,14 @@ def test_a_finished_sender_that_is_lost_says_so_on_a_stream_of_its_own() -> None
     pair.hold = lambda end, command: (
         isinstance(command, SendStream) and (b"root" in command.data or b"late" in command.data)
     )
-    (inner,) = pair.client.conn.send(0, b"root", pair.now, mode=Mode.UNORDERED, attach=[RECEIVER])
-    pair.client.conn.send(inner, b"here", pair.now, mode=Mode.UNORDERED)
-    pair.client.conn.send(inner, b"late", pair.now, mode=Mode.UNORDERED)
-    pair.client.conn.finish(inner, pair.now)
+    (inner,) = pair.client.conn.send(0, b"root", mode=Mode.UNORDERED, attach=[RECEIVER])
+    pair.client.conn.send(inner, b"here", mode=Mode.UNORDERED)
+    pair.client.conn.send(inner, b"late", mode=Mode.UNORDERED)
+    pair.client.conn.finish(inner)
     pair.run()
     assert pair.client.conn.sender_state(inner) is SenderState.FINISHING
     pair.lose_held()
-    pair.server.conn.close_receiver(0, pair.now)
+    pair.server.conn.close_receiver(0)
     pair.run()
     assert {event.state for event in pair.client.of(SenderEnded)} == {SenderState.LOST, SenderState.NO_RECEIVERS}
     assert pair.server.conn.live_halves == 0

@@ -49,8 +49,8 @@ def test_a_client_sends_before_it_is_answered_with_a_version_before_everything()
     pair = Pair(start=False)
     pair.client.conn.start(pair.now)
     pair.client.conn.transport_state(datagrams=5, max_datagram=1000)
-    pair.client.conn.send(0, b"early", pair.now, mode=Mode.UNORDERED)
-    pair.client.conn.send(0, b"datagram", pair.now, mode=Mode.UNRELIABLE)
+    pair.client.conn.send(0, b"early", mode=Mode.UNORDERED)
+    pair.client.conn.send(0, b"datagram", mode=Mode.UNRELIABLE)
     commands = pair.client.conn.data_to_send(pair.now)
     assert len(commands) == 3
     assert all(command.data.startswith(VERSION_BYTES) for command in commands)  # type: ignore[union-attr]
@@ -59,7 +59,7 @@ def test_a_client_sends_before_it_is_answered_with_a_version_before_everything()
         pair.deliver(pair.client, command)
     pair.run()
     assert sorted(pair.payloads(pair.server, 0)) == [b"datagram", b"early"]
-    pair.client.conn.send(0, b"later", pair.now, mode=Mode.UNORDERED)
+    pair.client.conn.send(0, b"later", mode=Mode.UNORDERED)
     assert not pair.client.conn.data_to_send(pair.now)[-1].data.startswith(VERSION_BYTES)  # type: ignore[union-attr]
 
 
@@ -76,10 +76,10 @@ def test_a_client_keeps_what_overtakes_the_servers_answer() -> None:
 
 def test_a_channel_finishes_when_everything_sent_on_it_was_received() -> None:
     pair = Pair()
-    (inner,) = pair.client.conn.send(0, b"take", pair.now, attach=[RECEIVER])
+    (inner,) = pair.client.conn.send(0, b"take", attach=[RECEIVER])
     for number in range(3):
-        pair.client.conn.send(inner, b"%d" % number, pair.now)
-    pair.client.conn.finish(inner, pair.now)
+        pair.client.conn.send(inner, b"%d" % number)
+    pair.client.conn.finish(inner)
     pair.run()
     taken = pair.receive(pair.server, 0)
     assert taken is not None
@@ -87,16 +87,16 @@ def test_a_channel_finishes_when_everything_sent_on_it_was_received() -> None:
     assert pair.payloads(pair.server, inner) == [b"0", b"1", b"2"]
     assert pair.client.of(SenderEnded) == [SenderEnded(inner, SenderState.FINISHED)]
     with pytest.raises(LocalProtocolError):
-        pair.client.conn.send(inner, b"more", pair.now)
+        pair.client.conn.send(inner, b"more")
 
 
 def test_a_cancelled_channel_drops_what_was_not_received() -> None:
     pair = Pair()
-    (inner,) = pair.client.conn.send(0, b"take", pair.now, attach=[RECEIVER])
-    pair.client.conn.send(inner, b"unread", pair.now, tag="unread")
+    (inner,) = pair.client.conn.send(0, b"take", attach=[RECEIVER])
+    pair.client.conn.send(inner, b"unread", tag="unread")
     pair.run()
     pair.receive(pair.server, 0)
-    pair.client.conn.cancel(inner, pair.now)
+    pair.client.conn.cancel(inner)
     pair.run()
     assert pair.payloads(pair.server, inner) == []
     assert pair.server.of(ReceiverEnded) == [ReceiverEnded(inner, ReceiverState.CANCELLED)]
@@ -106,7 +106,7 @@ def test_a_cancelled_channel_drops_what_was_not_received() -> None:
 
 def test_a_received_sender_is_not_cancelled_before_the_peer_knows_its_stream() -> None:
     pair = Pair()
-    (inner,) = pair.client.conn.send(0, b"take", pair.now, attach=[SENDER])
+    (inner,) = pair.client.conn.send(0, b"take", attach=[SENDER])
     pair.run()
     pair.receive(pair.server, 0)
     control = pair.server.conn._state.senders[inner].control
@@ -114,7 +114,7 @@ def test_a_received_sender_is_not_cancelled_before_the_peer_knows_its_stream() -
     resets = [c for c in pair.server.sent if isinstance(c, ResetStream)]
     control.heard = False
     pair.hold = lambda end, command: not isinstance(command, ResetStream) and end is pair.server
-    pair.server.conn.cancel(inner, pair.now)
+    pair.server.conn.cancel(inner)
     pair.run()
     assert [c for c in pair.server.sent if isinstance(c, ResetStream)] == resets, "it waits for the delivery"
     pair.release()
@@ -123,14 +123,14 @@ def test_a_received_sender_is_not_cancelled_before_the_peer_knows_its_stream() -
 
 def test_a_receiver_that_closes_tells_its_sender_and_gives_up_the_rest() -> None:
     pair = Pair()
-    (inner,) = pair.client.conn.send(0, b"take", pair.now, attach=[RECEIVER])
-    pair.client.conn.send(inner, b"handed_over", pair.now, tag="handed_over")
+    (inner,) = pair.client.conn.send(0, b"take", attach=[RECEIVER])
+    pair.client.conn.send(inner, b"handed_over", tag="handed_over")
     pair.run()
     pair.receive(pair.server, 0)
     pair.hold = lambda end, command: isinstance(command, SendStream) and b"late" in command.data
-    pair.client.conn.send(inner, b"late", pair.now, tag="late")
+    pair.client.conn.send(inner, b"late", tag="late")
     pair.run()
-    pair.server.conn.close_receiver(inner, pair.now)
+    pair.server.conn.close_receiver(inner)
     pair.wait(0.1)
     assert [event.tag for event in pair.client.of(Acknowledged)] == ["handed_over"]
     assert [event.tag for event in pair.client.of(Lost)] == ["late"]
@@ -144,7 +144,7 @@ def test_a_lost_datagram_is_given_up_after_its_grace_and_never_taken_again() -> 
     pair = Pair()
     pair.hold = lambda end, command: isinstance(command, SendDatagram) and b"second" in command.data
     for name in (b"first", b"second", b"third"):
-        pair.client.conn.send(0, name, pair.now, mode=Mode.UNRELIABLE, tag=name)
+        pair.client.conn.send(0, name, mode=Mode.UNRELIABLE, tag=name)
     pair.run()
     pair.wait(0.5)
     assert [event.tag for event in pair.client.of(Acknowledged)] == [b"first"], "the gap may still be filled"
@@ -158,8 +158,8 @@ def test_a_lost_datagram_is_given_up_after_its_grace_and_never_taken_again() -> 
 
 def test_an_unreliable_message_that_fits_no_datagram_goes_on_a_stream_and_is_reliable() -> None:
     pair = Pair(max_datagram=100)
-    pair.client.conn.send(0, bytes(200), pair.now, mode=Mode.UNRELIABLE)
-    pair.client.conn.send(0, bytes(20), pair.now, mode=Mode.UNRELIABLE)
+    pair.client.conn.send(0, bytes(200), mode=Mode.UNRELIABLE)
+    pair.client.conn.send(0, bytes(20), mode=Mode.UNRELIABLE)
     pair.run()
     sender = pair.client.conn._state.senders[0]
     assert (sender.ledger.next, sender.next_unreliable) == (1, 1)
@@ -169,7 +169,7 @@ def test_without_room_for_datagrams_the_oldest_unreliable_message_makes_way() ->
     pair = Pair(limits=Limits(send_messages=3))
     pair.client.conn.transport_state(datagrams=0)
     for number in range(6):
-        pair.client.conn.send(0, b"%d" % number, pair.now, mode=Mode.UNRELIABLE, tag=number)
+        pair.client.conn.send(0, b"%d" % number, mode=Mode.UNRELIABLE, tag=number)
     assert pair.client.conn.counts.unreliable_dropped == 3
     pair.run()
     assert [event.tag for event in pair.client.of(Lost)] == [0, 1, 2]
@@ -179,30 +179,30 @@ def test_without_room_for_datagrams_the_oldest_unreliable_message_makes_way() ->
 def test_a_slow_reader_of_datagrams_gets_the_newest() -> None:
     pair = Pair(limits=Limits(receive_messages=3))
     for number in range(6):
-        pair.client.conn.send(0, b"%d" % number, pair.now, mode=Mode.UNRELIABLE)
+        pair.client.conn.send(0, b"%d" % number, mode=Mode.UNRELIABLE)
     pair.run()
     assert pair.payloads(pair.server, 0) == [b"3", b"4", b"5"]
 
 
 def test_a_sender_waits_at_its_bound_and_is_told_of_room() -> None:
     pair = Pair()
-    pair.client.conn.set_bounds(0, messages=4)
+    pair.client.conn._state.senders[0].ledger.max_messages = 4
     for _ in range(4):
-        pair.client.conn.send(0, b"x", pair.now)
+        pair.client.conn.send(0, b"x")
     with pytest.raises(BackPressured):
-        pair.client.conn.send(0, b"x", pair.now)
+        pair.client.conn.send(0, b"x")
     pair.wait(0.1)
     assert pair.client.of(Writable) == [Writable(0)]
-    pair.client.conn.send(0, b"x", pair.now)
+    pair.client.conn.send(0, b"x")
 
 
 def test_an_unread_receiver_stops_its_sender_and_reading_lets_it_go_on() -> None:
     pair = Pair(limits=Limits(receive_messages=8))
-    pair.client.conn.set_bounds(0, messages=12)
+    pair.client.conn._state.senders[0].ledger.max_messages = 12
     sent = 0
     for _ in range(100):
         if pair.client.conn.has_room(0):
-            pair.client.conn.send(0, b"%d" % sent, pair.now)
+            pair.client.conn.send(0, b"%d" % sent)
             sent += 1
         pair.wait(0.02)
     assert sent == 20, "eight are queued, twelve are unacknowledged"
@@ -213,13 +213,13 @@ def test_an_unread_receiver_stops_its_sender_and_reading_lets_it_go_on() -> None
 
 def test_a_oneshot_is_finished_by_its_message() -> None:
     pair = Pair()
-    (reply,) = pair.client.conn.send(0, b"ask", pair.now, attach=[ONESHOT_SENDER])
+    (reply,) = pair.client.conn.send(0, b"ask", attach=[ONESHOT_SENDER])
     pair.run()
     asked = pair.receive(pair.server, 0)
     assert asked is not None
-    pair.server.conn.send(reply, b"answer", pair.now, mode=Mode.UNORDERED)
+    pair.server.conn.send(reply, b"answer", mode=Mode.UNORDERED)
     with pytest.raises(LocalProtocolError):
-        pair.server.conn.send(reply, b"again", pair.now)
+        pair.server.conn.send(reply, b"again")
     pair.run()
     assert pair.payloads(pair.client, reply) == [b"answer"]
     assert pair.client.conn.live_halves == pair.server.conn.live_halves == 1
@@ -227,9 +227,9 @@ def test_a_oneshot_is_finished_by_its_message() -> None:
 
 def test_attachments_of_a_message_that_nobody_received_are_dropped_with_their_receiver() -> None:
     pair = Pair()
-    sender, receiver = pair.client.conn.send(0, b"both", pair.now, attach=[RECEIVER, SENDER])
+    sender, receiver = pair.client.conn.send(0, b"both", attach=[RECEIVER, SENDER])
     pair.run()
-    pair.server.conn.close_receiver(0, pair.now)
+    pair.server.conn.close_receiver(0)
     pair.run()
     assert SenderEnded(sender, SenderState.NO_RECEIVERS) in pair.client.events
     assert ReceiverEnded(receiver, ReceiverState.CANCELLED) in pair.client.events
@@ -240,7 +240,7 @@ def test_messages_wait_for_stream_credit_and_keep_their_numbers_without_gaps() -
     pair = Pair()
     pair.client.conn.transport_state(uni_streams=2)
     for number in range(5):
-        pair.client.conn.send(0, b"%d" % number, pair.now, mode=Mode.UNORDERED)
+        pair.client.conn.send(0, b"%d" % number, mode=Mode.UNORDERED)
     pair.run()
     assert pair.payloads(pair.server, 0) == [b"0", b"1"]
     pair.client.conn.transport_state(uni_streams=10)
@@ -253,20 +253,20 @@ def test_streams_that_the_transport_was_not_told_of_yet_count_against_its_credit
     conn = pair.client.conn
     conn.transport_state(uni_streams=3)
     for _ in range(2):
-        conn.send(0, b"x", pair.now, mode=Mode.UNORDERED)
+        conn.send(0, b"x", mode=Mode.UNORDERED)
     # The transport still says three: it has not seen the two.
     conn.transport_state(uni_streams=3)
     for _ in range(4):
-        conn.send(0, b"x", pair.now, mode=Mode.UNORDERED)
+        conn.send(0, b"x", mode=Mode.UNORDERED)
     assert len(conn.data_to_send(pair.now)) == 3
 
 
 def test_control_streams_wait_for_stream_credit() -> None:
     pair = Pair()
     pair.server.conn.transport_state(bidi_streams=0)
-    (inner,) = pair.client.conn.send(0, b"take", pair.now, attach=[RECEIVER])
-    pair.client.conn.send(inner, b"x", pair.now)
-    pair.client.conn.finish(inner, pair.now)
+    (inner,) = pair.client.conn.send(0, b"take", attach=[RECEIVER])
+    pair.client.conn.send(inner, b"x")
+    pair.client.conn.finish(inner)
     pair.wait(0.1)
     assert pair.client.conn.sender_state(inner) is SenderState.FINISH_PENDING
     pair.server.conn.transport_state(bidi_streams=1)
@@ -276,9 +276,9 @@ def test_control_streams_wait_for_stream_credit() -> None:
 
 def test_closing_the_connection_ends_every_half_once() -> None:
     pair = Pair()
-    pair.client.conn.send(0, b"x", pair.now, attach=[RECEIVER, SENDER])
+    pair.client.conn.send(0, b"x", attach=[RECEIVER, SENDER])
     pair.run()
-    pair.client.conn.close(pair.now)
+    pair.client.conn.close()
     pair.run()
     for end in (pair.client, pair.server):
         assert end.conn.is_ended
@@ -287,25 +287,23 @@ def test_closing_the_connection_ends_every_half_once() -> None:
         assert len(ids) == len(set(ids))
         assert end.conn.live_halves == end.conn.open_streams == 0
     with pytest.raises(ConnectionLost):
-        pair.client.conn.send(0, b"x", pair.now)
+        pair.client.conn.send(0, b"x")
 
 
 def test_a_channel_is_opened_used_and_answered_in_one_flight_each_way() -> None:
     pair = Pair()
     client, server = pair.client.conn, pair.server.conn
-    asked, answered = client.send(
-        0, b"the channels", pair.now, attach=[(Attach.RECEIVER, False), (Attach.SENDER, False)]
-    )
-    client.send(asked, b"question", pair.now)
+    asked, answered = client.send(0, b"the channels", attach=[(Attach.RECEIVER, False), (Attach.SENDER, False)])
+    client.send(asked, b"question")
     for command in client.data_to_send(pair.now):
         pair.deliver(pair.client, command)
-    assert server.receive(0, pair.now) is not None
-    question = server.receive(asked, pair.now)
+    assert server.receive(0) is not None
+    question = server.receive(asked)
     assert question is not None
-    server.send(answered, question.payload + b", answered", pair.now)
+    server.send(answered, question.payload + b", answered")
     for command in server.data_to_send(pair.now):
         pair.deliver(pair.server, command)
-    answer = client.receive(answered, pair.now)
+    answer = client.receive(answered)
     assert answer is not None
     assert answer.payload == b"question, answered"
 
@@ -316,16 +314,16 @@ def test_plain_messages_take_the_short_way_only_while_nothing_is_in_their_way() 
     ordered = conn.plain_sender(0, Mode.ORDERED)
     assert ordered is not None
     assert not ordered.put(b"no stream yet")
-    conn.send(0, b"0", pair.now)
+    conn.send(0, b"0")
     assert ordered.put(b"1")
     # A message with something attached goes behind it, and the next behind that.
-    (inner,) = conn.send(0, b"2", pair.now, attach=[(Attach.RECEIVER, False)])
+    (inner,) = conn.send(0, b"2", attach=[(Attach.RECEIVER, False)])
     assert ordered.put(b"3")
     pair.run()
     assert pair.payloads(pair.server, 0) == [b"0", b"1", b"2", b"3"]
-    conn.send(inner, b"x", pair.now)
+    conn.send(inner, b"x")
     pair.run()
-    conn.finish(0, pair.now)
+    conn.finish(0)
     assert not ordered.put(b"after the end")
     pair.wait(1)
     assert pair.server.error is None
@@ -348,7 +346,7 @@ def test_plain_messages_that_travel_alone_keep_to_the_bounds_and_the_credit() ->
     assert sorted(pair.payloads(pair.server, 0)) == [b"0", b"1", b"d0", b"d1"]
     pair.wait(0.1)
     assert [unordered.put(b"%d" % number) for number in range(4)] == [True, True, True, False]
-    conn.cancel(0, pair.now)
+    conn.cancel(0)
     assert not unordered.put(b"late")
     assert not datagrams.put(b"late")
 
@@ -358,9 +356,9 @@ def test_streams_are_opened_in_the_order_of_their_ids_by_the_short_way_too() -> 
     conn = pair.client.conn
     unordered = conn.plain_sender(0, Mode.UNORDERED)
     assert unordered is not None
-    conn.send(0, b"opens the ordered stream", pair.now)
+    conn.send(0, b"opens the ordered stream")
     unordered.put(b"opens the next")
-    conn.send(0, b"the one behind", pair.now, mode=Mode.UNORDERED)
+    conn.send(0, b"the one behind", mode=Mode.UNORDERED)
     ids = [command.stream_id for command in conn.data_to_send(pair.now) if isinstance(command, SendStream)]
     assert ids == sorted(ids)
     assert len(ids) == 3

@@ -41,10 +41,11 @@ def error_class(name: str) -> type[BaseException]:
 
 
 def function_of(call: str) -> Any:
+    """The blocking variant's function; the asyncio variant's documentation says only what differs."""
     owner, _, method = call.partition(".")
     if not method:
-        return getattr(aqueduct.aio, owner, None)
-    return getattr(getattr(aqueduct.aio, owner), method)
+        return getattr(aqueduct, owner, None)
+    return getattr(getattr(aqueduct, owner), method)
 
 
 @pytest.mark.parametrize("call", [call for call in TABLE if " " not in call])

@@ -54,11 +54,11 @@ def observed(*, client: object = None, server: object = None) -> Pair:
 def exchange(pair: Pair) -> None:
     """Every frame that an honest channel has: all modes, an attachment, the end."""
     conn = pair.client.conn
-    (inner,) = conn.send(0, b"carries", pair.now, attach=[(Attach.RECEIVER, False)])
+    (inner,) = conn.send(0, b"carries", attach=[(Attach.RECEIVER, False)])
     for mode in Mode:
         for _ in range(3):
-            conn.send(inner, b"tide", pair.now, mode=mode)
-    conn.finish(inner, pair.now)
+            conn.send(inner, b"tide", mode=mode)
+    conn.finish(inner)
     pair.run()
     pair.receive(pair.server, 0)
     assert len(pair.payloads(pair.server, inner)) == 9

@@ -15,7 +15,7 @@ def fill(pair: Pair, channels: list[int], size: int) -> None:
     """Send so many bytes on each channel, which nobody reads."""
     for channel_id in channels:
         for _ in range(size // 1000):
-            pair.client.conn.send(channel_id, bytes(870), pair.now, mode=Mode.ORDERED)
+            pair.client.conn.send(channel_id, bytes(870), mode=Mode.ORDERED)
         pair.run()
 
 
@@ -24,7 +24,7 @@ def held(commands: list[Command]) -> list[bool]:
 
 
 def opened(pair: Pair, count: int) -> list[int]:
-    ids = pair.client.conn.send(0, b"channels", pair.now, attach=[(Attach.RECEIVER, False)] * count)
+    ids = pair.client.conn.send(0, b"channels", attach=[(Attach.RECEIVER, False)] * count)
     pair.run()
     pair.receive(pair.server, 0)
     return list(ids)
@@ -41,14 +41,14 @@ def test_reading_goes_on_for_a_reader_with_nothing_to_read_although_others_never
     *unread, wanted = opened(pair, 6)
     fill(pair, unread, LIMIT // 4)
     assert held(pair.server.sent) == [True]
-    pair.server.conn.want(wanted)
+    assert pair.server.conn.receive_next(wanted) is None
     pair.run()
     assert held(pair.server.sent) == [True, False], "what it waits for may be behind what the others do not read"
     for _ in range(50):
-        pair.client.conn.send(wanted, b"tide", pair.now)
+        pair.client.conn.send(wanted, b"tide")
         pair.run()
         assert pair.receive(pair.server, wanted) is not None
-        pair.server.conn.want(wanted)
+        assert pair.server.conn.receive_next(wanted) is None
         pair.run()
     assert held(pair.server.sent)[-1] is False
     # Without this the half that is unread would have kept everything held for ever: it never falls below the half.
@@ -58,7 +58,7 @@ def test_reading_goes_on_for_a_reader_with_nothing_to_read_although_others_never
 def test_however_long_somebody_waits_the_flood_of_others_is_held_before_the_connection_ends() -> None:
     pair = Pair(limits=LIMITS)
     *unread, wanted = opened(pair, 9)
-    pair.server.conn.want(wanted)
+    assert pair.server.conn.receive_next(wanted) is None
     for channel_id in unread:
         if held(pair.server.sent)[-1:] == [True]:
             break
@@ -71,10 +71,10 @@ def test_however_long_somebody_waits_the_flood_of_others_is_held_before_the_conn
 def test_a_reader_that_was_satisfied_or_ended_is_waited_for_no_longer() -> None:
     pair = Pair(limits=LIMITS)
     *unread, wanted, closed = opened(pair, 8)
-    pair.server.conn.want(wanted)
-    pair.server.conn.want(closed)
-    pair.client.conn.send(wanted, b"tide", pair.now)
-    pair.server.conn.close_receiver(closed, pair.now)
+    assert pair.server.conn.receive_next(wanted) is None
+    assert pair.server.conn.receive_next(closed) is None
+    pair.client.conn.send(wanted, b"tide")
+    pair.server.conn.close_receiver(closed)
     pair.run()
     fill(pair, unread[:5], LIMIT // 4)
     assert held(pair.server.sent) == [True]
@@ -87,9 +87,9 @@ def test_early_data_waits_for_the_handshake_where_it_is_held() -> None:
     pair = Pair(start=False)
     pair.server.conn = AqueductEngine(is_client=False, early_data=True, peer="the client")
     pair.client.conn.start(pair.now)
-    pair.client.conn.send(0, b"early", pair.now)
-    pair.client.conn.send(0, b"early and alone", pair.now, mode=Mode.UNORDERED)
-    pair.client.conn.send(0, b"early in a datagram", pair.now, mode=Mode.UNRELIABLE)
+    pair.client.conn.send(0, b"early")
+    pair.client.conn.send(0, b"early and alone", mode=Mode.UNORDERED)
+    pair.client.conn.send(0, b"early in a datagram", mode=Mode.UNRELIABLE)
     pair.run()
     assert pair.server.events == [], "not even the headers"
     assert pair.server.sent == []

@@ -75,7 +75,7 @@ class Victim:
         self.pump()
 
     def send(self, channel_id: int = 0, **options: object) -> tuple[int, ...]:
-        ids = self.conn.send(channel_id, b"x", self.now, **options)  # type: ignore[arg-type]
+        ids = self.conn.send(channel_id, b"x", **options)  # type: ignore[arg-type]
         self.pump()
         return ids
 

@@ -9,6 +9,7 @@ Every step checks the invariants. After quiescence, the run checks that nothing 
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -108,7 +109,7 @@ class Side:
 
     def act(self) -> None:
         """Do one thing that an application is allowed to do."""
-        rng, now = self.run.rng, self.run.now
+        rng = self.run.rng
         if not self.is_client and not self.conn.is_ready:
             return
         action = rng.random()
@@ -123,13 +124,13 @@ class Side:
         elif action < 0.92 and self.receivers:
             channel_id = rng.choice(sorted(self.receivers))
             if channel_id or rng.random() < 0.02:
-                self.conn.close_receiver(channel_id, now)
+                self.conn.close_receiver(channel_id)
                 self.receivers.discard(channel_id)
 
     def end_sender(self, channel_id: int, *, finish: bool) -> None:
         if channel_id == 0 and self.run.rng.random() < 0.98:
             return
-        (self.conn.finish if finish else self.conn.cancel)(channel_id, self.run.now)
+        (self.conn.finish if finish else self.conn.cancel)(channel_id)
         del self.senders[channel_id]
 
     def send(self, channel_id: int) -> None:
@@ -147,7 +148,7 @@ class Side:
                 run.messages[tag].is_unreported = True
                 return
         try:
-            ids = self.conn.send(channel_id, payload, run.now, mode=mode, attach=attach, tag=tag)
+            ids = self.conn.send(channel_id, payload, mode=mode, attach=attach, tag=tag)
         except BackPressured:
             run.messages.pop(tag)
             return
@@ -166,15 +167,15 @@ class Side:
                 self.had.add((new_id, "receiver"))
 
     def receive(self, channel_id: int) -> None:
-        if self.run.has_short_ways and self.run.rng.random() < 0.5:
-            run = self.conn.receive_run(channel_id, self.run.now)
-            for payload in run or ():
+        takes_several = self.run.has_short_ways and self.run.rng.random() < 0.5
+        incoming = self.conn.receive_next(channel_id) if takes_several else self.conn.receive(channel_id)
+        if isinstance(incoming, deque):
+            for payload in incoming:
                 self.run.delivered(int.from_bytes(payload[:4], "big"), self)
-            if run is not None:
-                return
-        incoming = self.conn.receive(channel_id, self.run.now)
+            return
         if incoming is None:
-            self.conn.want(channel_id)
+            # It waits then.
+            assert self.conn.receive_next(channel_id) is None
             if self.conn.is_ready and self.conn.receiver_state(channel_id) is None:
                 self.receivers.discard(channel_id)
             return
@@ -185,7 +186,7 @@ class Side:
             if not attachment.state.is_final:
                 self.had.add((attachment.channel_id, "sender" if attachment.is_sender else "receiver"))
             if rng.random() < 0.15:
-                self.conn.drop(attachment, self.run.now)
+                self.conn.drop(attachment)
             elif attachment.is_sender:
                 if attachment.state is SenderState.OPEN:
                     self.senders[attachment.channel_id] = rng.choice(list(Mode))
@@ -194,13 +195,12 @@ class Side:
 
     def wind_down(self) -> None:
         """End everything the application holds. Anything left afterwards is a leak."""
-        now = self.run.now
         if not self.conn.is_ready and not self.is_over:
             return
         for channel_id in sorted(self.senders):
-            self.conn.finish(channel_id, now)
+            self.conn.finish(channel_id)
         for channel_id in sorted(self.receivers):
-            self.conn.close_receiver(channel_id, now)
+            self.conn.close_receiver(channel_id)
         self.senders.clear()
         self.receivers.clear()
 
@@ -474,11 +474,11 @@ class AqueductRun:
             side.peer.connection_lost()
         elif how == "cancel":
             for channel_id in sorted(side.senders):
-                side.conn.cancel(channel_id, self.now)
+                side.conn.cancel(channel_id)
             side.senders.clear()
         else:
             for channel_id in sorted(side.receivers):
-                side.conn.close_receiver(channel_id, self.now)
+                side.conn.close_receiver(channel_id)
             side.receivers.clear()
         self.exchange()
 
