@@ -831,8 +831,13 @@ class RemoteSender(Waiters):
             self._runner.not_delivered(self)
         self._pipe.fast = None
         self._pipe.queue.clear()
-        self._half.owner = None
+        # Without the references back, what has ended is freed at once.
+        self._pipe, self._half.owner = _ENDED, None
         self.wake()
+
+
+_ENDED = Pipe(mode=Mode.ORDERED, max_messages=1)
+"""Stands for the pipe of a sender that has ended."""
 
 
 class RemoteReceiver(Waiters):

@@ -10,11 +10,12 @@ import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from memory_adapter import join
+from memory_adapter import join, turns
 from tests.support.patience import soon
 
 from mainstem.aqueduct import Message
 from mainstem.aqueduct.aio import channel, oneshot
+from mainstem.aqueduct.channels import Pipe
 from mainstem.errors import Aborted, ClosedError, ConnectionLost
 
 if TYPE_CHECKING:
@@ -130,6 +131,36 @@ async def test_a_received_sender_that_the_handler_drops_ends_its_channel() -> No
     await client.sender.send(Message(b"tide", [sender]))
     with pytest.raises(Aborted):
         await soon(receiver.receive())
+    handler.cancel()
+    client.abort()
+    server.abort()
+
+
+async def test_channels_that_have_ended_are_freed_without_the_garbage_collector() -> None:
+    client, server = join()
+
+    async def respond() -> None:
+        async for message in server.receiver:
+            await message.attachments[0].send(b"tide")
+            del message
+
+    def pipes() -> int:
+        return sum(type(each) is Pipe for each in gc.get_objects())
+
+    handler = asyncio.ensure_future(respond())
+    gc.collect()
+    before = pipes()
+    gc.disable()
+    try:
+        for _ in range(20):
+            sender, receiver = oneshot()
+            await client.sender.send(Message(b"", [sender]))
+            assert await soon(receiver.receive()) == b"tide"
+            del sender, receiver
+            await turns(10)
+        assert pipes() <= before + 2
+    finally:
+        gc.enable()
     handler.cancel()
     client.abort()
     server.abort()
