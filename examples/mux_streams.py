@@ -23,7 +23,7 @@ async def serve(stream: bymux.aio.Stream) -> None:
 
 
 async def send_bulk(connection: bymux.aio.Connection) -> None:
-    async with await connection.open_stream() as stream:
+    async with connection.open_stream() as stream:
         stream.write(b"s")
         for _ in range(BULK // 65536):
             stream.write(bytes(65536))
@@ -40,7 +40,7 @@ async def main() -> None:
         slowest = 0.0
         while not bulk.done():
             begun = time.monotonic()
-            async with await connection.open_stream() as stream:
+            async with connection.open_stream() as stream:
                 stream.write(b"etide")
                 assert await stream.read() == b"tide"
             slowest = max(slowest, time.monotonic() - begun)

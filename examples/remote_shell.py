@@ -69,7 +69,7 @@ async def run(connection: bymux.aio.Connection, command: list[str], data: bytes 
     """Runs a command on the other side, and returns its whole output."""
     request = json.dumps(command).encode()
     parts = {b"o": b"", b"e": b"", b"x": b""}
-    async with await connection.open_stream() as stream:
+    async with connection.open_stream() as stream:
         stream.write(len(request).to_bytes(LENGTH, "big") + request + data)
         stream.finish()
         while not parts[b"x"]:

@@ -177,7 +177,7 @@ def endpoint_metrics() -> list[tuple[str, str, str]]:
 
     class Example:
         def stats(self) -> Any:
-            return connection_stats((), Traffic(), Counts(), role="server", is_over=False)
+            return connection_stats((), Traffic(), Counts(), role="server", closed=False)
 
     endpoints = Endpoints()
     endpoints.add("example", Example())

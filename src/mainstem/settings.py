@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, ClassVar, Self
 
+from mainstem._internal.overrides import did_you_mean
 from mainstem._internal.units import format_duration_ns, format_size, parse_duration_ns, parse_size
 from mainstem.errors import ConfigurationError
 
@@ -525,11 +526,7 @@ class Settings:
             names |= dict.fromkeys((field.name, short, prefix + short, prefix + field.name), field.name)
         if plain in names:
             return names[plain]
-        import difflib
-
-        longer = [name for name in names.values() if name.startswith(plain + "_")]
-        near = longer or [names[name] for name in difflib.get_close_matches(plain, list(names), 1)]
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(plain, names)
         raise ConfigurationError(f"{key!r} ({origin}) is not a setting of {cls.__name__}{hint}")
 
     def source(self, name: str) -> Source:

@@ -64,7 +64,7 @@ async def test_bymux_streams_come_out_of_a_capture(tmp_path: Path) -> None:
         await stream.close()
 
     async def call(connection: bymux.aio.Connection, data: bytes) -> None:
-        async with await connection.open_stream() as stream:
+        async with connection.open_stream() as stream:
             stream.write(data)
             stream.finish()
             assert await stream.read(-1) == data

@@ -34,7 +34,7 @@ async def echo(stream: bymux.aio.Stream) -> None:
 
 async def exchange(connection: bymux.aio.Connection, data: bytes) -> bytes:
     """Sends ``data`` on a new stream and returns the whole answer."""
-    async with await connection.open_stream() as stream:
+    async with connection.open_stream() as stream:
 
         async def send() -> None:
             for at in range(0, len(data), 10_000):
@@ -81,12 +81,12 @@ async def test_hundreds_of_handlers_that_start_in_one_step_answer_at_once() -> N
 
 async def test_pings_the_connection_and_a_stream(connection: bymux.aio.Connection) -> None:
     assert 0 < await connection.ping() < 10
-    async with await connection.open_stream() as stream:
+    async with connection.open_stream() as stream:
         assert 0 < await stream.ping() < 10
 
 
 async def test_readexactly_says_what_came_before_the_end(connection: bymux.aio.Connection) -> None:
-    async with await connection.open_stream() as stream:
+    async with connection.open_stream() as stream:
         stream.write(b"abcdef")
         stream.finish()
         assert await stream.readexactly(4) == b"abcd"
@@ -167,7 +167,7 @@ async def test_either_end_may_create_streams() -> None:
 async def test_streams_without_a_handler_wait_to_be_accepted() -> None:
     async def greet(connection: bymux.aio.Connection) -> None:
         for index in range(3):
-            async with await connection.open_stream() as stream:
+            async with connection.open_stream() as stream:
                 stream.write(b"%d" % index)
         await connection.close()
 
@@ -280,7 +280,7 @@ async def test_a_peer_that_breaks_the_protocol_is_named() -> None:
     async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         connection = await bymux.aio.connect("127.0.0.1", port)
-        await soon(connection.wait())
+        await soon(connection.wait_closed())
         assert isinstance(connection.error, RemoteProtocolError)
         assert connection.error.rule == "undefined-packet-type"
         assert str(port) in connection.error.peer
@@ -295,7 +295,7 @@ async def test_a_dead_peer_is_an_error_in_time() -> None:
     settings = bymux.Settings(ping_interval=0.05, ping_timeout=0.1)
     async with await asyncio.start_server(silence, "127.0.0.1", 0) as server:
         connection = await bymux.aio.connect("127.0.0.1", server.sockets[0].getsockname()[1], settings=settings)
-        await soon(connection.wait())
+        await soon(connection.wait_closed())
         assert isinstance(connection.error, Timeout)
 
 
@@ -365,7 +365,7 @@ async def test_a_peer_that_grants_infinite_credit_and_never_reads_costs_bounded_
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     connection.abort()
-    await connection.wait()
+    await connection.wait_closed()
     done.set()
     server.close()
     await soon(over.wait())
@@ -414,3 +414,22 @@ async def test_neither_a_ping_nor_a_byte_waits_behind_bulk() -> None:
         await saturating
         await small.close()
         assert sorted(times)[len(times) // 2] < 0.1
+
+
+async def test_a_server_listens_on_this_machine_only_by_default() -> None:
+    async with bymux.aio.serve(echo) as listener:
+        assert listener.address[0] == "127.0.0.1"
+    with bymux.serve(print) as server:
+        assert server.address[0] == "127.0.0.1"
+
+
+async def test_a_stream_says_what_passed_and_what_waits() -> None:
+    async with bymux.aio.serve(echo) as listener, bymux.aio.connect("127.0.0.1", listener.port) as connection:
+        stream = await connection.open_stream()
+        stream.write(b"tide")
+        assert (stream.stats().unsent_bytes, stream.stats().bytes_sent) == (4, 0)
+        stream.finish()
+        await until(lambda: stream.stats().unread_bytes == 4)
+        assert await stream.read(-1) == b"tide"
+        assert stream.stats() == bymux.StreamStats(bytes_sent=4, bytes_received=4, unsent_bytes=0, unread_bytes=0)
+        await stream.close()

@@ -226,7 +226,7 @@ def test_on_connection_and_the_streams_of_a_client() -> None:
         bymux.serve(echo, "127.0.0.1", 0, on_connection=lambda connection: connection.abort()) as server,
         bymux.connect("127.0.0.1", server.port) as refused,
     ):
-        refused.wait(timeout=STALL_S)
+        refused.wait_closed(timeout=STALL_S)
         assert isinstance(refused.error, ConnectionLost)
 
 

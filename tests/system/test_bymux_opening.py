@@ -83,4 +83,4 @@ async def test_shutdown_cancels_handlers_that_take_too_long() -> None:
         await soon(begun.wait())
         await soon(server.shutdown(timeout=0.05))
         assert cancelled.is_set()
-        await soon(connection.wait())
+        await soon(connection.wait_closed())

@@ -39,7 +39,7 @@ async def test_streams_go_through_publications(medium: str) -> None:
         server = await bymux.aio.over_publications(
             back, at_server, role=bymux.Role.REACTIVE, handler=echo, message_limit=limit
         )
-        async with await client.open_stream() as stream:
+        async with client.open_stream() as stream:
 
             async def send() -> None:
                 for at in range(0, len(data), 30_000):

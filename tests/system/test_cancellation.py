@@ -76,7 +76,7 @@ BYMUX = {
     "Connection.open_stream": CANCELLED,
     "Connection.ping": CANCELLED,
     "Connection.streams": CANCELLED,
-    "Connection.wait": CANCELLED,
+    "Connection.wait_closed": CANCELLED,
     "Server.__aenter__": NEVER_WAITS,
     "Server.__aexit__": CANCELLED,
     "Server.close": CANCELLED,
@@ -301,7 +301,7 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
         """A whole exchange is cancelled."""
 
         async def use() -> None:
-            async with await connection.open_stream() as stream:
+            async with connection.open_stream() as stream:
                 stream.write(ECHO + b"left" + bytes(1000))
                 await stream.drain()
                 stream.finish()
@@ -341,7 +341,7 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
         greeting = asyncio.ensure_future(asyncio.sleep(0))
     ends.append(client)
     await cancel("Connection.__aenter__", client.__aenter__)
-    watching = [asyncio.ensure_future(cancel("Connection.wait", client.wait))]
+    watching = [asyncio.ensure_future(cancel("Connection.wait_closed", client.wait_closed))]
     if listener is not None:
         watching.append(asyncio.ensure_future(cancel("Server.wait", listener.wait)))
     numbers = range(3)

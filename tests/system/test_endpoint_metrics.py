@@ -107,7 +107,7 @@ async def test_the_cause_by_which_a_connection_ends_is_a_label() -> None:
         stream.write(b"tide")
         await stream.drain()
         connection.abort()
-        await connection.wait()
+        await connection.wait_closed()
         await until(lambda: listener.stats().connections == 0)
         # One is too many.
         held = [await bymux.aio.connect("127.0.0.1", listener.port) for _ in range(2)]
@@ -215,7 +215,7 @@ async def test_blocking_clients_have_the_same_figures() -> None:
                 with connection.open_stream() as stream:
                     stream.write(b"tide")
                 opened = connection.stats().streams_opened
-            assert connection.stats().is_over
+            assert connection.stats().closed
             with jmux_blocking.connect("127.0.0.1", requests.port) as client:
                 client.request(b"tide")
                 return opened, client.stats().streams_opened

@@ -281,3 +281,40 @@ async def test_a_server_that_is_none_and_one_that_says_nothing() -> None:
         with pytest.raises(Timeout):
             await jmux.connect("127.0.0.1", port, timeout=0.05)
         await until(lambda: ends == ["rude", "silent", "silent"])
+
+
+@pytest.mark.parametrize("ends", ["client", "server"])
+async def test_a_connection_that_ends_between_requests_was_closed_and_not_lost(ends: str) -> None:
+    async with jmux.serve(echo) as listener, jmux.connect("127.0.0.1", listener.port) as client:
+        assert await client.request(b"tide") == b"tide"
+        await (client.close() if ends == "client" else listener.close())
+        for endpoint in (client, listener):
+            await until(lambda endpoint=endpoint: endpoint.stats().connections == 0)  # type: ignore[misc]
+            assert (endpoint.stats().connections_closed, endpoint.stats().connections_lost) == (1, 0)
+
+
+async def test_a_connection_that_ends_within_a_request_was_lost() -> None:
+    async def wait_forever(_: jmux.ServerSession) -> None:
+        await asyncio.Event().wait()
+
+    async with jmux.serve(wait_forever) as listener, jmux.connect("127.0.0.1", listener.port) as client:
+        session = await client.open_session()
+        session.write(b"tide")
+        await until(lambda: listener.stats().streams == 1)
+        await listener.close()
+        await until(lambda: client.stats().connections == 0)
+        assert (client.stats().connections_closed, client.stats().connections_lost) == (0, 1)
+
+
+async def test_a_session_says_what_passed_and_what_waits() -> None:
+    async with (
+        jmux.serve(echo) as listener,
+        jmux.connect("127.0.0.1", listener.port) as client,
+        client.open_session() as session,
+    ):
+        session.write(b"tide")
+        assert (session.stats().unsent_bytes, session.stats().bytes_sent) == (4, 0)
+        session.finish()
+        await until(lambda: session.stats().unread_bytes == 4)
+        assert await session.read(-1) == b"tide"
+        assert session.stats() == jmux.StreamStats(bytes_sent=4, bytes_received=4, unsent_bytes=0, unread_bytes=0)

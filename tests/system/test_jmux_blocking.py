@@ -82,7 +82,7 @@ def test_whole_requests_and_streams() -> None:
     for ended in (client, server):
         assert ended.closed
         assert ended.error is None
-        assert ended.stats().is_over
+        assert ended.stats().closed
         ended.close()
         ended.abort()
     with pytest.raises(ClosedError):

@@ -185,7 +185,7 @@ async def test_a_byte_stands_behind_a_bounded_number_of_others_when_the_line_is_
         await until(lambda: not connection._runner.flush_scheduled)
         before = await asyncio.to_thread(read_until, raw, sans_io, b"!")
     connection.abort()
-    await connection.wait()
+    await connection.wait_closed()
     # The kernel doubles the receive buffer that is asked for, and takes one piece (64 KiB) beyond the low water mark.
     bound = bymux.Settings().packet_limit + FLUSH_BATCH + KERNEL_LOW_WATER + 64 * 1024 + 2 * receive_buffer
     print(f"{before >> 10} KiB stood before an urgent byte, of {bound >> 10} KiB at most")

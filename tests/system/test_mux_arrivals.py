@@ -226,7 +226,7 @@ async def test_a_newcomer_waits_until_what_was_dropped_for_it_has_ended(
         running += 1
         most = max(most, running)
         try:
-            await connection.wait()
+            await connection.wait_closed()
         finally:
             cleaning.set()
             await release.wait()

@@ -56,7 +56,7 @@ class EndpointStats:
     Attributes:
         protocol: ``bymux``, ``jmux`` or ``aqueduct``.
         role: ``server`` or ``client``.
-        is_over: Whether the endpoint has ended, so that its counters stay as they are.
+        closed: Whether the endpoint has ended, so that its counters stay as they are.
         connections: Connections that are open now.
         streams: Streams that are open now: bymux's streams, Jmux's sessions, Aqueduct's channel halves.
         unsent_bytes: Bytes that were written here and wait for the peer: its credit, its ration, its acknowledgement (Aqueduct).
@@ -82,7 +82,7 @@ class EndpointStats:
 
     protocol: str
     role: str
-    is_over: bool
+    closed: bool
     connections: int
     streams: int
     unsent_bytes: int

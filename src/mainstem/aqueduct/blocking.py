@@ -18,11 +18,11 @@ import atexit
 import functools
 import os
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
 
 from mainstem._internal.handler_threads import HandlerThreads
 from mainstem._internal.loop_thread import LoopThread
+from mainstem._internal.overrides import apply_overrides
 from mainstem.aqueduct import aio
 from mainstem.aqueduct.channels import DEFAULT_MAX_MESSAGES
 from mainstem.aqueduct.events import Mode
@@ -514,7 +514,7 @@ def serve(
         >>> with serve(handler, "0.0.0.0", 4433, certificate="certs/cert.pem", key="certs/key.pem") as server:
         ...     server.wait()
     """
-    chosen = replace(settings or Settings(), **overrides)
+    chosen = apply_overrides(Settings, settings, overrides)
     threads = HandlerThreads(chosen.max_handlers, chosen.max_handlers_per_address)
 
     async def open_server() -> Server:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.eyeballs import NoneSucceededError, race, resolve
 from mainstem._internal.opening import Opening
+from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.validation import check_int
 from mainstem.aqueduct.codec import SERIALISATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.connection import DRAIN_S, Connection, HeaderSource
@@ -47,7 +48,7 @@ def connect(
 
     With ``early`` it does not wait for the handshake.
     """
-    chosen = replace(settings or Settings(), **overrides)
+    chosen = apply_overrides(Settings, settings, overrides)
     if not host:
         raise ConfigurationError("connect needs the host of a server")
     check_int({"port": port}, min_value=1, max_value=65_535)

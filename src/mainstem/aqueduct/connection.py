@@ -145,7 +145,7 @@ class Connection:
         """
         runner = self._runner
         role = "client" if self._is_client else "server"
-        return connection_stats((runner,), runner.traffic, Counts(), role=role, is_over=self.closed)
+        return connection_stats((runner,), runner.traffic, Counts(), role=role, closed=self.closed)
 
     async def wait_closed(self, timeout: float | None = None) -> None:
         """Wait until the connection is over. Returns after an orderly close by either side.

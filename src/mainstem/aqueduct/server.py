@@ -6,7 +6,6 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.address_prefixes import owner_of
@@ -14,6 +13,7 @@ from mainstem._internal.endpoint_stats import Traffic
 from mainstem._internal.listening import bind_sockets, find_listening_addresses
 from mainstem._internal.log_throttle import kind_of
 from mainstem._internal.opening import Opening
+from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.tasks import HANDLER_TASK, start_task, within
 from mainstem.aqueduct.admission import Admission
 from mainstem.aqueduct.arrivals import Arrivals
@@ -124,7 +124,7 @@ class Server(UdpEndpoint):
             4096
         """
         runners = tuple(self._runners)
-        return connection_stats(runners, self._traffic, self._ended_counts, role="server", is_over=self.closed)
+        return connection_stats(runners, self._traffic, self._ended_counts, role="server", closed=self.closed)
 
     def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Runner | None:
         """The runner that a datagram belongs to, or None. A first packet creates one."""
@@ -428,7 +428,7 @@ def serve(
     The handler is a coroutine function, which is called in a task of its own, and is cancelled where the blocking variant's calls
     raise. ``headers`` may be a function, too; it is called in the event loop.
     """
-    chosen = replace(settings or Settings(), **overrides)
+    chosen = apply_overrides(Settings, settings, overrides)
 
     async def open_server() -> Server:
         context = load_backend(chosen.backend).server_context(chosen, tickets)

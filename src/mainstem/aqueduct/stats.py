@@ -46,7 +46,7 @@ def add_counts(total: Counts, other: Counts) -> None:
 
 
 def connection_stats(
-    runners: Iterable[Runner], traffic: Traffic, ended: Counts, *, role: str, is_over: bool
+    runners: Iterable[Runner], traffic: Traffic, ended: Counts, *, role: str, closed: bool
 ) -> AqueductStats:
     """Returns the figures of an endpoint: of its runners, and in ``ended`` what runners counted that are gone."""
     runners = tuple(runners)
@@ -61,7 +61,7 @@ def connection_stats(
     return AqueductStats(
         protocol="aqueduct",
         role=role,
-        is_over=is_over,
+        closed=closed,
         connections=len(open_runners),
         streams=sum(runner.engine.live_halves for runner in open_runners),
         unsent_bytes=sum(runner.engine.unacknowledged[1] for runner in open_runners),

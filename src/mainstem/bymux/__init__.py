@@ -11,6 +11,7 @@ from mainstem.bymux.blocking import Connection, Server, Stream, attach, connect,
 from mainstem.bymux.codec import INFINITE
 from mainstem.bymux.settings import InitialStream, Settings
 from mainstem.bymux.state import HalfState, Role
+from mainstem.mux.aio_stream import StreamStats
 
 __all__ = [
     "INFINITE",
@@ -22,6 +23,7 @@ __all__ = [
     "Server",
     "Settings",
     "Stream",
+    "StreamStats",
     "aio",
     "attach",
     "connect",

@@ -14,13 +14,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from mainstem._internal.clock import SYSTEM_CLOCK
+from mainstem._internal.endpoint_stats import EndpointStats
 from mainstem._internal.opening import Opening
 from mainstem._internal.tasks import within
 from mainstem.bymux.aio_stream import PING_TIMEOUT_S, Stream
+from mainstem.bymux.codec import INFINITE
 from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.runner import Runner
-from mainstem.bymux.settings import Settings
-from mainstem.bymux.state import Role
+from mainstem.bymux.settings import InitialStream, Settings
+from mainstem.bymux.state import HalfState, Role
+from mainstem.mux.aio_stream import StreamStats
 from mainstem.mux.engine import engine_stats
 from mainstem.mux.settings import MAX_CONNECTIONS
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Address, Server
@@ -33,13 +36,27 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from mainstem._internal.clock import Clock
-    from mainstem._internal.endpoint_stats import EndpointStats
     from mainstem.errors import MainstemError
 
     Handler = Callable[[Stream], Awaitable[object]]
     ConnectionHandler = Callable[["Connection"], Awaitable[object]]
 
-__all__ = ["Connection", "Server", "Stream", "attach", "connect", "over_publications", "serve"]
+__all__ = [
+    "INFINITE",
+    "Connection",
+    "EndpointStats",
+    "HalfState",
+    "InitialStream",
+    "Role",
+    "Server",
+    "Settings",
+    "Stream",
+    "StreamStats",
+    "attach",
+    "connect",
+    "over_publications",
+    "serve",
+]
 
 
 class Connection:
@@ -99,9 +116,9 @@ class Connection:
         """Returns the active stream of an id, such as one that exists from the start."""
         return self._runner.stream(stream_id)
 
-    async def open_stream(self, *, timeout: float | None = None) -> Stream:
-        """Creates a stream, waiting for the peer's credit for streams when none is left."""
-        return await within(timeout, self._runner.open_stream(), "open_stream")
+    def open_stream(self, *, timeout: float | None = None) -> Opening[Stream]:
+        """Create a stream, as :meth:`mainstem.bymux.Connection.open_stream`; await it, or use it with ``async with``."""
+        return Opening(lambda: within(timeout, self._runner.open_stream(), "open_stream"), "Connection.open_stream()")
 
     async def accept_stream(self, *, timeout: float | None = None) -> Stream | None:
         """Waits for the next stream that the peer creates; for connections without a handler."""
@@ -127,9 +144,9 @@ class Connection:
         """
         runner = self._runner
         role = "client" if runner.sans_io.role is Role.PROACTIVE else "server"
-        return engine_stats((runner,), runner.traffic, protocol=BymuxEngine.PROTOCOL, role=role, is_over=runner.over)
+        return engine_stats((runner,), runner.traffic, protocol=BymuxEngine.PROTOCOL, role=role, closed=runner.over)
 
-    async def wait(self, timeout: float | None = None) -> None:
+    async def wait_closed(self, timeout: float | None = None) -> None:
         """Waits until the connection has ended, by either side."""
         await within(timeout, self._runner.wait_ended(), "wait for the end of the connection")
 
@@ -180,7 +197,7 @@ def connect(
 
 def serve(
     handler: Handler,
-    host: str | Sequence[str] | None = None,
+    host: str | Sequence[str] | None = "127.0.0.1",
     port: int | None = None,
     *,
     path: str | None = None,
@@ -194,7 +211,8 @@ def serve(
     Args:
         handler: A coroutine function, which is called with each stream that a peer creates, in a task of its own. When it
             returns, the stream is closed; when it raises, the stream is aborted, and what it raised is logged.
-        host: The address or name to listen on, or several; ``None`` for all interfaces.
+        host: The address or name to listen on, or several. The default is reachable from this machine only; ``None`` listens on
+            all interfaces.
         port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
         path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
         ssl: A server-side context, for TLS; or give the settings' ``certificate`` and ``key``.

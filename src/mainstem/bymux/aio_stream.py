@@ -27,7 +27,7 @@ class Stream(BaseStream):
     handler that its response is not needed.
 
     Example:
-        >>> async with await connection.open_stream() as stream:
+        >>> async with connection.open_stream() as stream:
         ...     stream.write(b"tide")
         ...     print(await stream.read())
     """

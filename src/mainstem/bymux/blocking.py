@@ -268,7 +268,7 @@ class Connection(PeerFacade[aio.Connection]):
         """
         return self._inner.stats()
 
-    def wait(self, timeout: float | None = None) -> None:
+    def wait_closed(self, timeout: float | None = None) -> None:
         """Waits until the connection has ended, by either side.
 
         Args:
@@ -278,9 +278,9 @@ class Connection(PeerFacade[aio.Connection]):
             Timeout: The timeout passed; the connection goes on.
 
         Example:
-            >>> connection.wait()
+            >>> connection.wait_closed()
         """
-        self._wait_closed(self._inner.wait, timeout)
+        self._wait_closed(self._inner.wait_closed, timeout)
 
     def close(self, timeout: float | None = None) -> None:
         """Creates no new streams, waits for the active ones, then ends the connection. Twice is fine.
@@ -397,7 +397,7 @@ def connect(
 
 def serve(
     handler: Handler,
-    host: str | Sequence[str] | None = None,
+    host: str | Sequence[str] | None = "127.0.0.1",
     port: int | None = None,
     *,
     path: str | None = None,
@@ -412,7 +412,8 @@ def serve(
         handler: Called with each stream that a peer creates, in a thread of its own. When it returns, the stream is closed; when
             it raises, the stream is aborted, and what it raised is logged. When the stream or the server ends first, what the
             handler waits for on the stream raises.
-        host: The address or name to listen on, or several; ``None`` for all interfaces.
+        host: The address or name to listen on, or several. The default is reachable from this machine only; ``None`` listens on
+            all interfaces.
         port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
         path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
         ssl: A server-side context, for TLS; or give the settings' ``certificate`` and ``key``.

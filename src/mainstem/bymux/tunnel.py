@@ -339,7 +339,7 @@ class TunnelClient:
     def stats(self) -> EndpointStats:
         """Returns what the tunnel has now and what it has counted, with all its reconnections."""
         engines = () if self._connection is None else (self._connection._runner,)
-        return engine_stats(engines, self._traffic, protocol=BymuxEngine.PROTOCOL, role="client", is_over=self._closed)
+        return engine_stats(engines, self._traffic, protocol=BymuxEngine.PROTOCOL, role="client", closed=self._closed)
 
     async def _open(self, to: Address) -> Connection:
         return await bymux.aio.connect(
@@ -354,7 +354,7 @@ class TunnelClient:
     async def _reconnect_loop(self) -> None:
         while True:
             assert self._connection is not None
-            await self._connection.wait()
+            await self._connection.wait_closed()
             self._up.clear()
             logger.warning("the tunnel to %s broke: %s", self._to, self._connection._runner.failure)
             pause = RECONNECT_FIRST_S

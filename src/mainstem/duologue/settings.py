@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from mainstem._core import layout
 from mainstem._internal.clock import seconds_ns
+from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.validation import check_int, check_seconds
 from mainstem.duologue.limits import AddressPrefixes
 from mainstem.duologue.port_allocator import FIRST_SESSION_ID, LAST_SESSION_ID
@@ -133,7 +134,7 @@ class Settings:
 
 def settings_of(settings: Settings | None, overrides: dict[str, Any]) -> Settings:
     """The settings, or the defaults, with some of them replaced."""
-    return Settings(**overrides) if settings is None else replace(settings, **overrides)
+    return apply_overrides(Settings, settings, overrides)
 
 
 def reserved_sessions() -> dict[str, Any]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mainstem.jmux.blocking_client import Client, ClientSession, connect
     from mainstem.jmux.blocking_server import ServerSession, serve
     from mainstem.jmux.settings import Settings
+    from mainstem.mux.aio_stream import StreamStats
     from mainstem.mux.blocking import Server
 
 # Imported on first use: those who need only the engines need no event loop.
@@ -31,6 +32,7 @@ _HOMES = {
     "Server": "mainstem.mux.blocking",
     "ServerSession": "mainstem.jmux.blocking_server",
     "Settings": "mainstem.jmux.settings",
+    "StreamStats": "mainstem.mux.aio_stream",
     "connect": "mainstem.jmux.blocking_client",
     "serve": "mainstem.jmux.blocking_server",
 }
@@ -42,6 +44,7 @@ __all__ = [
     "Server",
     "ServerSession",
     "Settings",
+    "StreamStats",
     "aio",
     "connect",
     "serve",

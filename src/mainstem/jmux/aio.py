@@ -17,6 +17,17 @@ from mainstem._internal.endpoint_stats import EndpointStats
 from mainstem.jmux.aio_client import Client, ClientSession, connect
 from mainstem.jmux.aio_server import ServerSession, serve
 from mainstem.jmux.settings import Settings
+from mainstem.mux.aio_stream import StreamStats
 from mainstem.mux.sockets import Server
 
-__all__ = ["Client", "ClientSession", "EndpointStats", "Server", "ServerSession", "Settings", "connect", "serve"]
+__all__ = [
+    "Client",
+    "ClientSession",
+    "EndpointStats",
+    "Server",
+    "ServerSession",
+    "Settings",
+    "StreamStats",
+    "connect",
+    "serve",
+]

@@ -184,7 +184,7 @@ class Client:
     def stats(self) -> EndpointStats:
         """Returns what the client has now and what it has counted; may be called in any thread."""
         engines = tuple(self._pool.engines)
-        return engine_stats(engines, self._traffic, protocol=ClientEngine.PROTOCOL, role="client", is_over=self.closed)
+        return engine_stats(engines, self._traffic, protocol=ClientEngine.PROTOCOL, role="client", closed=self.closed)
 
     def open_session(self, *, timeout: float | None = None) -> Opening[ClientSession]:
         """Opens a session for one request; await it, or use it with ``async with``."""

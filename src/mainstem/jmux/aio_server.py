@@ -226,7 +226,7 @@ async def start_server(
 
 def serve(
     handler: Callable[[ServerSession], Awaitable[object]],
-    host: str | Sequence[str] | None = None,
+    host: str | Sequence[str] | None = "127.0.0.1",
     port: int | None = None,
     *,
     path: str | None = None,
@@ -239,7 +239,8 @@ def serve(
     Args:
         handler: A coroutine function, called with each session in a task of its own. It is cancelled when the client aborts the
             session, when the connection ends, and when the server closes.
-        host: The address or name to listen on, or several; ``None`` for all interfaces.
+        host: The address or name to listen on, or several. The default is reachable from this machine only; ``None`` listens on
+            all interfaces.
         port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
         path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
         ssl: A server-side context, for TLS; or give the settings' ``certificate`` and ``key``.

@@ -100,7 +100,7 @@ class ServerSession(Session[aio_server.ServerSession]):
 
 def serve(
     handler: Callable[[ServerSession], object],
-    host: str | Sequence[str] | None = None,
+    host: str | Sequence[str] | None = "127.0.0.1",
     port: int | None = None,
     *,
     path: str | None = None,
@@ -116,7 +116,8 @@ def serve(
     Args:
         handler: Called with each session, in a thread of its own. Once the client aborts the session, the connection ends or the
             server closes, what the handler waits for on the session raises.
-        host: The address or name to listen on, or several; ``None`` for all interfaces.
+        host: The address or name to listen on, or several. The default is reachable from this machine only; ``None`` listens on
+            all interfaces.
         port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
         path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
         ssl: A server-side context, for TLS; or give the settings' ``certificate`` and ``key``.

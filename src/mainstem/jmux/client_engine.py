@@ -227,10 +227,13 @@ class ClientEngine(JmuxEngine):
     def _set_peer_half(self, session: Session, half: Half) -> None:
         session.server = half
 
+    def _is_complete(self, session: Session) -> bool:
+        return session.response_complete
+
     def _fail_session(self, session: Session) -> None:
         if session.client is Half.NONE:
             session.untouched = True
-        if session.response_complete:
+        if self._is_complete(session):
             session.ended = True
             return
         super()._fail_session(session)

@@ -36,7 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from mainstem._internal.clock import seconds_ns
-from mainstem.errors import ConnectionLost, LocalProtocolError, RemoteProtocolError, Timeout
+from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError, RemoteProtocolError, Timeout
 from mainstem.jmux import codec, events
 from mainstem.jmux.codec import CONNECTION_HEADER_LENGTH, MAX_RATION, MESSAGE_HEADER_LENGTH, Kind, Message
 from mainstem.jmux.session import INFINITE, Session
@@ -124,7 +124,13 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
         if self._carry or self._body is not None:
             self._violated("truncated-message", "the byte stream ended inside a message")
         self._events.append(events.ConnectionEnded())
-        self.fail(ConnectionLost(f"{self.peer_name} ended the jmux connection"))
+        in_order = self.established and all(map(self._is_complete, self.sessions.values()))
+        ending = ClosedError if in_order else ConnectionLost
+        self.fail(ending(f"{self.peer_name} ended the jmux connection"))
+
+    def _is_complete(self, session: Session) -> bool:
+        """Whether the end of the connection takes nothing from a session."""
+        raise NotImplementedError
 
     def _check_magic(self, carry: bytearray) -> None:
         # Byte by byte: what is not Jmux at all gets neither a header nor an Error message.

@@ -235,9 +235,12 @@ class ServerEngine(JmuxEngine):
     def _set_peer_half(self, session: Session, half: Half) -> None:
         session.client = half
 
+    def _is_complete(self, session: Session) -> bool:
+        return session.server is Half.TERMINATED and session.client is Half.FINISHED
+
     def _fail_session(self, session: Session) -> None:
         self._refuse_acknowledgment(session)
-        if session.server is Half.TERMINATED and session.client is Half.FINISHED:
+        if self._is_complete(session):
             session.ended = True
             return
         super()._fail_session(session)

@@ -119,7 +119,7 @@ class Endpoints:
         remaining = []
         for name, endpoint in self._sources:
             stats = endpoint.stats()
-            if stats.is_over:
+            if stats.closed:
                 _add(self._ended, name, stats)
             else:
                 remaining.append((name, endpoint))

@@ -41,6 +41,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.tasks import within
@@ -62,6 +63,27 @@ EAGER_BYTES = 64 * 1024
 
 
 X = TypeVar("X", bound=MainstemError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStats:
+    """What passed through one stream, and what waits in it.
+
+    Attributes:
+        bytes_sent: Bytes that were handed to the transport.
+        bytes_received: Bytes that arrived.
+        unsent_bytes: Written bytes that wait for credit or for their turn.
+        unread_bytes: Bytes that arrived and were not read.
+
+    Example:
+        >>> stream.stats().unsent_bytes
+        0
+    """
+
+    bytes_sent: int
+    bytes_received: int
+    unsent_bytes: int
+    unread_bytes: int
 
 
 def _copy(error: X) -> X:
@@ -89,6 +111,7 @@ class BaseStream:
         "_handle",
         "_read_error",
         "_reader",
+        "_received",
         "_reported",
         "_short_read",
         "_task",
@@ -101,6 +124,7 @@ class BaseStream:
         self._handle = handle
         self._buffer = InBuffer()
         self._credited = 0
+        self._received = 0
         self._any_read = False
         self._eof = False
         self._eof_seen = False
@@ -144,6 +168,15 @@ class BaseStream:
     def peer_certificate(self) -> dict[str, Any] | None:
         """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it; ``None`` without TLS."""
         return self._engine.peer_certificate
+
+    def stats(self) -> StreamStats:
+        """Return what passed through the stream and what waits in it; may be called in any thread."""
+        return StreamStats(
+            bytes_sent=self._handle.sent,
+            bytes_received=self._received,
+            unsent_bytes=self.queued,
+            unread_bytes=self._buffer.size,
+        )
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
@@ -355,6 +388,7 @@ class BaseStream:
     def _feed_data(self, data: bytes) -> None:
         """Adds received bytes, which are not copied."""
         self._buffer.append(data)
+        self._received += len(data)
         self._wake_reader()
 
     def _feed_eof(self) -> None:

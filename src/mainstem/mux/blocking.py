@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mainstem._internal.endpoint_stats import EndpointStats
     from mainstem._internal.loop_thread import LoopThread
     from mainstem.errors import MainstemError
+    from mainstem.mux.aio_stream import StreamStats
 
 I = TypeVar("I", bound=Any)  # noqa: E741 - the inner object
 S = TypeVar("S", bound=aio_stream.BaseStream)
@@ -87,6 +88,14 @@ class BaseStream(PeerFacade[S]):
     def queued(self) -> int:
         """Written bytes that wait for credit or for their turn."""
         return self._inner.queued
+
+    def stats(self) -> StreamStats:
+        """Return what passed through the stream and what waits in it.
+
+        Returns:
+            The numbers at this moment.
+        """
+        return self._inner.stats()
 
     def at_eof(self) -> bool:
         """Whether everything was read and no more will come.

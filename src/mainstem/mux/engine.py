@@ -369,7 +369,7 @@ class Engine:
 
 
 def engine_stats(
-    engines: Iterable[Engine], traffic: Traffic, *, protocol: str, role: str, is_over: bool
+    engines: Iterable[Engine], traffic: Traffic, *, protocol: str, role: str, closed: bool
 ) -> EndpointStats:
     """Returns the figures of an endpoint with these connections."""
     engines = [engine for engine in engines if not engine.over]
@@ -377,7 +377,7 @@ def engine_stats(
     return EndpointStats(
         protocol=protocol,
         role=role,
-        is_over=is_over,
+        closed=closed,
         connections=len(engines),
         streams=len(streams),
         unsent_bytes=sum(stream.queue.size for stream in streams),

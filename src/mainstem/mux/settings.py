@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.handler_threads import MAX_HANDLERS, MAX_HANDLERS_PER_ADDRESS
+from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.validation import check_int, check_seconds
 from mainstem.mux.sans_io import CONTROL_LIMIT
 
@@ -55,7 +56,7 @@ class ConnectionSettings:
     @classmethod
     def of(cls, settings: Self | None, overrides: dict[str, Any]) -> Self:
         """The settings, or the defaults, with some of them replaced."""
-        return cls(**overrides) if settings is None else replace(settings, **overrides)
+        return apply_overrides(cls, settings, overrides)
 
     def __post_init__(self) -> None:
         limits = (

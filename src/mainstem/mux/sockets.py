@@ -186,7 +186,7 @@ class Server(Generic[E]):
         self._traffic.connections_refused = self._arrivals.places.refused
         self._traffic.connections_silent = self._arrivals.places.dropped_silent
         return engine_stats(
-            tuple(self._connections), self._traffic, protocol=self._protocol, role="server", is_over=self.closed
+            tuple(self._connections), self._traffic, protocol=self._protocol, role="server", closed=self.closed
         )
 
     def _make_engine(self) -> E:

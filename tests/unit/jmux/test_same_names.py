@@ -65,5 +65,7 @@ def test_any_setting_may_be_given_by_its_name(module: object) -> None:
         connect("127.0.0.1", 1, fragment_limit=0)
     with pytest.raises(ConfigurationError, match="max_handlers=0"):
         serve(print, "127.0.0.1", 0, settings=jmux.Settings(fragment_limit=7), max_handlers=0)
-    with pytest.raises(TypeError, match="no_such_setting"):
-        connect("127.0.0.1", 1, no_such_setting=1)
+    with pytest.raises(ConfigurationError, match="did you mean max_connections"):
+        connect("127.0.0.1", 1, max_conections=1)
+    with pytest.raises(ConfigurationError, match=r"'wholly_unknown' is not a setting of Settings$"):
+        serve(print, "127.0.0.1", 0, wholly_unknown=1)

@@ -29,7 +29,7 @@ class Fixed:
         stats = EndpointStats(
             protocol="jmux",
             role="client",
-            is_over=False,
+            closed=False,
             connections=1,
             streams=2,
             unsent_bytes=0,
@@ -68,7 +68,7 @@ def test_an_endpoint_that_has_ended_is_let_go_and_its_counters_stay() -> None:
     for _ in range(100):
         endpoint = Fixed(bytes_sent=3)
         endpoints.add("job", endpoint)
-        endpoint.figures = replace(endpoint.figures, is_over=True, connections=0, streams=0)
+        endpoint.figures = replace(endpoint.figures, closed=True, connections=0, streams=0)
     for _ in range(2):
         metrics = endpoints.families()
         assert values(metrics, "endpoint_bytes_sent") == {("job", "jmux", "client"): 300}

@@ -43,7 +43,7 @@ async def test_an_exception_in_a_step_ends_the_connection(
         stream.write(b"tide")
         with pytest.raises(ConnectionLost):
             await soon(stream.readexactly(1))
-        await soon(connections[0].wait())
+        await soon(connections[0].wait_closed())
     assert isinstance(connections[0].error, ConnectionLost)
     assert "ZeroDivisionError: a fault" in str(connections[0].error)
     assert [record.levelno for record in caplog.records if "a callback failed" in record.message] == [logging.ERROR]
@@ -56,7 +56,7 @@ async def test_an_exception_in_a_timer_ends_the_connection(monkeypatch: pytest.M
         bymux.aio.connect("127.0.0.1", listener.port, settings=settings) as connection,
     ):
         monkeypatch.setattr(connection._runner.sans_io, "handle_timeout", fail)
-        await soon(connection.wait())
+        await soon(connection.wait_closed())
     assert isinstance(connection.error, ConnectionLost)
 
 

@@ -347,7 +347,7 @@ async def test_whatever_on_connection_raises_ends_the_connection(error: BaseExce
     server = bymux.aio.Connection(bymux.Role.REACTIVE, handler=handler, on_connection=refuse)
     join(client._runner, server._runner)
     await until(lambda: server._runner.over)
-    await soon(client.wait())
+    await soon(client.wait_closed())
     with pytest.raises(ConnectionLost):
         await client.open_stream()
     assert not served
