@@ -110,12 +110,17 @@ def _write_out(cls: griffe.Class) -> None:
         if member.is_alias or not isinstance(member, griffe.Attribute) or not isinstance(member.value, griffe.ExprCall):
             continue
         call = member.value
-        if str(call.function) not in ("waits", "runs"):
+        if str(call.function) not in ("waits", "runs", "asks"):
             continue
         module, owner, method = re.sub(r"\[.*?\]", "", str(call.arguments[0])).split(".")
         source = cls.modules_collection[cls.resolve(module)].members[owner]
         function = (source.final_target if source.is_alias else source).members[method]
         copy = griffe.Function(name, parameters=function.parameters, returns=function.returns, parent=cls)
-        text = function.docstring.value.replace("await ", "")
+        text = re.sub(
+            r"^( *(?:>>>|\.\.\.) .*)$",
+            lambda line: re.sub(r"\b(await|async) ", "", line[0]),
+            function.docstring.value,
+            flags=re.MULTILINE,
+        )
         copy.docstring = griffe.Docstring(text, parser="google", parent=copy)
         cls.set_member(name, copy)

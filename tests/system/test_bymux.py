@@ -261,8 +261,8 @@ async def test_a_lost_connection_is_an_error_on_every_stream_that_had_not_ended(
         stream = await connection.open_stream()
         stream.write(b"x")
         assert await stream.read() == b"x"
-        for engine in list(listener._connections):
-            engine.end(abort=True)
+        for connection in list(listener._connections):
+            connection.end(abort=True)
         with pytest.raises(ConnectionLost):
             await soon(stream.read())
         with pytest.raises(MainstemError):
@@ -300,22 +300,22 @@ async def test_a_dead_peer_is_an_error_in_time() -> None:
 
 
 async def test_a_peer_that_sends_one_byte_at_a_time_is_understood() -> None:
-    sans_io = BymuxEngine(bymux.Role.PROACTIVE)
+    engine = BymuxEngine(bymux.Role.PROACTIVE)
 
     async with bymux.aio.serve(echo, "127.0.0.1", 0) as listener:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         stream = None
         received = b""
         while received != b"slowly":
-            for byte in sans_io.data_to_send():
+            for byte in engine.data_to_send():
                 writer.write(bytes([byte]))
                 await writer.drain()
                 await asyncio.sleep(0)
-            sans_io.receive_data(await reader.read(1))
-            if stream is None and sans_io.can_open:
-                stream = sans_io.open_stream()
-                sans_io.write(stream, b"slowly")
-            while (event := sans_io.next_event()) is not None:
+            engine.receive_data(await reader.read(1))
+            if stream is None and engine.can_open:
+                stream = engine.open_stream()
+                engine.write(stream, b"slowly")
+            while (event := engine.next_event()) is not None:
                 if isinstance(event, bymux.events.DataReceived):
                     received += event.data
         writer.close()

@@ -356,7 +356,7 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
     for number in numbers:
         assert echoed[ECHO + number.to_bytes(4, "big")] == 1, "executed once"
     # While the connection lives: no stream is left on either side.
-    await until(lambda: not any(end._runner.sans_io.streams for end in ends if not end.closed))
+    await until(lambda: not any(end._runner.engine.streams for end in ends if not end.closed))
     closing = [
         lambda: cancel("Connection.close", client.close),
         lambda: cancel("Connection.__aexit__", lambda: client.__aexit__(None, None, None)),
@@ -378,12 +378,16 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
         sent, whole = poured[head]
         assert data == sent if whole else sent.startswith(data)
     assert all(head in sunk for head, (_, whole) in poured.items() if whole), "what was closed in order arrived"
-    return [lambda end=end: engine_leftovers(end._runner) for end in ends]  # type: ignore[misc]
+    return [lambda end=end: connection_leftovers(end._runner) for end in ends]  # type: ignore[misc]
 
 
-def engine_leftovers(engine: Any) -> str:
+def mux_leftovers(connection: Any) -> str:
     """What of one end of a multiplexed connection is left."""
-    left = {"not over": not engine.over, "handlers": engine.tasks, "streams": getattr(engine, "streams", None)}
+    left = {
+        "not over": not connection.over,
+        "handlers": connection.tasks,
+        "streams": getattr(connection, "streams", None),
+    }
     return " ".join(f"{kind} {value}" for kind, value in left.items() if value)
 
 
@@ -399,10 +403,10 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
     rng = cancel.rng
     settings = jmux.Settings(initial_ration=rng.choice((256, 1024, 102_400)), fragment_limit=300)
     executed: Counter[bytes] = Counter()
-    engines: set[Any] = set()
+    connections: set[Any] = set()
 
     async def handler(session: jmux.ServerSession) -> None:
-        engines.add(session._engine)
+        connections.add(session._connection)
         await cancel("ServerSession.__aenter__", session.__aenter__)
         name = await cancel("ServerSession.readexactly", lambda: session.readexactly(8))
         data = await read(cancel, "ServerSession", session)
@@ -441,7 +445,7 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
             session = await cancel("Client.open_session", client.open_session)
         else:
             session = await cancel("Client.open_session", lambda: client.open_session().__aenter__())
-        engines.add(session._engine)
+        connections.add(session._connection)
         await cancel("ClientSession.__aenter__", session.__aenter__)
         await write(cancel, "ClientSession", session, name + data)
         session.finish()
@@ -486,11 +490,13 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
     assert max(executed.values()) == 1, "nothing was executed twice"
     # While the connections live: no session is left on either side, and every id is free.
     # A server remembers an id's last session, until the id is used again.
-    await until(lambda: not any(engine.sans_io.busy or engine.sans_io.sessions for engine in client._pool.engines))
     await until(
-        lambda: all(is_over(session) for end in listener._connections for session in end.sans_io.sessions.values())
+        lambda: not any(connection.engine.busy or connection.engine.sessions for connection in client._pool.connections)
     )
-    engines |= set(client._pool.engines) | set(listener._connections)
+    await until(
+        lambda: all(is_over(session) for end in listener._connections for session in end.engine.sessions.values())
+    )
+    connections |= set(client._pool.connections) | set(listener._connections)
     closing = [
         lambda: cancel("Client.close", client.close),
         lambda: cancel("Client.__aexit__", lambda: client.__aexit__(None, None, None)),
@@ -507,7 +513,7 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
     await waiting
     assert not client._pool.waiters
     assert not listener._connections
-    return [lambda engine=engine: engine_leftovers(engine) for engine in engines]  # type: ignore[misc]
+    return [lambda connection=connection: mux_leftovers(connection) for connection in connections]  # type: ignore[misc]
 
 
 # Aqueduct

@@ -226,7 +226,7 @@ async def test_graceful_shutdown_lets_work_finish_and_the_rest_be_retried() -> N
 async def test_a_lost_connection_is_partial_delivery() -> None:
     async def die(session: jmux.ServerSession) -> None:
         await session.readexactly(1)
-        session._engine.end(abort=True)
+        session._connection.end(abort=True)
 
     async with (
         jmux.serve(die, "127.0.0.1", 0) as listener,

@@ -16,7 +16,7 @@ from mainstem.bymux.engine import BymuxEngine
 from mainstem.jmux import aio as jmux
 from mainstem.jmux import events as jmux_events
 from mainstem.jmux.client_engine import ClientEngine
-from mainstem.mux.engine import FLUSH_BATCH
+from mainstem.mux.connection import FLUSH_BATCH
 from mainstem.mux.transports import KERNEL_LOW_WATER
 
 if TYPE_CHECKING:
@@ -51,21 +51,21 @@ async def pour(write: Callable[[bytes], object], drain: Callable[[], Awaitable[o
 
 
 async def test_a_jmux_peer_that_sends_one_byte_at_a_time_is_understood() -> None:
-    sans_io = ClientEngine()
+    engine = ClientEngine()
     async with jmux.serve(echo, "127.0.0.1", 0) as listener:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         session, received, complete = None, b"", False
         while not complete:
-            for byte in sans_io.data_to_send():
+            for byte in engine.data_to_send():
                 writer.write(bytes((byte,)))
                 await writer.drain()
                 await asyncio.sleep(0)
-            sans_io.receive_data(await reader.read(1))
-            if session is None and sans_io.can_open:
-                session = sans_io.open_session()
-                sans_io.write(session, b"slowly")
-                sans_io.finish(session)
-            while (event := sans_io.next_event()) is not None:
+            engine.receive_data(await reader.read(1))
+            if session is None and engine.can_open:
+                session = engine.open_session()
+                engine.write(session, b"slowly")
+                engine.finish(session)
+            while (event := engine.next_event()) is not None:
                 if isinstance(event, jmux_events.DataReceived):
                     received += event.data
                 complete |= isinstance(event, jmux_events.DataFinished)
@@ -149,14 +149,14 @@ async def test_a_jmux_client_that_asks_and_never_reads_costs_a_server_bounded_me
     assert peak < 16 * 1024 * 1024
 
 
-def read_until(raw: socket.socket, sans_io: BymuxEngine, wanted: bytes) -> int:
+def read_until(raw: socket.socket, engine: BymuxEngine, wanted: bytes) -> int:
     """Reads from a bymux peer until ``wanted`` comes on some stream; how many bytes stood before it."""
     before = 0
     while True:
         data = raw.recv(4096)
         assert data
-        sans_io.receive_data(data)
-        while (event := sans_io.next_event()) is not None:
+        engine.receive_data(data)
+        while (event := engine.next_event()) is not None:
             if isinstance(event, bymux.events.DataReceived) and event.data == wanted:
                 return before
         before += len(data)
@@ -172,18 +172,18 @@ async def test_a_byte_stands_behind_a_bounded_number_of_others_when_the_line_is_
         listening.listen()
         connection = await bymux.aio.connect("127.0.0.1", listening.getsockname()[1])
         raw = listening.accept()[0]  # the kernel has accepted it already
-    sans_io = BymuxEngine(bymux.Role.REACTIVE, settings)
+    engine = BymuxEngine(bymux.Role.REACTIVE, settings)
     with raw:
-        raw.sendall(sans_io.data_to_send())  # leave to create streams
+        raw.sendall(engine.data_to_send())  # leave to create streams
         bulk, small = await connection.open_stream(), await connection.open_stream()
-        while len(sans_io.streams) < 2:
-            sans_io.receive_data(await asyncio.to_thread(raw.recv, 4096))
-        raw.sendall(sans_io.data_to_send())  # infinite credit for both
-        await until(lambda: small.connection._runner.sans_io.streams[small.id].send_credit)
+        while len(engine.streams) < 2:
+            engine.receive_data(await asyncio.to_thread(raw.recv, 4096))
+        raw.sendall(engine.data_to_send())  # infinite credit for both
+        await until(lambda: small.connection._runner.engine.streams[small.id].send_credit)
         await pour(bulk.write, bulk.drain, 0.5)  # nobody reads: everything on the way is full
         small.write(b"!")
         await until(lambda: not connection._runner.flush_scheduled)
-        before = await asyncio.to_thread(read_until, raw, sans_io, b"!")
+        before = await asyncio.to_thread(read_until, raw, engine, b"!")
     connection.abort()
     await connection.wait_closed()
     # The kernel doubles the receive buffer that is asked for, and takes one piece (64 KiB) beyond the low water mark.

@@ -16,7 +16,7 @@ from tests.support.patience import STALL_S, settle, soon, until
 from mainstem import bymux
 from mainstem.errors import ConfigurationError, MainstemError
 from mainstem.jmux import aio as jmux
-from mainstem.mux.arrivals import Arrival, Arrivals
+from mainstem.mux.pending_connections import ConnectionAdmission, PendingConnection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -84,7 +84,7 @@ async def test_silent_connections_make_room_for_one_that_speaks(
     server, client = tls if with_tls else (None, None)
     async with listening(protocol, ssl=server, **MANY) as listener:
         with silent(listener.port, PLACES):
-            await until(lambda: len(listener._arrivals) == PLACES)
+            await until(lambda: len(listener._admission) == PLACES)
             assert await is_served(protocol, listener.port, client)
             assert listener.stats().connections_silent == 1
             assert listener.stats().connections_refused == 0
@@ -98,7 +98,9 @@ async def test_a_peer_has_so_long_for_its_first_byte(
     server, _ = tls if with_tls else (None, None)
     async with listening(protocol, ssl=server, handshake_timeout=0.2) as listener:
         with silent(listener.port, 3):
-            await until(lambda: listener.stats().connections_silent + with_tls * 3 >= 3 and not len(listener._arrivals))
+            await until(
+                lambda: listener.stats().connections_silent + with_tls * 3 >= 3 and not len(listener._admission)
+            )
         assert not listener._connections
 
 
@@ -112,7 +114,7 @@ async def test_a_peer_that_has_spoken_stays_without_a_deadline(protocol: Any) ->
         # One that came later and says nothing meets its deadline, which is behind the one of the client.
         with silent(listener.port, 1):
             await until(lambda: listener.stats().connections_silent)
-        await until(lambda: len(listener._arrivals) <= 1)
+        await until(lambda: len(listener._admission) <= 1)
         assert len(listener._connections) == 1
         assert listener.stats().connections_silent == 1
         if protocol is jmux:
@@ -130,7 +132,7 @@ async def test_handshakes_that_fail_leave_no_connection(
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
-        await until(lambda: not len(listener._arrivals))
+        await until(lambda: not len(listener._admission))
         assert not listener._connections
         assert await is_served(protocol, listener.port, tls[1])
 
@@ -143,7 +145,7 @@ async def test_one_address_has_its_share_and_no_more(
     server, client = tls if with_tls else (None, None)
     async with listening(protocol, ssl=server, max_connections_per_address=2) as listener:
         with silent(listener.port, 5, address="127.0.0.2"), silent(listener.port, 2, address="127.0.0.3"):
-            await until(lambda: listener.stats().connections_silent == 3 and len(listener._arrivals) == 4)
+            await until(lambda: listener.stats().connections_silent == 3 and len(listener._admission) == 4)
             assert await is_served(protocol, listener.port, client)
             assert listener.stats().connections_silent == 3
 
@@ -163,9 +165,9 @@ async def test_full_of_connections_that_spoke_refuses_the_next(limit: dict[str, 
 async def test_close_ends_the_handshakes_that_are_under_way(tls: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
     async with listening(bymux.aio, ssl=tls[0]) as listener:
         with silent(listener.port, 3) as sockets:
-            await until(lambda: len(listener._arrivals) == 3)
+            await until(lambda: len(listener._admission) == 3)
             await listener.close()
-            assert not len(listener._arrivals)
+            assert not len(listener._admission)
             for each in sockets:
                 each.settimeout(STALL_S)
                 with contextlib.suppress(ConnectionResetError):
@@ -200,10 +202,10 @@ async def test_a_peer_that_reconnects_has_no_more_handlers_than_places(protocol:
                 await (client.close(timeout=0) if protocol is bymux.aio else client.close())
         await until(lambda: not listener._connections and listener.stats().connections_refused + started >= 12)
         assert (started, most) == (4, 4)
-        assert len(listener._arrivals) == 4
+        assert len(listener._admission) == 4
         release.set()
-        await until(lambda: not len(listener._arrivals))
-        assert not listener._engines
+        await until(lambda: not len(listener._admission))
+        assert not listener._all_connections
         release.clear()
         client = await protocol.connect("127.0.0.1", listener.port)
         stream = await (client.open_stream() if protocol is bymux.aio else client.open_session())
@@ -240,7 +242,7 @@ async def test_a_newcomer_waits_until_what_was_dropped_for_it_has_ended(
             await until(lambda: running == 1)
             served = asyncio.ensure_future(is_served(bymux.aio, listener.port, client))
             await soon(cleaning.wait())
-            await until(lambda: len(listener._arrivals) == 2)
+            await until(lambda: len(listener._admission) == 2)
             await settle()
             assert not served.done()
             release.set()
@@ -261,14 +263,14 @@ async def test_a_handshake_that_completes_after_the_stop_is_not_served(
     listener = await protocol.serve(execute, "127.0.0.1", 0, ssl=tls[0])
     with socket.create_connection(("127.0.0.1", listener.port)) as late:
         late.setblocking(False)
-        await until(lambda: len(listener._arrivals) == 1)
+        await until(lambda: len(listener._admission) == 1)
         if protocol is jmux:
             await listener.shutdown()
         else:
             listener._stop_listening()
         with pytest.raises(OSError):
             await asyncio.open_connection(sock=late, ssl=tls[1], server_hostname="localhost")
-    assert not len(listener._arrivals)
+    assert not len(listener._admission)
     assert not listener._connections
     await listener.close()
     assert executed == 0
@@ -278,15 +280,15 @@ async def test_a_handshake_that_completes_after_the_stop_is_not_served(
 async def test_what_was_accepted_before_the_stop_and_arrives_after_it_is_not_served(
     with_tls: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
-    arrivals = Arrivals(lambda: pytest.fail("nothing is served"))
+    admission = ConnectionAdmission(lambda: pytest.fail("nothing is served"))
     ends = [await asyncio.open_unix_connection(sock=end) for end in socket.socketpair()]
-    arrival = Arrival(arrivals, tls[0] if with_tls else None)
-    arrivals.stop()
-    arrival.connection_made(ends[0][1].transport)
+    pending = PendingConnection(admission, tls[0] if with_tls else None)
+    admission.stop()
+    pending.connection_made(ends[0][1].transport)
     assert ends[0][1].transport.is_closing()
-    arrival.serve(ends[1][1].transport)  # as a handshake that completes in the turn of the stop
+    pending.serve(ends[1][1].transport)  # as a handshake that completes in the turn of the stop
     assert ends[1][1].transport.is_closing()
-    assert (len(arrivals), arrivals.places.refused, arrivals.tasks) == (0, 0, set())
+    assert (len(admission), admission.places.refused, admission.tasks) == (0, 0, set())
     for _, writer in ends:
         writer.close()
 
@@ -303,15 +305,15 @@ async def test_a_handshake_that_is_dropped_before_it_began_is_counted_once(
     tls: tuple[ssl.SSLContext, ssl.SSLContext],
 ) -> None:
     timeout = 0.05
-    arrivals = Arrivals(lambda: pytest.fail("nothing is served"), handshake_timeout=timeout)
+    admission = ConnectionAdmission(lambda: pytest.fail("nothing is served"), handshake_timeout=timeout)
     ends = [await asyncio.open_unix_connection(sock=end) for end in socket.socketpair()]
-    arrival = Arrival(arrivals, tls[0])
-    arrival.connection_made(ends[0][1].transport)
-    (task,) = arrivals.tasks
-    arrivals.stop()
+    pending = PendingConnection(admission, tls[0])
+    pending.connection_made(ends[0][1].transport)
+    (task,) = admission.tasks
+    admission.stop()
     with contextlib.suppress(asyncio.CancelledError):
         await task
     await asyncio.sleep(timeout)  # a timer that began later is due after the one of the handshake
-    assert (len(arrivals), arrivals.places.dropped_silent) == (0, 0)
+    assert (len(admission), admission.places.dropped_silent) == (0, 0)
     for _, writer in ends:
         writer.close()

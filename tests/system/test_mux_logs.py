@@ -29,7 +29,7 @@ def over(listener: Any) -> bool:
 
 def handled(listener: Any) -> set[Any]:
     """The handlers that run."""
-    return {task for engine in listener._engines for task in engine.tasks}
+    return {task for connection in listener._all_connections for task in connection.tasks}
 
 
 def garbage(port: int, data: bytes) -> None:
@@ -86,7 +86,7 @@ async def test_a_peer_that_goes_away_is_no_error(protocol: Any, how: str, caplog
         stream.write(b"abc" if how == "early end" else bytes(10))
         await stream.drain()
         await soon(begun.wait())
-        connection = client._runner if protocol is bymux.aio else stream._engine
+        connection = client._runner if protocol is bymux.aio else stream._connection
         if how == "early end":
             stream.finish()
         elif how == "reset":

@@ -151,5 +151,5 @@ async def test_a_client_without_a_certificate_is_refused(tmp_path: Path, caplog:
         with pytest.raises(ConnectionLost) as caught:
             await jmux.connect("127.0.0.1", listener.port, ca=files.ca)
         assert caught.value.delivery == "none"
-        await until(lambda: not len(listener._arrivals))
+        await until(lambda: not len(listener._admission))
     assert not [record for record in caplog.records if record.levelname == "ERROR"]

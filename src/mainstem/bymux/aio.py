@@ -24,7 +24,7 @@ from mainstem.bymux.runner import Runner
 from mainstem.bymux.settings import InitialStream, Settings
 from mainstem.bymux.state import HalfState, Role
 from mainstem.mux.aio_stream import StreamStats
-from mainstem.mux.engine import engine_stats
+from mainstem.mux.connection import connection_stats
 from mainstem.mux.settings import MAX_CONNECTIONS
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Address, Server
 from mainstem.mux.tls import client_context, server_context
@@ -95,11 +95,7 @@ class Connection:
 
     @property
     def peer_certificate(self) -> dict[str, Any] | None:
-        """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it.
-
-        ``None`` without TLS. A client's certificate is requested by ``verify_mode`` of the server's context, and was verified
-        then; with ``CERT_NONE`` this is empty.
-        """
+        """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it; ``None`` without TLS."""
         return self._runner.peer_certificate
 
     @property
@@ -113,7 +109,7 @@ class Connection:
         return f"<bymux Connection to {runner.peer_name}, {state}>"
 
     def stream(self, stream_id: int) -> Stream:
-        """Returns the active stream of an id, such as one that exists from the start."""
+        """Return the active stream of an id, such as one that exists from the start."""
         return self._runner.stream(stream_id)
 
     def open_stream(self, *, timeout: float | None = None) -> Opening[Stream]:
@@ -121,41 +117,57 @@ class Connection:
         return Opening(lambda: within(timeout, self._runner.open_stream(), "open_stream"), "Connection.open_stream()")
 
     async def accept_stream(self, *, timeout: float | None = None) -> Stream | None:
-        """Waits for the next stream that the peer creates; for connections without a handler."""
+        """Wait for the next stream that the peer creates; for connections without a handler."""
         return await within(timeout, self._runner.accept_stream(), "accept_stream")
 
     async def streams(self) -> AsyncIterator[Stream]:
-        """Iterates over the streams that the peer creates, until it will create no more."""
+        """Iterate over the streams that the peer creates, until it will create no more."""
         while (stream := await self.accept_stream()) is not None:
             yield stream
 
     def allow_streams(self, count: int) -> None:
-        """Lets the peer create more streams; needed where the settings' ``allow_at_start`` is off."""
+        """Let the peer create more streams; needed where the settings' ``allow_at_start`` is off.
+
+        Args:
+            count: How many more.
+
+        Raises:
+            LocalProtocolError: The sum is out of range, or the connection is being closed.
+            MainstemError: What ended the connection.
+        """
         self._runner.allow_streams(count)
 
     async def ping(self, timeout: float | None = PING_TIMEOUT_S) -> float:
-        """Measures the round trip to the peer."""
+        """Measure the round trip to the peer, and return its seconds.
+
+        Args:
+            timeout: Seconds to wait for the pong; ``None`` waits without a limit.
+
+        Raises:
+            Timeout: No pong came.
+            MainstemError: What ended the connection.
+        """
         return await self._runner.pings.ping(timeout)
 
     def stats(self) -> EndpointStats:
-        """Returns what the connection has now and what it has counted; may be called in any thread.
+        """Return what the connection has now and what it has counted; may be called in any thread.
 
         A server's connections count into one: theirs has what all of them counted.
         """
         runner = self._runner
-        role = "client" if runner.sans_io.role is Role.PROACTIVE else "server"
-        return engine_stats((runner,), runner.traffic, protocol=BymuxEngine.PROTOCOL, role=role, closed=runner.over)
+        role = "client" if runner.engine.role is Role.PROACTIVE else "server"
+        return connection_stats((runner,), runner.traffic, protocol=BymuxEngine.PROTOCOL, role=role, closed=runner.over)
 
     async def wait_closed(self, timeout: float | None = None) -> None:
-        """Waits until the connection has ended, by either side."""
+        """Wait until the connection has ended, by either side."""
         await within(timeout, self._runner.wait_ended(), "wait for the end of the connection")
 
     async def close(self, timeout: float | None = None) -> None:
-        """Creates no new streams, waits for the active ones, then ends the connection. Twice is fine."""
+        """Create no new streams, wait for the active ones, then end the connection. Closing twice is fine."""
         await self._runner.close(timeout)
 
     def abort(self) -> None:
-        """Ends the connection at once, with all its streams; what was not sent is dropped."""
+        """End the connection at once, with all its streams; what was not sent is dropped."""
         self._runner.end(abort=True)
 
     async def __aenter__(self) -> Self:
@@ -179,7 +191,7 @@ def connect(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Opening[Connection]:
-    """Connects as :func:`mainstem.bymux.connect` does; await it, or use it with ``async with``.
+    """Connect as :func:`mainstem.bymux.connect` does; await it, or use it with ``async with``.
 
     ``handler`` is a coroutine function, which is called in a task of its own.
     """
@@ -206,31 +218,9 @@ def serve(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Opening[Server[Any]]:
-    """Listens over TCP, TLS or a Unix socket, as the reactive end: like :func:`mainstem.bymux.serve`.
+    """Listen as :func:`mainstem.bymux.serve` does; await it, or use it with ``async with``.
 
-    Args:
-        handler: A coroutine function, which is called with each stream that a peer creates, in a task of its own. When it
-            returns, the stream is closed; when it raises, the stream is aborted, and what it raised is logged.
-        host: The address or name to listen on, or several. The default is reachable from this machine only; ``None`` listens on
-            all interfaces.
-        port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
-        path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
-        ssl: A server-side context, for TLS; or give the settings' ``certificate`` and ``key``.
-        on_connection: A coroutine function, which is called with each connection. Whatever it raises ends that connection and
-            counts as a failed handler; to refuse a peer it calls ``connection.abort()``. Streams are served meanwhile, unless
-            ``allow_at_start`` is off.
-        settings: The configuration of each connection; the defaults are vanilla bymux.
-        **overrides: Settings by name, as `Settings` has them.
-
-    Returns:
-        What is awaited, or entered with ``async with``, to have the server.
-
-    Raises:
-        ConfigurationError: The address cannot be listened on, or another server listens on the path.
-
-    Example:
-        >>> async with bymux.aio.serve(echo, "127.0.0.1", 7000) as server:
-        ...     await server.wait()
+    ``handler`` and ``on_connection`` are coroutine functions, each called in a task of its own.
     """
     settings = Settings.of(settings, overrides)
 
@@ -259,7 +249,7 @@ def attach(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Opening[Connection]:
-    """Starts a connection over any asyncio reader and writer; await it, or use it with ``async with``.
+    """Start a connection over any asyncio reader and writer; await it, or use it with ``async with``.
 
     The writer is closed with the connection. ``handler`` is a coroutine function, which is called in a task of its own.
     """
@@ -283,7 +273,7 @@ def over_publications(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Opening[Connection]:
-    """Does what :func:`mainstem.bymux.over_publications` does; await it, or use it with ``async with``.
+    """Do what :func:`mainstem.bymux.over_publications` does; await it, or use it with ``async with``.
 
     ``handler`` is a coroutine function, which is called in a task of its own.
     """

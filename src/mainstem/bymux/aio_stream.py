@@ -32,14 +32,14 @@ class Stream(BaseStream):
         ...     print(await stream.read())
     """
 
-    __slots__ = ("_closing", "_is_closed", "_left", "_pings", "_sans_io", "_stopped")
+    __slots__ = ("_closing", "_engine", "_is_closed", "_left", "_pings", "_stopped")
 
-    _engine: Runner
+    _connection: Runner
     _handle: StreamState
 
     def __init__(self, runner: Runner, state: StreamState) -> None:
         super().__init__(runner, state)
-        self._sans_io = runner.sans_io
+        self._engine = runner.engine
         self._closing = False  # this end writes no more
         self._is_closed = False  # close or abort was called
         self._left = False  # nothing reads what still arrives
@@ -49,20 +49,18 @@ class Stream(BaseStream):
     @property
     def connection(self) -> Connection:
         """The connection that the stream belongs to."""
-        return self._engine.connection
+        return self._connection.connection
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed here, or both directions have ended."""
         return self._is_closed or super().closed
 
     @property
     def _broken(self) -> bool:
-        """Whether an error, or the peer's StopRead, ended reading or writing."""
         return super()._broken or self._stopped is not None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Queues bytes; :meth:`drain` waits for the peer's credit.
+        """Queue bytes; :meth:`drain` waits for the peer's credit.
 
         Args:
             data: The bytes; what is mutable is copied.
@@ -71,19 +69,25 @@ class Stream(BaseStream):
             ClosedError: The stream was aborted, or the peer stopped reading it.
             LocalProtocolError: The stream was closed here.
             MainstemError: What ended the connection.
-
-        Example:
-            >>> stream.write(b"tide")
         """
         self._check_writable()
         if self._stopped is not None:
             raise self._stopped
         stream = self._handle
-        self._sans_io.write(stream, data)
+        self._engine.write(stream, data)
         self._written(stream.send_credit)
 
     def finish(self) -> None:
-        """Ends the writing half after everything that was written; the peer may go on. Twice is fine."""
+        """End the writing half after everything that was written; the peer may go on. Finishing twice is fine.
+
+        Raises:
+            MainstemError: What ended the writing half before everything had left, with ``unsent``.
+
+        Example:
+            >>> stream.write(b"the whole request")
+            >>> stream.finish()
+            >>> response = await stream.read(-1)
+        """
         self._finish()
         self._check_written()
 
@@ -91,21 +95,18 @@ class Stream(BaseStream):
         stream = self._handle
         self._closing = True
         if self._write_error is None and not stream.close_wanted and not stream.own & HalfState.CLOSED:
-            self._sans_io.close(stream)
-            self._engine.schedule_flush()
+            self._engine.close(stream)
+            self._connection.schedule_flush()
 
     async def close(self, timeout: float | None = None) -> None:
-        """Ends both halves, once everything that was written has left. Twice is fine.
-
-        What was not read is dropped.
-        """
+        """End both halves, once everything that was written has left. Closing twice is fine."""
         if self._is_closed:
             return
         self._finish()
         try:
             await self._flush_in_time(timeout)
         except Timeout as error:
-            if error is self._write_error and self._engine.failure is None:
+            if error is self._write_error and self._connection.failure is None:
                 self.abort()
             raise
         except MainstemError:
@@ -114,7 +115,7 @@ class Stream(BaseStream):
         self._leave()
 
     def _leave(self) -> None:
-        """Reads no more. The peer is asked to stop if it has sent something, or can send nothing unless it is given credit."""
+        """Read no more. The peer is asked to stop if it has sent something, or can send nothing unless it is given credit."""
         self._is_closed = True
         if self._eof:
             self._drop_unread()
@@ -128,21 +129,17 @@ class Stream(BaseStream):
             self._left = True
 
     def stop_read(self) -> None:
-        """Gives no more credit: what still arrives is dropped, and the peer is asked to stop. Twice is fine."""
+        """Give no more credit: what still arrives is dropped, and the peer is asked to stop. Calling it twice is fine."""
         self._drop_unread()
         self._send_stop_read()
 
     def _send_stop_read(self) -> None:
-        if self._engine.failure is None and not self._handle.own & HalfState.STOPPED:
-            self._sans_io.stop_read(self._handle)
-            self._engine.schedule_flush()
+        if self._connection.failure is None and not self._handle.own & HalfState.STOPPED:
+            self._engine.stop_read(self._handle)
+            self._connection.schedule_flush()
 
     def abort(self) -> None:
-        """Ends both halves now; what was queued is dropped. Twice is fine.
-
-        A reader at the peer raises ``Aborted``, unless the data was complete, and a handler there is cancelled. A peer other
-        than Mainstem sees the end of data (docs/protocols/bymux.md, 10).
-        """
+        """End both halves now; what was queued is dropped. Aborting twice is fine."""
         stream = self._handle
         self._is_closed = True
         error = ClosedError(f"stream {stream.id} was aborted here")
@@ -150,13 +147,21 @@ class Stream(BaseStream):
             self._read_error = error
         self._drop_unread()
         self._send_stop_read()
-        if self._engine.failure is None and not stream.own & HalfState.CLOSED:
-            self._sans_io.close(stream, discard=True)
+        if self._connection.failure is None and not stream.own & HalfState.CLOSED:
+            self._engine.close(stream, discard=True)
         self._fail_writes(error)
         self._write_failure = None
 
     async def ping(self, timeout: float | None = PING_TIMEOUT_S) -> float:
-        """Measures the round trip to the peer on this stream."""
+        """Measure the round trip to the peer on this stream, and return its seconds.
+
+        Args:
+            timeout: Seconds to wait for the pong; ``None`` waits without a limit.
+
+        Raises:
+            Timeout: No pong came.
+            MainstemError: What ended the connection.
+        """
         return await self._pings.ping(timeout)
 
     async def __aenter__(self) -> Self:
@@ -177,11 +182,11 @@ class Stream(BaseStream):
             raise
 
     def _drop_unread(self) -> None:
-        """Drops what was not read; reads return the end of data from now on, unless an error broke the stream before."""
+        """Drop what was not read; reads return the end of data from now on, unless an error broke the stream before."""
         self._drop_buffer()
-        if self._engine.failure is None:
-            self._sans_io.discard(self._handle)
-            self._engine.schedule_flush()  # what was freed may be the peer's credit for another stream
+        if self._connection.failure is None:
+            self._engine.discard(self._handle)
+            self._connection.schedule_flush()  # what was freed may be the peer's credit for another stream
         self._feed_eof()
 
     def _writing_ended(self) -> bool:
@@ -189,29 +194,26 @@ class Stream(BaseStream):
 
     def _consumed(self, count: int) -> None:
         stream = self._handle
-        self._sans_io.consume(stream, count)
-        if (stream.grant_due or stream.ended) and not self._engine.flush_scheduled:
-            self._engine.schedule_flush()
+        self._engine.consume(stream, count)
+        if (stream.grant_due or stream.ended) and not self._connection.flush_scheduled:
+            self._connection.schedule_flush()
 
     # ---- called by the connection
 
     def _feed_data(self, data: bytes) -> None:
-        """Adds received bytes, which are not copied."""
         if self._left:
             self.stop_read()
         else:
             super()._feed_data(data)
 
     def _feed_eof(self) -> None:
-        """Marks the end of the peer's bytes."""
         super()._feed_eof()
         if self._handle.peer is HalfState.DONE:
             self._peer_done()
 
     def _aborted(self) -> None:
-        """The peer aborted the stream: its data is incomplete."""
         if not self._eof and self._read_error is None:
-            self._read_error = Aborted(f"stream {self.id} was aborted by {self._engine.peer_name}")
+            self._read_error = Aborted(f"stream {self.id} was aborted by {self._connection.peer_name}")
         self._wake_reader()
         if not self._closing:
             self._cancel_handler()
@@ -246,19 +248,18 @@ class Stream(BaseStream):
         self._wake_writers()
 
     def _served(self) -> None:
-        """Lets the peer have another stream in the place of this one once it has ended.
+        """Let the peer have another stream in the place of this one once it has ended.
 
         Until then a stream that was not accepted yet, or whose handler runs, counts against ``peer_streams``.
         """
-        self._sans_io.release(self._handle)
-        self._engine.schedule_flush()
+        self._engine.release(self._handle)
+        self._connection.schedule_flush()
 
     def _pong_received(self, rtt_ns: int) -> None:
-        """Completes the oldest :meth:`ping`; the round trip of a pong without a ping is negative."""
+        """Complete the oldest :meth:`ping`; the round trip of a pong without a ping is negative."""
         self._pings.received(rtt_ns)
 
     def _set_exception(self, error: MainstemError) -> None:
-        """Breaks both halves off, and the pings."""
         super()._set_exception(error)
         self._pings.fail(error)
 
@@ -274,7 +275,7 @@ class PingWaiters:
         self._waiters: deque[asyncio.Future[float | MainstemError]] = deque()
 
     async def ping(self, timeout: float | None) -> float:
-        """Sends a ping and waits for its pong; returns the round trip in seconds."""
+        """Send a ping and wait for its pong; return the round trip in seconds."""
         self._runner.send_ping(self._stream)
         future: asyncio.Future[float | MainstemError] = asyncio.get_running_loop().create_future()
         self._waiters.append(future)
@@ -288,14 +289,13 @@ class PingWaiters:
         return result
 
     def received(self, rtt_ns: int) -> None:
-        """Completes the oldest ping; a negative round trip is that of an unsolicited pong."""
+        """Complete the oldest ping; a negative round trip is that of an unsolicited pong."""
         if rtt_ns >= 0 and self._waiters:
             future = self._waiters.popleft()
             if not future.done():
                 future.set_result(rtt_ns / 1e9)
 
     def fail(self, error: MainstemError) -> None:
-        """No more pongs will come."""
         waiters, self._waiters = self._waiters, deque()
         for future in waiters:
             if not future.done():

@@ -6,10 +6,10 @@ import asyncio
 import socket
 from typing import IO, TYPE_CHECKING, Any
 
+from mainstem._internal.facade import asks, runs, waits
 from mainstem._internal.handler_threads import HandlerThreads
 from mainstem._internal.loop_thread import LoopThread
 from mainstem.bymux import aio
-from mainstem.bymux.aio_stream import PING_TIMEOUT_S
 from mainstem.bymux.settings import Settings
 from mainstem.mux.blocking import BaseStream, PeerFacade, Server
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
     from typing import Self
 
-    from mainstem._internal.endpoint_stats import EndpointStats
     from mainstem.bymux.state import Role
 
     Handler = Callable[["Stream"], object]
@@ -50,21 +49,12 @@ class Stream(BaseStream[aio.Stream]):
         """The connection that the stream belongs to."""
         return self._connection
 
-    def finish(self) -> None:
-        """Ends the writing half after everything that was written; the peer may go on. Twice is fine.
-
-        Raises:
-            MainstemError: What ended the writing half before everything had left, with ``unsent``.
-
-        Example:
-            >>> stream.write(b"the whole request")
-            >>> stream.finish()
-            >>> response = stream.read(-1)
-        """
-        self._thread.call(self._inner.finish)
+    finish = runs(aio.Stream.finish)
+    stop_read = runs(aio.Stream.stop_read)
+    ping = waits(aio.Stream.ping)
 
     def close(self, timeout: float | None = None) -> None:
-        """Ends both halves, once everything that was written has left. Twice is fine.
+        """End both halves, once everything that was written has left. Closing twice is fine.
 
         What was not read is dropped.
 
@@ -76,50 +66,18 @@ class Stream(BaseStream[aio.Stream]):
         Raises:
             Timeout: The timeout passed; ``unsent`` bytes were not sent.
             MainstemError: What ended the writing half before everything had left, with ``unsent``.
-
-        Example:
-            >>> stream.close(timeout=5)
         """
         if not self._inner._is_closed:
             self._thread.run(self._inner.close(timeout))
 
-    def stop_read(self) -> None:
-        """Gives no more credit: what still arrives is dropped, and the peer is asked to stop. Twice is fine.
-
-        Example:
-            >>> stream.stop_read()
-        """
-        self._thread.call(self._inner.stop_read)
-
     def abort(self) -> None:
-        """Ends both halves now; what was queued is dropped. Twice is fine.
+        """End both halves now; what was queued is dropped. Aborting twice is fine.
 
         A reader at the peer raises ``Aborted``, unless the data was complete, and a handler there is cancelled. A peer other
         than Mainstem sees the end of data (docs/protocols/bymux.md, 10).
-
-        Example:
-            >>> stream.abort()
         """
         if not self._inner.closed:
             self._thread.call(self._inner.abort)
-
-    def ping(self, timeout: float | None = PING_TIMEOUT_S) -> float:
-        """Measures the round trip to the peer on this stream.
-
-        Args:
-            timeout: Seconds to wait for the pong; ``None`` waits without a limit.
-
-        Returns:
-            Seconds.
-
-        Raises:
-            Timeout: No pong came.
-            MainstemError: What ended the connection.
-
-        Example:
-            >>> print(stream.ping())
-        """
-        return self._thread.run(self._inner.ping(timeout))
 
     def __enter__(self) -> Self:
         return self
@@ -140,40 +98,34 @@ class Connection(PeerFacade[aio.Connection]):
         super().__init__(thread, connection)
         self._owns_thread = owns_thread
 
+    allow_streams = runs(aio.Connection.allow_streams)
+    ping = waits(aio.Connection.ping)
+    stats = asks(aio.Connection.stats)
+
     def stream(self, stream_id: int) -> Stream:
-        """Returns the active stream of an id, such as one that exists from the start.
+        """Return the active stream of an id, such as one that exists from the start.
 
         Args:
             stream_id: The id on the wire.
 
-        Returns:
-            The stream.
-
         Raises:
             LocalProtocolError: No stream of that id is active.
-
-        Example:
-            >>> control = connection.stream(0)
         """
         return Stream(self._thread, self._thread.call(self._inner.stream, stream_id), self)
 
     def open_stream(self, *, timeout: float | None = None) -> Stream:
-        """Creates a stream, waiting for the peer's credit for streams when none is left.
+        """Create a stream, waiting for the peer's credit for streams when none is left.
 
         Args:
             timeout: Seconds to wait; ``None`` waits without a limit.
 
         Returns:
-            The stream.
+            The stream, which is a context manager.
 
         Raises:
             Timeout: The timeout passed.
             ClosedError: No more streams may be created.
             MainstemError: What ended the connection.
-
-        Example:
-            >>> with connection.open_stream() as stream:
-            ...     stream.write(b"tide")
         """
 
         async def work() -> Stream:
@@ -182,7 +134,7 @@ class Connection(PeerFacade[aio.Connection]):
         return self._thread.run(work(), timeout, undo=_abort)
 
     def accept_stream(self, *, timeout: float | None = None) -> Stream | None:
-        """Waits for the next stream that the peer creates; for connections without a handler.
+        """Wait for the next stream that the peer creates; for connections without a handler.
 
         Args:
             timeout: Seconds to wait; ``None`` waits without a limit.
@@ -193,9 +145,6 @@ class Connection(PeerFacade[aio.Connection]):
         Raises:
             Timeout: The timeout passed.
             MainstemError: What broke the connection, unless it was closed.
-
-        Example:
-            >>> stream = connection.accept_stream(timeout=5)
         """
 
         async def work() -> Stream | None:
@@ -209,81 +158,27 @@ class Connection(PeerFacade[aio.Connection]):
         return self._thread.run(work(), timeout, undo=undo)
 
     def streams(self) -> Iterator[Stream]:
-        """Iterates over the streams that the peer creates, until it will create no more.
+        """Iterate over the streams that the peer creates, until it will create no more.
 
         Yields:
             Each stream.
-
-        Example:
-            >>> for stream in connection.streams():
-            ...     print(stream.read(-1))
         """
         while (stream := self.accept_stream()) is not None:
             yield stream
 
-    def allow_streams(self, count: int) -> None:
-        """Lets the peer create more streams; needed where the settings' ``allow_at_start`` is off.
-
-        Args:
-            count: How many more.
-
-        Raises:
-            LocalProtocolError: The sum is out of range, or the connection is being closed.
-            MainstemError: What ended the connection.
-
-        Example:
-            >>> connection.allow_streams(100)
-        """
-        self._thread.call(self._inner.allow_streams, count)
-
-    def ping(self, timeout: float | None = PING_TIMEOUT_S) -> float:
-        """Measures the round trip to the peer.
-
-        Args:
-            timeout: Seconds to wait for the pong; ``None`` waits without a limit.
-
-        Returns:
-            Seconds.
-
-        Raises:
-            Timeout: No pong came.
-            MainstemError: What ended the connection.
-
-        Example:
-            >>> print(connection.ping())
-        """
-        return self._thread.run(self._inner.ping(timeout))
-
-    def stats(self) -> EndpointStats:
-        """Returns what the connection has now and what it has counted.
-
-        A server's connections count into one: theirs has what all of them counted.
-
-        Returns:
-            The figures.
-
-        Example:
-            >>> connection.stats().bytes_sent
-            4096
-        """
-        return self._inner.stats()
-
     def wait_closed(self, timeout: float | None = None) -> None:
-        """Waits until the connection has ended, by either side.
+        """Wait until the connection has ended, by either side.
 
         Args:
             timeout: Seconds to wait; ``None`` waits without a limit.
 
         Raises:
             Timeout: The timeout passed; the connection goes on.
-
-        Example:
-            >>> connection.wait_closed()
         """
         self._wait_closed(self._inner.wait_closed, timeout)
 
     def close(self, timeout: float | None = None) -> None:
-        """Creates no new streams, waits for the active ones, then ends the connection. Twice is fine.
+        """Create no new streams, wait for the active ones, then end the connection. Closing twice is fine.
 
         Args:
             timeout: Seconds to wait for the active streams; those that are left are aborted. By default 10 seconds, or as long
@@ -291,25 +186,15 @@ class Connection(PeerFacade[aio.Connection]):
 
         Raises:
             ClosedError: Streams that were not closed had ``unsent`` bytes that were not sent.
-
-        Example:
-            >>> connection.close()
         """
         try:
             if not self.closed:
                 self._thread.run(self._inner.close(timeout))
         finally:
-            self._stop()
+            self.abort()
 
     def abort(self) -> None:
-        """Ends the connection at once, with all its streams; what was not sent is dropped.
-
-        Example:
-            >>> connection.abort()
-        """
-        self._stop()
-
-    def _stop(self) -> None:
+        """End the connection at once, with all its streams; what was not sent is dropped."""
         if self._owns_thread:
             self._thread.stop(self._inner.abort)
         elif not self.closed:
@@ -326,7 +211,7 @@ class Connection(PeerFacade[aio.Connection]):
 
 
 def _abort(outcome: Stream | Connection | Server | BaseException) -> None:
-    """Ends what an interrupted call had made; in the loop's thread."""
+    """End what an interrupted call had made."""
     if not isinstance(outcome, BaseException):
         outcome._inner.abort()
 
@@ -351,7 +236,7 @@ def connect(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Connection:
-    """Connects over TCP, TLS or a Unix socket, as the proactive end.
+    """Connect over TCP, TLS or a Unix socket, as the proactive end.
 
     Args:
         host: The peer's address.
@@ -406,7 +291,7 @@ def serve(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Server:
-    """Listens over TCP, TLS or a Unix socket, as the reactive end, and runs handlers in threads.
+    """Listen over TCP, TLS or a Unix socket, as the reactive end, and run handlers in threads.
 
     Args:
         handler: Called with each stream that a peer creates, in a thread of its own. When it returns, the stream is closed; when
@@ -468,7 +353,7 @@ def attach(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Connection:
-    """Starts a connection over a connected socket, or over two pipes such as those of a process.
+    """Start a connection over a connected socket, or over two pipes such as those of a process.
 
     Both belong to the connection from now on, and are closed with it.
 
@@ -512,7 +397,7 @@ def attach(
 async def _open_pair(
     reader: socket.socket | IO[bytes], writer: socket.socket | IO[bytes], made: list[asyncio.BaseTransport]
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Makes a reader and a writer of asyncio; ``made`` receives the transports below."""
+    """Make a reader and a writer of asyncio; ``made`` receives the transports below."""
     if isinstance(reader, socket.socket) and reader is writer:
         reader.setblocking(False)
         opened = await asyncio.open_connection(sock=reader)
@@ -541,7 +426,7 @@ def over_publications(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Connection:
-    """Starts a connection over a publication to the peer and a subscription from it, such as Aeron's.
+    """Start a connection over a publication to the peer and a subscription from it, such as Aeron's.
 
     Both belong to the caller and must stay open while the connection does; the connection's thread polls the subscription, so no
     other may.

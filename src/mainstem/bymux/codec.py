@@ -21,12 +21,7 @@ ABORT_BIT = 0x01
 
 
 class Packet(IntEnum):
-    """The six packet types; the value is the three highest bits of the header byte.
-
-    Example:
-        >>> Packet.CLOSE.value
-        4
-    """
+    """The six packet types; the value is the three highest bits of the header byte."""
 
     CREDIT = 0
     WRITE = 1
@@ -37,19 +32,7 @@ class Packet(IntEnum):
 
 
 class Header(NamedTuple):
-    """A decoded packet header.
-
-    Attributes:
-        packet: The type.
-        is_global: Whether the packet is about the connection and not about one stream.
-        stream_id: The stream; -1 for global packets other than Write, whose id is that of the stream to create.
-        amount: The credit given, or the number of bytes that follow (Write on a stream), else 0.
-        length: Bytes of the header itself.
-
-    Example:
-        >>> decode_header(bytes.fromhex("000205"))
-        Header(packet=<Packet.CREDIT: 0>, is_global=False, stream_id=2, amount=5, length=3)
-    """
+    """A decoded packet header."""
 
     packet: Packet
     is_global: bool
@@ -78,23 +61,7 @@ HEADER_LENGTHS = tuple(1 + shape[2] + shape[3] if shape else 0 for shape in SHAP
 
 
 def decode_header(data: bytes | bytearray | memoryview, offset: int = 0) -> Header | None:
-    """Decodes a packet header (docs/protocols/bymux.md, 2).
-
-    Args:
-        data: Received bytes.
-        offset: Where the header begins.
-
-    Returns:
-        The header, or ``None`` when more bytes are needed.
-
-    Raises:
-        ValueError: The packet type is undefined.
-
-    Example:
-        >>> header = decode_header(bytes.fromhex("2000026869"))
-        >>> header.amount
-        2
-    """
+    """Decode a packet header (docs/protocols/bymux.md, 2)."""
     if offset >= len(data):
         return None
     shape = SHAPES[data[offset]]

@@ -1,6 +1,6 @@
-"""bymux as a connection without input and output: bytes and an instant in, events and bytes out.
+"""bymux as an engine without I/O: bytes and an instant in, events and bytes out.
 
-The verbs, their order and what may be reordered are described in :mod:`mainstem.mux.sans_io`. This file keeps the state of
+The verbs, their order and what may be reordered are described in :mod:`mainstem.mux.engine`. This file keeps the state of
 Appendix A and routes packets; the tables of :mod:`.state` decide which packet may follow which.
 
 Each endpoint has one half of every stream and one half of the connection. A half records whether its endpoint has sent Close
@@ -35,7 +35,7 @@ from mainstem.bymux.lifecycle import Lifecycle
 from mainstem.bymux.state import NEXT, RESPONSE, HalfState
 from mainstem.bymux.stream import StreamState
 from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError
-from mainstem.mux.sans_io import SEND_LIMIT, Rule
+from mainstem.mux.engine import SEND_LIMIT, Rule
 
 
 class BymuxEngine(Lifecycle):
@@ -43,12 +43,6 @@ class BymuxEngine(Lifecycle):
 
     Commands raise :class:`~mainstem.errors.LocalProtocolError`, and send nothing, when the specification forbids what they ask
     for; after the connection failed they raise :class:`~mainstem.errors.ClosedError`.
-
-    Args:
-        role: Which end this is; the proactive end creates streams with even ids.
-        settings: The configuration; the defaults are vanilla bymux.
-        now_ns: The present instant, for heartbeats.
-        peer: The peer's name in error texts.
 
     Example:
         >>> connection = BymuxEngine(Role.PROACTIVE)
@@ -59,7 +53,6 @@ class BymuxEngine(Lifecycle):
     # ---- receiving
 
     def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
-        """Parses bytes from the peer, cut anywhere."""
         self._check_alive()
         self._heartbeat.heard(now_ns)
         view = data if isinstance(data, memoryview) else memoryview(data)
@@ -92,7 +85,6 @@ class BymuxEngine(Lifecycle):
             )
 
     def receive_eof(self, now_ns: int = 0) -> None:  # noqa: ARG002 - all verbs that take input take the instant
-        """Handles the end of the peer's bytes."""
         self._check_alive()
         if self._carry or self._body_left:
             self._violated("truncated-packet", "the byte stream ended inside a packet")
@@ -261,7 +253,7 @@ class BymuxEngine(Lifecycle):
         return bool(self.own_streams_credit) and not self.own & HalfState.CLOSED and self.failure is None
 
     def open_stream(self, stream_id: int | None = None, *, now_ns: int = 0) -> StreamState:
-        """Creates a stream; the first credit for the peer leaves with it."""
+        """Create a stream; the first credit for the peer leaves with it."""
         self._check_alive()
         self._check_may(self.own, Packet.WRITE, "creating a stream")
         if not self.own_streams_credit:
@@ -286,7 +278,7 @@ class BymuxEngine(Lifecycle):
         return stream
 
     def write(self, stream: StreamState, data: bytes | bytearray | memoryview) -> None:
-        """Queues bytes; they leave as credit and turns allow."""
+        """Queue bytes; they leave as credit and turns allow."""
         if stream.own & HalfState.CLOSED or stream.close_wanted or self.failure is not None:
             self._check_alive()
             raise LocalProtocolError(f"write on stream {stream.id} after Close", rule="write-after-close")
@@ -295,7 +287,7 @@ class BymuxEngine(Lifecycle):
             self._ready.add(stream)
 
     def consume(self, stream: StreamState, count: int) -> None:
-        """Frees the room of bytes that were handed out, and restores credit by the rule of docs/protocols/bymux.md, 9."""
+        """Free the room of bytes that were handed out, and restore credit by the rule of docs/protocols/bymux.md, 9."""
         if not 0 <= count <= stream.unconsumed:
             raise LocalProtocolError(
                 f"{count} bytes of stream {stream.id} cannot be consumed: {stream.unconsumed} were handed out",
@@ -312,7 +304,7 @@ class BymuxEngine(Lifecycle):
             self._release_if_done(stream)
 
     def close(self, stream: StreamState, *, discard: bool = False) -> None:
-        """Sends Close once what is queued has left."""
+        """Send Close once what is queued has left."""
         self._check_alive()
         if stream.own & HalfState.CLOSED or (stream.close_wanted and not discard):
             raise LocalProtocolError(f"Close on stream {stream.id} a second time", rule="close-after-close")
@@ -325,7 +317,7 @@ class BymuxEngine(Lifecycle):
         self._end_if_done(stream)
 
     def stop_read(self, stream: StreamState) -> None:
-        """Sends StopRead: no more credit is given, and what still arrives is dropped."""
+        """Send StopRead: no more credit is given, and what still arrives is dropped."""
         self._check_alive()
         self._check_may(stream.own, Packet.STOP_READ, f"StopRead on stream {stream.id}")
         stream.discarding = True
@@ -333,32 +325,31 @@ class BymuxEngine(Lifecycle):
         self._end_if_done(stream)
 
     def release(self, stream: StreamState) -> None:
-        """Lets the peer create another stream once this one has ended, where ``holds_streams`` is set."""
+        """Let the peer create another stream once this one has ended, where ``holds_streams`` is set."""
         stream.held = False
         self._release_if_done(stream)
 
     def discard(self, stream: StreamState) -> None:
-        """Drops what still arrives without StopRead; what was handed out counts as consumed."""
+        """Drop what still arrives without StopRead; what was handed out counts as consumed."""
         stream.discarding = True
         if stream.unconsumed:
             self.consume(stream, stream.unconsumed)
 
     def close_creation(self) -> None:
-        """Sends a global Close: this end creates no more streams."""
         self._check_alive()
         self._check_may(self.own, Packet.CLOSE, "a global Close")
         self._send_global(Packet.CLOSE)
         self._finish_if_done()
 
     def stop_creation(self) -> None:
-        """Sends a global StopRead: this end allows no more streams."""
+        """Send a global StopRead: this end allows no more streams."""
         self._check_alive()
         self._check_may(self.own, Packet.STOP_READ, "a global StopRead")
         self._send_global(Packet.STOP_READ)
         self._finish_if_done()
 
     def finish(self) -> None:
-        """Ends the creation of streams in both directions; ``ConnectionFinished`` follows when the last stream has ended."""
+        """End the creation of streams in both directions; ``ConnectionFinished`` follows when the last stream has ended."""
         self._check_alive()
         if not self.own & HalfState.CLOSED:
             self.close_creation()
@@ -369,11 +360,9 @@ class BymuxEngine(Lifecycle):
 
     @property
     def wants_to_send(self) -> bool:
-        """Whether :meth:`data_to_send` would return anything."""
         return bool(self._control or self._grants or self._ready)
 
     def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
-        """Returns the bytes of :meth:`data_to_send` in pieces that were not copied, for transports that can gather."""
         out: list[bytes | memoryview] = []
         if self._grants:
             self._emit_grants()

@@ -16,14 +16,14 @@ from mainstem.bymux.settings import Settings
 from mainstem.bymux.state import NEXT, HalfState, Role
 from mainstem.bymux.stream import StreamState
 from mainstem.errors import LocalProtocolError, RemoteProtocolError, Timeout
+from mainstem.mux.engine import MAX_OUTSTANDING_PINGS, BaseEngine, Rule
 from mainstem.mux.heartbeat import Heartbeat, Verdict
-from mainstem.mux.sans_io import MAX_OUTSTANDING_PINGS, Rule, SansIoConnection
 
 if TYPE_CHECKING:
     from mainstem.errors import MainstemError
 
 
-class Lifecycle(SansIoConnection[StreamState, events.Event]):
+class Lifecycle(BaseEngine[StreamState, events.Event]):
     """The streams of one end, and the rights to create more."""
 
     PROTOCOL = "bymux"
@@ -69,14 +69,14 @@ class Lifecycle(SansIoConnection[StreamState, events.Event]):
             self.allow_streams(missing)
 
     def fail(self, error: MainstemError) -> None:
-        """Ends the connection from outside, for instance because its transport broke."""
+        """End the connection from outside, for instance because its transport broke."""
         if self.failure is None:
             self.failure = error
 
     # ---- credit
 
     def grant(self, stream: StreamState, amount: int) -> None:
-        """Gives the peer credit by hand."""
+        """Give the peer credit by hand."""
         self._check_alive()
         self._check_may(stream.own, Packet.CREDIT, f"credit on stream {stream.id}")
         credit = stream.receive_credit
@@ -94,7 +94,7 @@ class Lifecycle(SansIoConnection[StreamState, events.Event]):
         stream.receive_credit = credit + amount
 
     def allow_streams(self, amount: int) -> None:
-        """Gives the peer global credit."""
+        """Give the peer global credit."""
         self._check_alive()
         self._check_may(self.own, Packet.CREDIT, "global credit")
         if amount < 1 or self.peer_streams_credit + amount > INFINITE:
@@ -108,7 +108,6 @@ class Lifecycle(SansIoConnection[StreamState, events.Event]):
     # ---- timeouts
 
     def next_timeout_ns(self) -> int | None:
-        """Returns when :meth:`handle_timeout` is due next."""
         due = self._heartbeat.next_timeout_ns() if self.failure is None else None
         timers = self._timers
         while timers:
@@ -121,7 +120,6 @@ class Lifecycle(SansIoConnection[StreamState, events.Event]):
         return due
 
     def handle_timeout(self, now_ns: int) -> None:
-        """Sends the pings that are due, and gives up streams or a peer that did not respond to one."""
         self._check_alive()
         verdict = self._heartbeat.check(now_ns)
         if verdict is Verdict.DEAD:
@@ -149,7 +147,7 @@ class Lifecycle(SansIoConnection[StreamState, events.Event]):
             self._set_timer(stream)
 
     def ping(self, stream: StreamState | None = None, *, now_ns: int = 0) -> None:
-        """Sends a Ping; :class:`~.events.PongReceived` follows."""
+        """Send a Ping; :class:`~.events.PongReceived` follows."""
         self._check_alive()
         if stream is None:
             self._check_may(self.own, Packet.PING, "a global Ping")
@@ -165,13 +163,13 @@ class Lifecycle(SansIoConnection[StreamState, events.Event]):
         pings.append(now_ns)
 
     def pong(self, stream: StreamState) -> None:
-        """Sends a Pong by hand, where ``send_stream_pongs`` is off."""
+        """Send a Pong by hand, where ``send_stream_pongs`` is off."""
         self._check_alive()
         self._check_may(stream.own, Packet.PONG, f"Pong on stream {stream.id}")
         self._control += codec.encode_stream(Packet.PONG, stream.id)
 
     def _ping_peer(self, now_ns: int) -> None:
-        """Asks for any sign of life: once global pings are forbidden, on a stream that may still carry one."""
+        """Ask for any sign of life: once global pings are forbidden, on a stream that may still carry one."""
         if self.own is not HalfState.DONE:
             if len(self._pings) < MAX_OUTSTANDING_PINGS:
                 self.ping(now_ns=now_ns)
@@ -252,7 +250,7 @@ class Lifecycle(SansIoConnection[StreamState, events.Event]):
         self._finish_if_done()
 
     def _release_if_done(self, stream: StreamState) -> None:
-        """Lets the peer create another stream when nothing of this one is left here (docs/protocols/bymux.md, 9)."""
+        """Let the peer create another stream when nothing of this one is left here (docs/protocols/bymux.md, 9)."""
         if not stream.ended or stream.unconsumed or stream.held or stream.released or stream.created_here:
             return
         stream.released = True

@@ -16,9 +16,9 @@ from mainstem.bymux.aio_stream import PingWaiters, Stream
 from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.state import HalfState
 from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError, MainstemError, Timeout
-from mainstem.mux.engine import (
+from mainstem.mux.connection import (
     CLOSE_TIMEOUT_S,
-    Engine,
+    BaseConnection,
     cancel_and_wait,
     logger,
     wait_for_tasks,
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     from mainstem.mux.transports import Transport
 
 
-class Runner(Engine):
+class Runner(BaseConnection):
     """The connection that ``connection`` shows to users."""
+
+    engine: BymuxEngine
 
     def __init__(
         self,
@@ -48,9 +50,8 @@ class Runner(Engine):
         clock: Clock,
     ) -> None:
         self.connection = connection
-        self.sans_io = BymuxEngine(role, settings, now_ns=clock.monotonic_ns())
-        self.sans_io.holds_streams = True
-        super().__init__(self.sans_io, clock)
+        super().__init__(BymuxEngine(role, settings, now_ns=clock.monotonic_ns()), clock)
+        self.engine.holds_streams = True
         self._handler = handler
         self._on_connection = on_connection
         self._accepts = True
@@ -60,7 +61,7 @@ class Runner(Engine):
         self._accepters: deque[asyncio.Future[None]] = deque()
         self.pings = PingWaiters(self, None)
         self.streams: set[Stream] = set()
-        for stream in self.sans_io.streams.values():
+        for stream in self.engine.streams.values():
             self.streams.add(Stream(self, stream))
         self._handlers = {
             events.DataReceived: lambda event: event.stream.owner._feed_data(event.data),
@@ -79,7 +80,6 @@ class Runner(Engine):
 
     @ends_connection_on_error
     def transport_ready(self, transport: Transport) -> None:
-        """The transport is connected: what is due is sent, and ``on_connection`` starts; called by the transport."""
         super().transport_ready(transport)
         if self._on_connection is not None:
             self._greeter = self.spawn(self._greet(self._on_connection))
@@ -102,32 +102,29 @@ class Runner(Engine):
     # ---- streams
 
     def stream(self, stream_id: int) -> Stream:
-        """The active stream of an id. Raises ``LocalProtocolError`` if there is none."""
-        stream = self.sans_io.streams.get(stream_id)
+        stream = self.engine.streams.get(stream_id)
         if stream is None:
             raise LocalProtocolError(f"stream {stream_id} is not active", rule="inactive-stream")
         owner: Stream = stream.owner
         return owner
 
     async def open_stream(self) -> Stream:
-        """Creates a stream, waiting for the peer's credit for streams when none is left."""
-        while self.failure is not None or not self.sans_io.can_open:
+        while self.failure is not None or not self.engine.can_open:
             self._check_open()
-            if self.sans_io.own & HalfState.CLOSED:
-                raise ClosedError(f"{self.sans_io.peer_name} allows no new streams any more")
+            if self.engine.own & HalfState.CLOSED:
+                raise ClosedError(f"{self.engine.peer_name} allows no new streams any more")
             await self._wait_in(self._openers)
-        stream = Stream(self, self.sans_io.open_stream(now_ns=self._clock.monotonic_ns()))
+        stream = Stream(self, self.engine.open_stream(now_ns=self._clock.monotonic_ns()))
         self.streams.add(stream)
         self.traffic.streams_opened += 1
         self.schedule_flush()
         return stream
 
     async def accept_stream(self) -> Stream | None:
-        """Waits for the next stream that the peer creates; ``None`` once there will be no more."""
         while not self._accepted:
             if self.error is not None:
                 raise self.error.with_traceback(None)
-            if self.over or self.sans_io.peer & HalfState.CLOSED:
+            if self.over or self.engine.peer & HalfState.CLOSED:
                 return None
             await self._wait_in(self._accepters)
         stream = self._accepted.popleft()
@@ -135,7 +132,7 @@ class Runner(Engine):
         return stream
 
     def unaccept_stream(self, stream: Stream) -> None:
-        """Puts back a stream that was accepted: it is the next to be accepted."""
+        """Put back a stream that was accepted: it is the next to be accepted."""
         self._accepted.appendleft(stream)
         _wake(self._accepters)
 
@@ -145,15 +142,13 @@ class Runner(Engine):
         await waiter
 
     def send_ping(self, stream: StreamState | None) -> None:
-        """Sends a ping, of a stream or of the connection."""
         self._check_open()
-        self.sans_io.ping(stream, now_ns=self._clock.monotonic_ns())
+        self.engine.ping(stream, now_ns=self._clock.monotonic_ns())
         self.schedule_flush()
 
     def allow_streams(self, count: int) -> None:
-        """Gives the peer credit for streams."""
         self._check_open()
-        self.sans_io.allow_streams(count)
+        self.engine.allow_streams(count)
         self.schedule_flush()
 
     def _check_open(self) -> None:
@@ -162,21 +157,19 @@ class Runner(Engine):
 
     @property
     def open_streams(self) -> list[StreamState]:
-        """The streams that are open now, as the protocol has them; a copy."""
-        return list(self.sans_io.streams.values())
+        return list(self.engine.streams.values())
 
     # ---- the end
 
     def finish(self) -> None:
-        """Ends the creation of streams, of this end and of the peer."""
+        """End the creation of streams, of this end and of the peer."""
         if self.failure is None:
-            self.sans_io.finish()
+            self.engine.finish()
             self.dispatch()
             _wake(self._openers)
             self.schedule_flush()
 
     async def close(self, timeout: float | None) -> None:
-        """Creates no new streams, waits for the active ones, then ends the connection."""
         unsent = 0
         if self.failure is None:
             self.finish()
@@ -195,7 +188,7 @@ class Runner(Engine):
             raise error
 
     async def _wait_streams_ended(self, timeout: float | None) -> None:
-        """Waits for the orderly end of the connection, at most as long as :meth:`close` says."""
+        """Wait for the orderly end of the connection, at most as long as :meth:`close` says."""
         if await self._ends_within(CLOSE_TIMEOUT_S if timeout is None else timeout) or timeout is not None:
             return
         progress, since = self._progress(), self._loop.time()
@@ -217,7 +210,6 @@ class Runner(Engine):
         return len(streams), sum(stream.sent for stream in streams)
 
     async def shutdown(self, deadline: float) -> None:
-        """Lets the handlers finish until ``deadline`` (loop time), then ends the connection."""
         self._accepts = False
         self.finish()
         if await wait_for_tasks(self.tasks, deadline - self._loop.time()):
@@ -269,7 +261,7 @@ class Runner(Engine):
         stream._ended()
 
     def _on_stream_timed_out(self, event: events.StreamTimedOut) -> None:
-        seconds = self.sans_io.settings.stream_ping_timeout
+        seconds = self.engine.settings.stream_ping_timeout
         event.stream.owner._set_exception(Timeout(f"stream {event.stream.id} showed no sign of life", timeout=seconds))
 
     def _on_pong(self, event: events.PongReceived) -> None:
@@ -287,7 +279,7 @@ class Runner(Engine):
             self._fail(ClosedError("the connection has ended: both ends are done with it"))
 
     def _on_over(self, error: MainstemError) -> None:
-        self.sans_io.fail(error)
+        self.engine.fail(error)
         for stream in list(self.streams):
             stream._set_exception(error)
         self.streams.clear()

@@ -10,16 +10,11 @@ from __future__ import annotations
 from enum import IntEnum
 
 from mainstem.bymux.codec import Packet
-from mainstem.mux.sans_io import Rule
+from mainstem.mux.engine import Rule
 
 
 class HalfState(IntEnum):
-    """One endpoint's half: whether it has sent Close (bit 0) and StopRead (bit 1).
-
-    Example:
-        >>> HalfState.DONE == HalfState.CLOSED | HalfState.STOPPED
-        True
-    """
+    """One endpoint's half: whether it has sent Close (bit 0) and StopRead (bit 1)."""
 
     OPEN = 0
     CLOSED = 1
@@ -91,12 +86,7 @@ RESPONSE: tuple[tuple[Packet | None, ...], ...] = tuple(
 
 
 class Role(IntEnum):
-    """Which end of the connection; the value is the lowest bit of the ids that this end may create.
-
-    Example:
-        >>> Role.PROACTIVE.peer
-        <Role.REACTIVE: 1>
-    """
+    """Which end of the connection; the value is the lowest bit of the ids that this end may create."""
 
     PROACTIVE = 0
     REACTIVE = 1

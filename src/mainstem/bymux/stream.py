@@ -25,15 +25,10 @@ class StreamState:
         send_credit: Bytes that this end may send.
         receive_credit: Bytes that the peer may send, in this end's view.
         sent: Bytes that were given to the transport.
-    unconsumed: Bytes handed out and not yet consumed.
+        unconsumed: Bytes handed out and not yet consumed.
         abandoned: Whether the peer sent StopRead before Close, and nothing in between.
-    ended: Whether both halves are done.
+        ended: Whether both halves are done.
         owner: Free for the driver of the connection.
-
-    Example:
-        >>> stream = connection.open_stream()
-        >>> stream.send_credit
-        0
     """
 
     __slots__ = (

@@ -30,7 +30,7 @@ from mainstem.errors import (
     ConfigurationError,
     MainstemError,
 )
-from mainstem.mux.engine import engine_stats
+from mainstem.mux.connection import connection_stats
 from mainstem.mux.listening import ListeningSockets
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Parses an address. Raises ``ConfigurationError`` for anything else."""
+        """Parse an address. Raises ``ConfigurationError`` for anything else."""
         if text.startswith("unix:"):
             return cls(None, None, text.removeprefix("unix:"))
         host, colon, port = text.rpartition(":")
@@ -107,7 +107,7 @@ def settings(
 
 
 async def relay(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Carries bytes both ways until both directions have ended and everything was delivered to the kernel.
+    """Carry bytes both ways until both directions have ended and everything was delivered to the kernel.
 
     If either direction breaks, the connection is reset, the stream is aborted, and a warning is logged.
     """
@@ -148,7 +148,7 @@ async def _inward(stream: Stream, writer: asyncio.StreamWriter) -> None:
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Ends a TCP connection with a reset, so that its peer does not take what came for the whole.
+    """End a TCP connection with a reset, so that its peer does not take what came for the whole.
 
     A Unix socket has no reset: its peer gets an error only when it writes again, or if it had sent something that was not read.
     """
@@ -180,7 +180,7 @@ class TunnelServer:
         self._listener: Server[Runner] | None = None
 
     async def start(self, listen: Address, *, ssl: ssl_module.SSLContext | None = None, insecure: bool = False) -> None:
-        """Begins to listen for tunnels.
+        """Begin to listen for tunnels.
 
         Raises ``ConfigurationError`` beyond loopback without a token and TLS, unless ``insecure``.
         """
@@ -218,7 +218,7 @@ class TunnelServer:
         return self._listener.port
 
     def stats(self) -> EndpointStats:
-        """Returns what the listener for tunnels has now and what it has counted; once it was started."""
+        """Return what the listener for tunnels has now and what it has counted; once it was started."""
         assert self._listener is not None
         return self._listener.stats()
 
@@ -242,7 +242,7 @@ class TunnelServer:
         await relay(stream, reader, writer)
 
     async def close(self) -> None:
-        """Stops listening and ends every tunnel. Twice is fine."""
+        """Stop listening and end every tunnel. Calling it twice is fine."""
         if self._listener is not None:
             await self._listener.close()
 
@@ -256,7 +256,7 @@ class TunnelServer:
 async def open_connection(
     to: Address, *, timeout: float | None = None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connects to the address; returns a reader and a writer. Raises OSError, and TimeoutError after ``timeout`` seconds."""
+    """Connect to the address; return a reader and a writer. Raises OSError, and TimeoutError after ``timeout`` seconds."""
     async with asyncio.timeout(timeout):
         if to.path is not None:
             return await asyncio.open_unix_connection(to.path)
@@ -298,7 +298,7 @@ class TunnelClient:
         self.reconnects = 0
 
     async def start(self, listen: Address, *, insecure: bool = False) -> None:
-        """Connects, then begins to listen. Raises what the first attempt to connect raises.
+        """Connect, then begin to listen. Raises what the first attempt to connect raises.
 
         Raises ``ConfigurationError`` without TLS to a host that is not this machine, unless ``insecure``.
         """
@@ -337,9 +337,11 @@ class TunnelClient:
         self._up.set()
 
     def stats(self) -> EndpointStats:
-        """Returns what the tunnel has now and what it has counted, with all its reconnections."""
-        engines = () if self._connection is None else (self._connection._runner,)
-        return engine_stats(engines, self._traffic, protocol=BymuxEngine.PROTOCOL, role="client", closed=self._closed)
+        """Return what the tunnel has now and what it has counted, with all its reconnections."""
+        connections = () if self._connection is None else (self._connection._runner,)
+        return connection_stats(
+            connections, self._traffic, protocol=BymuxEngine.PROTOCOL, role="client", closed=self._closed
+        )
 
     async def _open(self, to: Address) -> Connection:
         return await bymux.aio.connect(
@@ -385,7 +387,7 @@ class TunnelClient:
         await relay(stream, reader, writer)
 
     async def close(self) -> None:
-        """Stops listening and ends the tunnel with all that it carries. Twice is fine."""
+        """Stop listening and end the tunnel with all that it carries. Calling it twice is fine."""
         self._sockets.close()
         if self._reconnector is not None:
             self._reconnector.cancel()

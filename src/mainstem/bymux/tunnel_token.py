@@ -41,12 +41,12 @@ _LABEL = b"mainstem-tunnel-2 "
 
 
 def new_token() -> str:
-    """Returns a random token of 256 bits."""
+    """Return a random token of 256 bits."""
     return secrets.token_urlsafe(32)
 
 
 def check_token(token: bytes) -> bytes:
-    """Returns the token. Raises ``ConfigurationError`` where it is too short to be a secret, or too long."""
+    """Return the token. Raises ``ConfigurationError`` where it is too short to be a secret, or too long."""
     if not MIN_TOKEN_BYTES <= len(token) <= MAX_TOKEN_BYTES:
         raise ConfigurationError(
             f"the tunnel's token must have {MIN_TOKEN_BYTES} to {MAX_TOKEN_BYTES} bytes (got {len(token)}); "

@@ -19,22 +19,21 @@ from mainstem._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mainstem.jmux import aio
-    from mainstem.jmux.blocking_client import Client, ClientSession, connect
-    from mainstem.jmux.blocking_server import ServerSession, serve
+    from mainstem.jmux.blocking import Client, ClientSession, ServerSession, connect, serve
     from mainstem.jmux.settings import Settings
     from mainstem.mux.aio_stream import StreamStats
     from mainstem.mux.blocking import Server
 
 # Imported on first use: those who need only the engines need no event loop.
 _HOMES = {
-    "Client": "mainstem.jmux.blocking_client",
-    "ClientSession": "mainstem.jmux.blocking_client",
+    "Client": "mainstem.jmux.blocking",
+    "ClientSession": "mainstem.jmux.blocking",
     "Server": "mainstem.mux.blocking",
-    "ServerSession": "mainstem.jmux.blocking_server",
+    "ServerSession": "mainstem.jmux.blocking",
     "Settings": "mainstem.jmux.settings",
     "StreamStats": "mainstem.mux.aio_stream",
-    "connect": "mainstem.jmux.blocking_client",
-    "serve": "mainstem.jmux.blocking_server",
+    "connect": "mainstem.jmux.blocking",
+    "serve": "mainstem.jmux.blocking",
 }
 
 __all__ = [

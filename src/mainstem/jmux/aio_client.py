@@ -16,7 +16,7 @@ from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.session_stream import SessionStream
 from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import Acknowledgment, Half
-from mainstem.mux.engine import engine_stats
+from mainstem.mux.connection import connection_stats
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Address
 from mainstem.mux.tls import client_context
 
@@ -40,7 +40,7 @@ class ClientSession(SessionStream):
 
     __slots__ = ()
 
-    _engine: ClientConnection
+    _connection: ClientConnection
 
     @property
     def delivery(self) -> Delivery:
@@ -58,25 +58,45 @@ class ClientSession(SessionStream):
         return self._handle.ack is Acknowledgment.REQUESTED
 
     def finish(self) -> None:
-        """Marks the request as complete. Twice is fine."""
+        """Mark the request as complete. Finishing twice is fine.
+
+        Raises:
+            MainstemError: What ended the session.
+
+        Example:
+            >>> session.write(b"whole request")
+            >>> session.finish()
+        """
         session = self._handle
         self._check_writable()
         if not session.eof_wanted and not session.ended and session.client < Half.FINISHED:
-            self._engine.sans_io.finish(session)
-            self._engine.schedule_flush()
+            self._connection.engine.finish(session)
+            self._connection.schedule_flush()
 
     def acknowledge(self) -> None:
-        """Reports to the server that the response was processed; :meth:`close` does the same."""
-        self._engine.sans_io.acknowledge(self._handle)
-        self._engine.schedule_flush()
+        """Report to the server that the response was processed; :meth:`close` does the same.
+
+        Raises:
+            LocalProtocolError: The server did not ask for it, or it was sent already.
+
+        Example:
+            >>> if session.acknowledgment_required:
+            ...     session.acknowledge()
+        """
+        self._connection.engine.acknowledge(self._handle)
+        self._connection.schedule_flush()
 
     def abort(self, detail: str = "") -> None:
-        """Gives the request up, with a text for the server. Twice is fine."""
+        """Give the request up, with a text for the server. Aborting twice is fine."""
         session = self._handle
-        self._end_abruptly(session.client, lambda: self._engine.sans_io.abort(session, detail.encode()))
+        self._end_abruptly(session.client, lambda: self._connection.engine.abort(session, detail.encode()))
 
     async def close(self) -> None:
-        """Ends the session: acknowledges a response that was read, and aborts without one. Twice is fine."""
+        """End the session: acknowledge a response that was read, and abort without one. Closing twice is fine.
+
+        Raises:
+            MainstemError: What ended the session before its response was complete, unless a call raised it before.
+        """
         session = self._handle
         self._closed = True
         if session.response_complete:
@@ -102,8 +122,8 @@ class ClientSession(SessionStream):
     async def _wait_for_data(self) -> None:
         session = self._handle
         if session.client is Half.NONE and not session.ended and not session.flush_wanted and not session.eof_wanted:
-            self._engine.sans_io.flush(session)
-            self._engine.schedule_flush()
+            self._connection.engine.flush(session)
+            self._connection.schedule_flush()
         await super()._wait_for_data()
 
 
@@ -178,31 +198,56 @@ class Client:
         return None if self._pool.newest is None else self._pool.newest.peer_certificate
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else f"{len(self._pool.engines)} connections"
+        state = "closed" if self.closed else f"{len(self._pool.connections)} connections"
         return f"<jmux Client of {self._address}, {state}>"
 
     def stats(self) -> EndpointStats:
-        """Returns what the client has now and what it has counted; may be called in any thread."""
-        engines = tuple(self._pool.engines)
-        return engine_stats(engines, self._traffic, protocol=ClientEngine.PROTOCOL, role="client", closed=self.closed)
+        """Return what the client has now and has counted, ended connections included; may be called in any thread."""
+        connections = tuple(self._pool.connections)
+        return connection_stats(
+            connections, self._traffic, protocol=ClientEngine.PROTOCOL, role="client", closed=self.closed
+        )
 
     def open_session(self, *, timeout: float | None = None) -> Opening[ClientSession]:
-        """Opens a session for one request; await it, or use it with ``async with``."""
+        """Open a session for one request; await it, or use it with ``async with``."""
         return Opening(lambda: self._open_session(timeout), "Client.open_session()")
 
     async def _open_session(self, timeout: float | None = None) -> ClientSession:
         try:
-            engine = await within(timeout, self._pool.free(), "open_session")
+            connection = await within(timeout, self._pool.free(), "open_session")
         except MainstemError as error:
             error.delivery = Delivery.NONE
             raise
         self._traffic.streams_opened += 1
-        return ClientSession(engine, engine.sans_io.open_session())
+        return ClientSession(connection, connection.engine.open_session())
 
     async def request(
         self, payload: bytes | bytearray | memoryview, timeout: float | None = None, *, attempts: int = 2
     ) -> bytes:
-        """Sends a whole request and waits for the whole response. One that is cancelled may have been executed."""
+        """Send a whole request and wait for the whole response. A request that is cancelled may have been executed.
+
+        The request is sent again only where the specification guarantees that the server processed nothing of it, or when the
+        server could not be reached, after a pause that doubles with each attempt. Every error has ``delivery`` and ``may_retry``.
+
+        Args:
+            payload: The request.
+            timeout: Seconds for all attempts together, after which the session is aborted, which cancels its handler;
+                ``None`` waits without a limit.
+            attempts: How often the request is sent at most.
+
+        Returns:
+            The response.
+
+        Raises:
+            Timeout: The timeout passed.
+            LimitExceeded: The response is longer than the settings' ``read_limit``.
+            Aborted: The server aborted the session.
+            ConnectionLost: The connection broke, or the server cannot be reached.
+            MainstemError: What else ended the session or the connection.
+
+        Example:
+            >>> response = await client.request(b"whole request", timeout=5)
+        """
         made = _Attempts()
         deadline = asyncio.timeout(timeout)
         try:
@@ -224,7 +269,7 @@ class Client:
             raise made.timed_out(timeout) from made.failure
 
     async def _attempt(self, payload: bytes | bytearray | memoryview, made: _Attempts) -> bytes:
-        """Sends the request once."""
+        """Send the request once."""
         made.session = None
         made.session = session = await self._open_session()
         async with session:
@@ -232,16 +277,12 @@ class Client:
             session.finish()
             return await session.read(-1)
 
-    async def _add_connection(self) -> None:
-        """Connects once more, unless a session is free or the limit of connections is reached. Raises why it cannot."""
-        await self._pool.add()
-
     async def close(self) -> None:
-        """Ends every connection, one that is being opened too; requests that are not complete fail. Twice is fine."""
+        """End every connection, one that is being opened too; requests that are not complete fail. Closing twice is fine."""
         await self._pool.close()
 
     def abort(self) -> None:
-        """Ends every connection at once; requests that are not complete fail."""
+        """End every connection at once; requests that are not complete fail."""
         self._pool.end(abort=True)
 
     async def __aenter__(self) -> Self:
@@ -262,14 +303,14 @@ def connect(
     timeout: float | None = CONNECT_TIMEOUT_S,
     **overrides: Any,
 ) -> Opening[Client]:
-    """Connects to a server, as :func:`mainstem.jmux.connect`; await it, or use it with ``async with``."""
+    """Connect to a server, as :func:`mainstem.jmux.connect`; await it, or use it with ``async with``."""
     client_settings = Settings.of(settings, overrides)
     address = Address(host, port, path, client_context(ssl, client_settings), server_hostname)
 
     async def open_client() -> Client:
         client = Client(address, settings=client_settings, timeout=timeout)
         try:
-            await client._add_connection()
+            await client._pool.add()
         except BaseException:
             await client.close()
             raise

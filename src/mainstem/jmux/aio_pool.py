@@ -24,7 +24,7 @@ from mainstem.errors import ClosedError, Delivery, MainstemError, Timeout
 from mainstem.jmux import events
 from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.session_stream import JmuxConnection, with_delivery
-from mainstem.mux.engine import logger
+from mainstem.mux.connection import logger
 
 if TYPE_CHECKING:
     import random
@@ -45,7 +45,7 @@ MAX_CONNECTIONS = 8
 class ClientConnection(JmuxConnection):
     """One connection of a client. ``on_free`` is called when a session id becomes free, ``on_lost`` at the end."""
 
-    sans_io: ClientEngine
+    engine: ClientEngine
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ClientConnection(JmuxConnection):
         self._handlers[events.ConnectionEstablished] = lambda _: self._settle()
 
     async def established(self) -> None:
-        """Waits for the server's header. Raises what ended the connection before it came."""
+        """Wait for the server's header. Raises what ended the connection before it came."""
         await asyncio.shield(self._header_or_end)
         if self.failure is not None:
             raise with_delivery(self.failure, Delivery.NONE)
@@ -105,22 +105,22 @@ class Pool:
         self._retry: asyncio.TimerHandle | None = None
         self._pause = RETRY_FIRST_S
         self._adding = 0  # calls of ``add`` that wait
-        self.engines: list[ClientConnection] = []
+        self.connections: list[ClientConnection] = []
         self.newest: ClientConnection | None = None  # the one that was opened last, if it has ended too
         self.waiters: dict[asyncio.Future[Exception | None], None] = {}  # the oldest first
         self.closed = False
 
     async def free(self) -> ClientConnection:
-        """Waits for a connection with a free session, which the caller takes before it waits again.
+        """Wait for a connection with a free session, which the caller takes before it waits again.
 
         Raises ``ClosedError``, and what kept the only connection from being opened.
         """
         while True:
             self._check_open()
-            for engine in self.engines:
-                if engine.sans_io.can_open:
-                    return engine
-            if self._retry is None or not self.engines:
+            for connection in self.connections:
+                if connection.engine.can_open:
+                    return connection
+            if self._retry is None or not self.connections:
                 self._open_another()
             waiter: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
             self.waiters[waiter] = None
@@ -136,10 +136,10 @@ class Pool:
                 raise _copy(error)
 
     async def add(self) -> None:
-        """Opens a connection, unless a session is free or the limit of connections is reached. Raises why it cannot."""
+        """Open a connection, unless a session is free or the limit of connections is reached. Raises why it cannot."""
         while True:
             self._check_open()
-            if len(self.engines) >= self._max or any(engine.sans_io.can_open for engine in self.engines):
+            if len(self.connections) >= self._max or any(connection.engine.can_open for connection in self.connections):
                 return
             opening = self._open_another()
             assert opening is not None  # the limit is not reached
@@ -153,23 +153,23 @@ class Pool:
                 raise _copy(error)
 
     def end(self, *, abort: bool = False) -> None:
-        """Ends every connection, one that is being opened too. Twice is fine."""
+        """End every connection, one that is being opened too. Calling it twice is fine."""
         self.closed = True
         self._stop_pausing()
-        for engine in list(self.engines):
-            engine.end(abort=abort)
+        for connection in list(self.connections):
+            connection.end(abort=abort)
         if self._opening is not None:
             self._opening.cancel()
         self._wake_all(None)
 
     async def close(self) -> None:
-        """Ends every connection, and waits for their ends. Twice is fine."""
-        engines = list(self.engines)
+        """End every connection, and wait for their ends. Calling it twice is fine."""
+        connections = list(self.connections)
         self.end()
         if self._opening is not None:
             await asyncio.wait({self._opening})
-        for engine in engines:
-            await engine.wait_ended()
+        for connection in connections:
+            await connection.wait_ended()
 
     def _check_open(self) -> None:
         if self.closed:
@@ -178,15 +178,15 @@ class Pool:
     # ---- another connection
 
     def _open_another(self) -> asyncio.Task[Exception | None] | None:
-        """Opens a connection, unless the limit is reached; the task that does, or did when this was called before."""
-        if (self._opening is None or self._opening.done()) and len(self.engines) < self._max:
+        """Open a connection, unless the limit is reached; the task that does, or did when this was called before."""
+        if (self._opening is None or self._opening.done()) and len(self.connections) < self._max:
             self._stop_pausing()
             self._opening = start_task(self._open(), asyncio.get_running_loop())
             self._opening.add_done_callback(self._on_opened)
         return self._opening
 
     def _give_up_opening(self) -> None:
-        """Ends the connection that is being opened, if nobody waits for it."""
+        """End the connection that is being opened, if nobody waits for it."""
         if self._opening is not None and not self.waiters and not self._adding:
             self._opening.cancel()
 
@@ -195,13 +195,13 @@ class Pool:
             self._wake_all(None)  # those that came after it was given up
 
     async def _open(self) -> Exception | None:
-        """Opens one connection, and lets those that wait know. Returns why it could not."""
+        """Open one connection, and let those that wait know. Returns why it could not."""
         try:
             self.newest = await self._connect()
-            self.engines.append(self.newest)
+            self.connections.append(self.newest)
         except Exception as error:
             self._traffic.connections_unreached += 1
-            if self.engines:
+            if self.connections:
                 self._try_later(error)
             else:
                 self._wake_all(error)
@@ -211,21 +211,21 @@ class Pool:
         return None
 
     async def _connect(self) -> ClientConnection:
-        engine = ClientConnection(self._settings, self._clock, on_free=self._on_free, on_lost=self._on_lost)
-        engine.count_into(self._traffic)
+        connection = ClientConnection(self._settings, self._clock, on_free=self._on_free, on_lost=self._on_lost)
+        connection.count_into(self._traffic)
         deadline = asyncio.timeout(self._timeout)
         try:
             async with deadline:
-                await self._endpoint.connect(engine, self._timeout)
-                await engine.established()
+                await self._endpoint.connect(connection, self._timeout)
+                await connection.established()
         except BaseException as error:
-            engine.end(abort=True)
-            await engine.wait_ended()
+            connection.end(abort=True)
+            await connection.wait_ended()
             if isinstance(error, TimeoutError) and deadline.expired():
                 text = f"{self._endpoint} did not send its connection header within {self._timeout:g} s"
                 raise Timeout(text, timeout=self._timeout) from None
             raise
-        return engine
+        return connection
 
     def _try_later(self, error: Exception) -> None:
         if self._pause == RETRY_FIRST_S:
@@ -257,10 +257,10 @@ class Pool:
                 waiter.set_result(None)
                 return
 
-    def _on_lost(self, engine: ClientConnection) -> None:
+    def _on_lost(self, connection: ClientConnection) -> None:
         """A connection is over: every waiting task tries again."""
-        if engine in self.engines:
-            self.engines.remove(engine)
+        if connection in self.connections:
+            self.connections.remove(connection)
             self._wake_all(None)
 
     def _wake_all(self, error: Exception | None) -> None:

@@ -17,7 +17,7 @@ from mainstem.jmux.server_engine import ServerEngine
 from mainstem.jmux.session_stream import JmuxConnection, SessionStream
 from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import Half
-from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, logger, wait_for_tasks
+from mainstem.mux.connection import CLOSE_TIMEOUT_S, cancel_and_wait, logger, wait_for_tasks
 from mainstem.mux.settings import MAX_CONNECTIONS
 from mainstem.mux.sockets import Server
 from mainstem.mux.tls import server_context
@@ -44,22 +44,30 @@ class ServerSession(SessionStream):
 
     __slots__ = ("_acknowledged",)
 
-    _engine: ServerConnection
+    _connection: ServerConnection
 
-    def __init__(self, engine: ServerConnection, session: Session) -> None:
-        super().__init__(engine, session)
+    def __init__(self, connection: ServerConnection, session: Session) -> None:
+        super().__init__(connection, session)
         self._acknowledged: asyncio.Future[bool] | None = None
 
     def finish(self, *, ack_required: bool = False) -> None:
-        """Marks the response as complete. Twice is fine."""
+        """Mark the response as complete. Finishing twice is fine.
+
+        Args:
+            ack_required: Whether the client is asked to acknowledge that it processed the response
+                (:meth:`acknowledged`).
+
+        Raises:
+            MainstemError: What ended the session.
+        """
         session = self._handle
         self._check_writable()
         if session.eof_wanted or session.ended or session.server >= Half.FINISHED:
             return
         if ack_required:
             self._acknowledged = asyncio.get_running_loop().create_future()
-        self._engine.sans_io.finish(session, ack_required=ack_required)
-        self._engine.schedule_flush()
+        self._connection.engine.finish(session, ack_required=ack_required)
+        self._connection.schedule_flush()
 
     @property
     def caller_waiting(self) -> bool:
@@ -68,42 +76,74 @@ class ServerSession(SessionStream):
         False once the client aborted the session, the connection ended, or the response is complete. A handler that waits for
         something is cancelled then anyway; one that computes can ask.
         """
-        return not self._broken and self._engine.failure is None and self._handle.server is Half.OPEN
+        return not self._broken and self._connection.failure is None and self._handle.server is Half.OPEN
 
     async def acknowledged(self, *, timeout: float | None = None) -> bool:
-        """Waits until the client has acknowledged the response."""
+        """Wait until the client has acknowledged the response.
+
+        Args:
+            timeout: Seconds to wait; ``None`` waits without a limit.
+
+        Returns:
+            Whether it did; ``False`` as soon as the acknowledgment can no longer come, or was not asked for.
+
+        Raises:
+            Timeout: The timeout passed.
+
+        Example:
+            >>> session.finish(ack_required=True)
+            >>> if not await session.acknowledged():
+            ...     print("the client may not have processed the response")
+        """
         if self._acknowledged is None:
             return False
         return await within(timeout, _wait(self._acknowledged), "acknowledged")
 
     def reject(self, detail: str = "") -> None:
-        """Ends the session and guarantees that nothing was processed, so that the client may retry."""
+        """End the session and guarantee that nothing was processed, so that the client may retry.
+
+        A client's ``request`` sends it again; after its last attempt it raises ``Aborted``, whose ``may_retry`` is true.
+
+        Args:
+            detail: A text for the client.
+
+        Raises:
+            LocalProtocolError: Some of the request was read already.
+
+        Example:
+            >>> session.reject("too busy")
+        """
         self._handle.processing = self._any_read
         self._end(detail, partial=False)
 
     def abort(self, detail: str = "") -> None:
-        """Ends the session abruptly; the request may have been processed in part. Twice is fine."""
+        """End the session at once; the request may have been processed in part. Aborting twice is fine."""
         self._end(detail, partial=True)
 
     def _end(self, detail: str, *, partial: bool) -> None:
         session = self._handle
         self._end_abruptly(
-            session.server, lambda: self._engine.sans_io.abort(session, detail.encode(), partial=partial)
+            session.server, lambda: self._connection.engine.abort(session, detail.encode(), partial=partial)
         )
 
     def _writing_ended(self) -> bool:
         return self._handle.server >= Half.FINISHED
 
     async def close(self) -> None:
-        """Completes the response and waits until it has left; the return of the handler does the same. Twice is fine."""
+        """Complete the response and wait until it has left; the return of the handler does the same. Closing twice is fine.
+
+        Raises:
+            Timeout: The client took nothing for the settings' ``stall_timeout``; ``unsent`` bytes were not sent.
+            MainstemError: What ended the session before the response had left, unless a call raised it before.
+        """
         session = self._handle
         self._closed = True
         if self._write_error is None and not session.ended and not session.eof_wanted and session.server is Half.OPEN:
             self.finish()
         await self._flush_in_time()
-        if session.client is Half.OPEN and session.eof_wanted and self._engine.failure is None:
-            self._engine.sans_io.close(session)
-            self._engine.schedule_flush()
+        if session.client is Half.OPEN and session.eof_wanted and self._connection.failure is None:
+            self._connection.engine.close(session)
+            self._connection.schedule_flush()
 
     # ---- called by the connection
 
@@ -112,11 +152,11 @@ class ServerSession(SessionStream):
             self._acknowledged.set_result(positive)
 
     def _begin(self) -> None:
-        """Ends the guarantee that nothing of the request was processed, as a program is about to see it."""
+        """End the guarantee that nothing of the request was processed, as a program is about to see it."""
         self._handle.processing = True
 
     async def _run(self, handler: Callable[[ServerSession], Awaitable[object]]) -> None:
-        """Runs a handler and ends the session as its outcome requires. Raises what it raised, but for the end of the session."""
+        """Run a handler and end the session as its outcome requires. Raises what it raised, but for the end of the session."""
         try:
             await handler(self)
             await self.close()
@@ -128,7 +168,7 @@ class ServerSession(SessionStream):
                 self._end("no handler was free", partial=False)
             if not is_own:
                 raise
-            logger.debug("session %d of %s ended under its handler: %s", self.id, self._engine.peer_name, error)
+            logger.debug("session %d of %s ended under its handler: %s", self.id, self._connection.peer_name, error)
 
 
 async def _wait(future: asyncio.Future[bool]) -> bool:
@@ -138,7 +178,7 @@ async def _wait(future: asyncio.Future[bool]) -> bool:
 class ServerConnection(JmuxConnection):
     """One connection of a server."""
 
-    sans_io: ServerEngine
+    engine: ServerEngine
 
     def __init__(
         self,
@@ -155,16 +195,16 @@ class ServerConnection(JmuxConnection):
         self._handlers[events.Acknowledged] = self._on_acknowledged
 
     async def shutdown(self, deadline: float) -> None:
-        """Lets running handlers finish until ``deadline`` (loop time), then sends Shutdown and ends the connection."""
+        """Let running handlers finish until ``deadline`` (loop time), then send Shutdown and end the connection."""
         self._draining = True
         if not await wait_for_tasks(self.tasks, max(0.0, deadline - self._loop.time())):
-            for session in list(self.sans_io.sessions.values()):
+            for session in list(self.engine.sessions.values()):
                 if session.owner is not None and session.processing and session.server is not Half.TERMINATED:
                     session.owner.abort("shutting down")
             await cancel_and_wait(self.tasks, CLOSE_TIMEOUT_S)
         if self.failure is None:
-            if self.sans_io.established:
-                self.sans_io.shut_down(b"shutting down")
+            if self.engine.established:
+                self.engine.shut_down(b"shutting down")
                 self.dispatch()
             self.end(ClosedError("the server was shut down"))
         with contextlib.suppress(TimeoutError):
@@ -212,7 +252,7 @@ async def start_server(
     ssl: ssl_module.SSLContext | None,
     settings: Settings,
 ) -> Server[Any]:
-    """Listens, and calls ``handler`` with each session. It calls ``_begin`` of the session before a program sees it."""
+    """Listen, and call ``handler`` with each session. It calls ``_begin`` of the session before an application sees it."""
     server = Server(
         lambda: ServerConnection(handler, settings),
         protocol=ServerEngine.PROTOCOL,
@@ -234,25 +274,10 @@ def serve(
     settings: Settings | None = None,
     **overrides: Any,
 ) -> Opening[Server[Any]]:
-    """Listens for requests, as :func:`mainstem.jmux.serve` for asyncio.
+    """Listen for requests, as :func:`mainstem.jmux.serve`; await it, or use it with ``async with``.
 
-    Args:
-        handler: A coroutine function, called with each session in a task of its own. It is cancelled when the client aborts the
-            session, when the connection ends, and when the server closes.
-        host: The address or name to listen on, or several. The default is reachable from this machine only; ``None`` listens on
-            all interfaces.
-        port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
-        path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
-        ssl: A server-side context, for TLS; or give the settings' ``certificate`` and ``key``.
-        settings: The limits and times of the server and its connections.
-        overrides: Fields of :class:`~mainstem.jmux.Settings`, in place of those of ``settings``.
-
-    Returns:
-        What may be awaited, or used with ``async with``, which closes the server at the end of the block.
-
-    Example:
-        >>> async with aio.serve(handler, "127.0.0.1", 7001) as server:
-        ...     await server.wait()
+    ``handler`` is a coroutine function, called in a task of its own. It is cancelled when the client aborts the session, when the
+    connection ends, and when the server closes.
     """
     server_settings = Settings.of(settings, overrides)
 

@@ -11,26 +11,14 @@ from mainstem.jmux.codec import Kind, Message
 from mainstem.jmux.engine import REPORTS, JmuxEngine
 from mainstem.jmux.session import INFINITE, Session
 from mainstem.jmux.state import NEXT, Acknowledgment, Half, Input, Role
-from mainstem.mux.sans_io import Rule
+from mainstem.mux.engine import Rule
 
 if TYPE_CHECKING:
     from mainstem.jmux.settings import Settings
 
 
 class ClientEngine(JmuxEngine):
-    """The client's end, without input and output: sends requests, each in a session of its own, and receives their responses.
-
-    Args:
-        settings: The configuration.
-        now_ns: The present instant, for the handshake's deadline.
-        peer: The server's name in error texts.
-
-    Example:
-        >>> connection = ClientEngine()
-        >>> session = connection.open_session()
-        >>> connection.write(session, b"whole request")
-        >>> connection.finish(session)
-    """
+    """The client's end, without input and output: sends requests, each in a session of its own, and receives their responses."""
 
     role = Role.CLIENT
 
@@ -52,7 +40,7 @@ class ClientEngine(JmuxEngine):
         return codec.MAX_SESSIONS - len(self._free_ids)
 
     def open_session(self) -> Session:
-        """Opens a session with the lowest free id. It is opened on the wire with its first bytes, its end, or ``flush``."""
+        """Open a session with the lowest free id. It is opened on the wire with its first bytes, its end, or ``flush``."""
         self._check_alive()
         if not self._free_ids:
             raise LocalProtocolError(f"all {codec.MAX_SESSIONS} session ids are in use", rule="no-free-session")
@@ -65,7 +53,7 @@ class ClientEngine(JmuxEngine):
         return session
 
     def finish(self, session: Session) -> None:
-        """Marks the request as complete: eof goes with its last bytes."""
+        """Mark the request as complete: eof goes with its last bytes."""
         self._check_alive()
         if session.eof_wanted or session.ended or session.client >= Half.FINISHED:
             raise LocalProtocolError(f"eof on session {session.id} a second time", rule="data-on-finished-session")
@@ -73,19 +61,7 @@ class ClientEngine(JmuxEngine):
         self._ready.add(session)
 
     def abort(self, session: Session, detail: bytes = b"") -> None:
-        """Gives the session up; the server is notified unless nothing of it was sent.
-
-        Args:
-            session: The session.
-            detail: A text for the server, UTF-8.
-
-        Raises:
-            LocalProtocolError: The session was terminated before.
-            ClosedError: The connection has ended.
-
-        Example:
-            >>> connection.abort(session, b"no longer needed")
-        """
+        """Give the session up; the server is notified unless nothing of it was sent."""
         self._check_alive()
         if session.client is Half.NONE and not session.ended:
             session.client = session.server = Half.TERMINATED
@@ -97,7 +73,7 @@ class ClientEngine(JmuxEngine):
         self._end_if_done(session)
 
     def acknowledge(self, session: Session) -> None:
-        """Reports that the response was processed, which the server's ackRequired flag asked for."""
+        """Report that the response was processed, which the server's ackRequired flag asked for."""
         self._check_alive()
         if session.ack is not Acknowledgment.REQUESTED:
             rule = "duplicate-acknowledgment" if session.ack is Acknowledgment.SENT else "acknowledgment-not-requested"

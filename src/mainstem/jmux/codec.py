@@ -27,12 +27,7 @@ HEADER = struct.Struct(">BBH")
 
 
 class Kind(Enum):
-    """The ten message types.
-
-    Example:
-        >>> Kind.PING.value
-        4
-    """
+    """The ten message types."""
 
     NO_OPERATION = 0x00
     SHUTDOWN = 0x02
@@ -86,18 +81,7 @@ class ConnectionHeader(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A decoded message header.
-
-    Attributes:
-        kind: The type.
-        session_id: The session; -1 for messages of the connection.
-        flags: The first byte's flag bits of Data and Abort; twice the shift of IncrementRation.
-        value: The length of the body, the cookie, or the increment before its shift.
-
-    Example:
-        >>> decode_message(bytes.fromhex("94000005"))
-        Message(kind=<Kind.DATA: 128>, session_id=0, flags=20, value=5)
-    """
+    """A decoded message header."""
 
     kind: Kind
     session_id: int
@@ -124,22 +108,7 @@ def decode_connection_header(data: bytes | bytearray | memoryview) -> Connection
 
 
 def decode_message(data: bytes | bytearray | memoryview, offset: int = 0) -> Message | None:
-    """Decodes a message header.
-
-    Args:
-        data: Received bytes.
-        offset: Where the header begins.
-
-    Returns:
-        The header, or ``None`` when more bytes are needed.
-
-    Raises:
-        ValueError: The header matches no message.
-
-    Example:
-        >>> decode_message(bytes.fromhex("04001234")).kind
-        <Kind.PING: 4>
-    """
+    """Decode a message header."""
     if len(data) - offset < MESSAGE_HEADER_LENGTH:
         return None
     first, second, value = HEADER.unpack_from(data, offset)

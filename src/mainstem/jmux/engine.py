@@ -1,6 +1,6 @@
-"""Jmux without input and output: what both roles share. :mod:`.client_engine` and :mod:`.server_engine` add the rest.
+"""Jmux as an engine without I/O: what both roles share. :mod:`.client_engine` and :mod:`.server_engine` add the rest.
 
-The verbs, their order and what may be reordered are described in :mod:`mainstem.mux.sans_io`. These files keep the rations
+The verbs, their order and what may be reordered are described in :mod:`mainstem.mux.engine`. These files keep the rations
 and route messages; the tables of :mod:`.state` decide which message may follow which.
 
 A session is one request and its response. It has a client's half and a server's half, each NONE, OPEN, FINISHED (all data sent)
@@ -42,8 +42,8 @@ from mainstem.jmux.codec import CONNECTION_HEADER_LENGTH, MAX_RATION, MESSAGE_HE
 from mainstem.jmux.session import INFINITE, Session
 from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import NEXT, Half, Input, Role
+from mainstem.mux.engine import MAX_OUTSTANDING_PINGS, SEND_LIMIT, BaseEngine, Rule
 from mainstem.mux.heartbeat import Verdict
-from mainstem.mux.sans_io import MAX_OUTSTANDING_PINGS, SEND_LIMIT, Rule, SansIoConnection
 
 if TYPE_CHECKING:
     from mainstem.errors import MainstemError
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _DATA = Kind.DATA
 
 
-class JmuxEngine(SansIoConnection[Session, events.Event]):
+class JmuxEngine(BaseEngine[Session, events.Event]):
     """The base of a client's and a server's end.
 
     Commands raise :class:`~mainstem.errors.LocalProtocolError`, and send nothing, when the specification forbids what they ask
@@ -83,7 +83,6 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
     # ---- receiving
 
     def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
-        """Parses bytes from the peer, cut anywhere."""
         if self.failure is not None:
             self._check_alive()
         self._heartbeat.heard(now_ns)
@@ -119,7 +118,6 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
             )
 
     def receive_eof(self, now_ns: int = 0) -> None:  # noqa: ARG002 - all verbs that take input take the instant
-        """Handles the end of the peer's bytes."""
         self._check_alive()
         if self._carry or self._body is not None:
             self._violated("truncated-message", "the byte stream ended inside a message")
@@ -196,7 +194,7 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
             self._receive_acknowledgment(self._session_for(message, Input.ACKNOWLEDGMENT))
 
     def _session_for(self, message: Message, sent: Input) -> Session:
-        """Returns the session of a message, its sender's half moved; fails with the rule that the message breaks."""
+        """Return the session of a message, its sender's half moved; fail with the rule that the message breaks."""
         session = self.sessions.get(message.session_id)
         peer = self.role ^ 1
         half = Half.NONE if session is None else self._peer_half(session)
@@ -275,7 +273,7 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
     # ---- commands
 
     def write(self, session: Session, data: bytes | bytearray | memoryview) -> None:
-        """Queues bytes of the request or response; they leave as the ration and turns allow."""
+        """Queue bytes of the request or response; they leave as the ration and turns allow."""
         if self.failure is not None:
             self._check_alive()
         if session.eof_wanted or session.ended or self._own_half(session) >= Half.FINISHED:
@@ -285,13 +283,13 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
             self._ready.add(session)
 
     def flush(self, session: Session) -> None:
-        """Opens the session on the wire before there is data, for a client that reads first."""
+        """Open the session on the wire before there is data, for a client that reads first."""
         if session.client is Half.NONE and not session.ended:
             session.flush_wanted = True
             self._ready.add(session)
 
     def consume(self, session: Session, count: int) -> None:
-        """Frees the room of bytes that were handed out; restores the ration once it falls to half of its initial value."""
+        """Free the room of bytes that were handed out; restore the ration once it falls to half of its initial value."""
         if not 0 <= count <= session.unconsumed:
             raise LocalProtocolError(
                 f"{count} bytes of session {session.id} cannot be consumed: {session.unconsumed} were handed out",
@@ -305,7 +303,7 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
             self._increments.append(session)
 
     def increment(self, session: Session, amount: int) -> None:
-        """Adds to the peer's ration by hand."""
+        """Add to the peer's ration by hand."""
         self._check_alive()
         self._check_may(session, Input.INCREMENT, "an increment")
         if session.inbound >= INFINITE or session.inbound + amount > MAX_RATION:
@@ -318,12 +316,12 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
         session.inbound += amount
 
     def discard(self, session: Session) -> None:
-        """Drops what still arrives; the ration is restored no more."""
+        """Drop what still arrives; the ration is restored no more."""
         session.discarding = True
         session.unconsumed = 0
 
     def ping(self, *, now_ns: int = 0) -> int:
-        """Sends a Ping; :class:`~.events.PingAcknowledged` follows."""
+        """Send a Ping; :class:`~.events.PingAcknowledged` follows."""
         self._check_alive()
         if len(self._pings) >= MAX_OUTSTANDING_PINGS:
             raise LocalProtocolError(f"{MAX_OUTSTANDING_PINGS} pings wait for an answer already", rule="ping-limit")
@@ -336,7 +334,7 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
         return cookie
 
     def no_operation(self) -> None:
-        """Sends a NoOperation of four bytes (never more: some peers cannot skip a body)."""
+        """Send a NoOperation of four bytes (never more: some peers cannot skip a body)."""
         self._check_alive()
         self._control += codec.encode_connection(Kind.NO_OPERATION)
 
@@ -344,13 +342,11 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
 
     @property
     def wants_to_send(self) -> bool:
-        """Whether :meth:`data_to_send` would return anything."""
         if self._header_due():
             return True
         return self._may_send() and bool(self._control or self._increments or (self._ready and self.failure is None))
 
     def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
-        """Returns the bytes of :meth:`data_to_send` in pieces that were not copied, for transports that can gather."""
         out: list[bytes | memoryview] = []
         header = self._header_due()
         if header:
@@ -413,7 +409,6 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
     # ---- timeouts
 
     def next_timeout_ns(self) -> int | None:
-        """Returns when :meth:`handle_timeout` is due next."""
         if self.failure is not None:
             return None
         if not self.established:
@@ -421,7 +416,6 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
         return self._heartbeat.next_timeout_ns()
 
     def handle_timeout(self, now_ns: int) -> None:
-        """Sends the ping that is due, or gives up a peer that did not respond."""
         self._check_alive()
         if not self.established:
             limit, deadline_ns = self.settings.handshake_timeout, self._handshake_deadline_ns
@@ -451,7 +445,7 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
         raise NotImplementedError
 
     def fail(self, error: MainstemError) -> None:
-        """Ends the connection from outside, for instance because its transport broke; every session that is not complete fails."""
+        """End the connection from outside, for instance because its transport broke; every session that is not complete fails."""
         if self.failure is not None:
             return
         self.failure = error
@@ -480,7 +474,7 @@ class JmuxEngine(SansIoConnection[Session, events.Event]):
             raise LocalProtocolError(f"{what} on session {session.id} is forbidden now ({following})", rule=following)
 
     def _violated(self, rule: str, report: str) -> NoReturn:
-        """Ends the connection over a rule that the peer broke; ``report`` is the detail of the Error message."""
+        """End the connection over a rule that the peer broke; ``report`` is the detail of the Error message."""
         if not self.established:
             self._control.clear()
         self._control += codec.encode_connection(Kind.ERROR, body=report.encode()[: codec.MAX_LENGTH])

@@ -10,25 +10,14 @@ from mainstem.jmux.codec import Kind, Message
 from mainstem.jmux.engine import REPORTS, JmuxEngine
 from mainstem.jmux.session import INFINITE, Session
 from mainstem.jmux.state import MAY_OPEN, NEXT, Acknowledgment, Half, Input, Role
-from mainstem.mux.sans_io import Rule
+from mainstem.mux.engine import Rule
 
 if TYPE_CHECKING:
     from mainstem.jmux.settings import Settings
 
 
 class ServerEngine(JmuxEngine):
-    """The server's end, without input and output: receives requests and sends their responses.
-
-    Args:
-        settings: The configuration.
-        now_ns: The present instant, for the handshake's deadline.
-        peer: The client's name in error texts.
-
-    Example:
-        >>> connection = ServerEngine()
-        >>> connection.receive_data(data, now_ns)
-        >>> event = connection.next_event()
-    """
+    """The server's end, without input and output: receives requests and sends their responses."""
 
     role = Role.SERVER
 
@@ -40,7 +29,7 @@ class ServerEngine(JmuxEngine):
     # ---- commands
 
     def finish(self, session: Session, *, ack_required: bool = False) -> None:
-        """Marks the response as complete. Close goes with its last bytes when the request is complete too, else after it."""
+        """Mark the response as complete. Close goes with its last bytes when the request is complete too, else after it."""
         self._check_alive()
         if session.eof_wanted or session.ended or session.server >= Half.FINISHED:
             raise LocalProtocolError(f"eof on session {session.id} a second time", rule="data-on-finished-session")
@@ -49,7 +38,7 @@ class ServerEngine(JmuxEngine):
         self._ready.add(session)
 
     def close(self, session: Session) -> None:
-        """Ends a session whose response is finished before its request is; the rest of the request is dropped."""
+        """End a session whose response is finished before its request is; the rest of the request is dropped."""
         self._check_alive()
         if session.server is Half.TERMINATED or session.ended or session.close_wanted:
             return
@@ -63,20 +52,7 @@ class ServerEngine(JmuxEngine):
             self._ready.add(session)
 
     def abort(self, session: Session, detail: bytes = b"", *, partial: bool = True) -> None:
-        """Ends the session abruptly.
-
-        Args:
-            session: The session.
-            detail: A text for the client, UTF-8.
-            partial: Whether some of the request may have been processed; ``False`` guarantees that nothing was.
-
-        Raises:
-            LocalProtocolError: The session was terminated before, or the guarantee cannot be given.
-            ClosedError: The connection has ended.
-
-        Example:
-            >>> connection.abort(session, b"too busy", partial=False)
-        """
+        """End the session at once. ``partial=False`` guarantees that nothing of the request was processed."""
         self._check_alive()
         self._check_may(session, Input.ABORT, "Abort")
         if not partial and session.processing:
@@ -87,18 +63,7 @@ class ServerEngine(JmuxEngine):
         self._end_if_done(session)
 
     def shut_down(self, detail: bytes = b"") -> None:
-        """Sends Shutdown, the last message: the client may retry all that was not finished.
-
-        Args:
-            detail: A text for the client, UTF-8.
-
-        Raises:
-            LocalProtocolError: A session that is not finished is being processed.
-            ClosedError: The connection has ended.
-
-        Example:
-            >>> connection.shut_down(b"restarting")
-        """
+        """Send Shutdown, the last message: the client may retry all that was not finished."""
         self._check_alive()
         busy = [s.id for s in self.sessions.values() if s.server is Half.OPEN and s.processing]
         if busy:

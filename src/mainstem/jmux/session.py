@@ -29,11 +29,6 @@ class Session:
         processing: To be set once an application has seen any of the request: from then on the server can no longer
             guarantee that nothing was processed.
         owner: Free for the driver of the connection.
-
-    Example:
-        >>> session = connection.open_session()
-        >>> session.delivery
-        <Delivery.NONE: 'none'>
     """
 
     __slots__ = (

@@ -11,7 +11,7 @@ from mainstem.errors import Aborted, ClosedError, Delivery, MainstemError
 from mainstem.jmux import events
 from mainstem.jmux.state import Half
 from mainstem.mux.aio_stream import BaseStream
-from mainstem.mux.engine import Engine
+from mainstem.mux.connection import BaseConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ E = TypeVar("E", bound=MainstemError)
 
 
 def with_delivery(error: E, delivery: Delivery) -> E:
-    """Returns an error that others may raise too, with what one request knows of its delivery."""
+    """Return an error that others may raise too, with what one request knows of its delivery."""
     own = copy.copy(error)
     own.__cause__ = error.__cause__
     own.delivery = delivery
@@ -36,26 +36,25 @@ def with_delivery(error: E, delivery: Delivery) -> E:
 class SessionStream(BaseStream):
     """One session as a stream that is written and read."""
 
-    __slots__ = ("_closed", "_sans_io")
+    __slots__ = ("_closed", "_engine")
 
     _handle: Session
 
-    def __init__(self, engine: JmuxConnection, session: Session) -> None:
-        super().__init__(engine, session)
-        self._sans_io = engine.sans_io
+    def __init__(self, connection: JmuxConnection, session: Session) -> None:
+        super().__init__(connection, session)
+        self._engine = connection.engine
         self._closed = False
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed here, or both directions have ended; what had arrived before may still be read."""
         return self._closed or super().closed
 
     async def close(self) -> None:
-        """Ends the session in order."""
+        """End the session in order."""
         raise NotImplementedError
 
     def abort(self, detail: str = "") -> None:
-        """Ends the session at once."""
+        """End the session at once."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
@@ -68,20 +67,9 @@ class SessionStream(BaseStream):
             self.abort()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Queues bytes; :meth:`drain` waits for the peer's ration.
+        """Queue bytes; :meth:`drain` waits for the peer's ration.
 
         When the server has closed the session early, further bytes of the request are dropped, as the specification requires.
-
-        Args:
-            data: The bytes; what is mutable is copied.
-
-        Raises:
-            Aborted: The peer aborted the session.
-            LocalProtocolError: The request or response was finished here.
-            MainstemError: What ended the session or the connection.
-
-        Example:
-            >>> session.write(b"tide")
         """
         self._check_writable()
         session = self._handle
@@ -90,21 +78,21 @@ class SessionStream(BaseStream):
         is_early = session.response_complete and session.client is not Half.FINISHED
         if is_early and (session.ended or session.client is Half.TERMINATED):
             return  # nobody wants the rest of the request
-        self._sans_io.write(session, data)
+        self._engine.write(session, data)
         self._written(session.outbound)
 
     def _set_exception(self, error: MainstemError) -> None:
-        """Breaks both halves off. The error says how much of what was written may have reached the peer."""
+        """Break both halves off. The error says how much of what was written may have reached the peer."""
         known = isinstance(error, Aborted)
         super()._set_exception(error if known else with_delivery(error, self._delivery()))
 
     def _end_abruptly(self, own: Half, abort: Callable[[], None]) -> None:
-        """Ends the session by ``abort``, unless this end's half is over. What was received and not read is dropped."""
+        """End the session by ``abort``, unless this end's half is over. What was received and not read is dropped."""
         self._closed = True
-        if not self._handle.ended and own is not Half.TERMINATED and self._engine.failure is None:
+        if not self._handle.ended and own is not Half.TERMINATED and self._connection.failure is None:
             abort()
-            self._engine.dispatch()
-            self._engine.schedule_flush()
+            self._connection.dispatch()
+            self._connection.schedule_flush()
         self._drop_buffer()
         self._set_exception(ClosedError(f"session {self.id} was aborted here"))
         self._write_failure = None
@@ -115,20 +103,21 @@ class SessionStream(BaseStream):
     def _consumed(self, count: int) -> None:
         session = self._handle
         if session.unconsumed:
-            self._sans_io.consume(session, min(count, session.unconsumed))
-            if session.increment_due and not self._engine.flush_scheduled:
-                self._engine.schedule_flush()
+            self._engine.consume(session, min(count, session.unconsumed))
+            if session.increment_due and not self._connection.flush_scheduled:
+                self._connection.schedule_flush()
 
 
-class JmuxConnection(Engine):
+class JmuxConnection(BaseConnection):
     """What a client's and a server's connection share.
 
     A session without an owner was never given to the application, so its events have no receiver.
     """
 
-    def __init__(self, connection: ClientEngine | ServerEngine, clock: Clock = SYSTEM_CLOCK) -> None:
-        self.sans_io = connection
-        super().__init__(connection, clock)
+    engine: ClientEngine | ServerEngine
+
+    def __init__(self, engine: ClientEngine | ServerEngine, clock: Clock = SYSTEM_CLOCK) -> None:
+        super().__init__(engine, clock)
         self._handlers = {
             events.DataReceived: self._on_data,
             events.DataFinished: self._on_data_finished,
@@ -142,8 +131,7 @@ class JmuxConnection(Engine):
 
     @property
     def open_streams(self) -> list[Session]:
-        """The sessions that are open now, as the protocol has them; a copy."""
-        return list(self.sans_io.sessions.values())
+        return list(self.engine.sessions.values())
 
     def _on_data(self, event: events.DataReceived) -> None:
         if event.session.owner is not None:
@@ -168,7 +156,7 @@ class JmuxConnection(Engine):
 
     def _on_failed(self, event: events.SessionFailed) -> None:
         if event.session.owner is not None:
-            error = self.failure or self.sans_io.failure
+            error = self.failure or self.engine.failure
             assert error is not None
             event.session.owner._set_exception(error)
 
@@ -181,9 +169,9 @@ class JmuxConnection(Engine):
 
     @ends_connection_on_error
     def _after_last_message(self) -> None:
-        if self.sans_io.failure is not None and not self.over:
-            self._fail(self.sans_io.failure)
+        if self.engine.failure is not None and not self.over:
+            self._fail(self.engine.failure)
 
     def _on_over(self, error: MainstemError) -> None:
-        self.sans_io.fail(error)
+        self.engine.fail(error)
         self.dispatch()

@@ -9,28 +9,18 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from mainstem.mux.sans_io import Rule
+from mainstem.mux.engine import Rule
 
 
 class Role(IntEnum):
-    """Which end of the connection.
-
-    Example:
-        >>> Role.CLIENT.value
-        0
-    """
+    """Which end of the connection."""
 
     CLIENT = 0
     SERVER = 1
 
 
 class Half(IntEnum):
-    """One endpoint's half of a session: not established, established and sending, finished sending, or terminated.
-
-    Example:
-        >>> Half.FINISHED > Half.OPEN
-        True
-    """
+    """One endpoint's half of a session: not established, established and sending, finished sending, or terminated."""
 
     NONE = 0
     OPEN = 1

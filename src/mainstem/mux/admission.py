@@ -71,7 +71,7 @@ class Admission(Generic[C]):
         return candidate in self._placed or candidate in self._waits_for
 
     def admit(self, candidate: C) -> bool:
-        """Gives a candidate a place, now or as soon as it is free; false where it is one too many, or too late."""
+        """Give a candidate a place, now or as soon as it is free; false where it is one too many, or too late."""
         if self._stopped:
             return False
         address = candidate.address
@@ -109,7 +109,7 @@ class Admission(Generic[C]):
             self._forget(candidate)
 
     def stop(self) -> list[C]:
-        """Admits nobody from now on; returns who is there."""
+        """Admit nobody from now on; return who is there."""
         self._stopped = True
         return [*self._placed, *self._waits_for]
 

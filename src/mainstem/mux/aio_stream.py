@@ -1,12 +1,12 @@
 """A stream for asyncio: the reading and the writing half, the same for every multiplexer.
 
-An :class:`BaseStream` stands between three parties, all in the thread of one event loop:
+A :class:`BaseStream` stands between three parties, all in the thread of one event loop:
 
-* the user's tasks, which call ``read``, ``write``, ``drain`` and their like;
-* the engine (:mod:`mainstem.mux.engine`), which calls ``_feed_data``, ``_feed_eof``, ``_set_exception``, ``_fail_writes`` and
-  ``_wake_writers`` as events of the protocol come in;
-* the sans-IO handle of the stream (bymux's ``Stream``, Jmux's ``Session``), which holds the bytes that wait to be sent
-  (``queue``) and accounts for those that were received and not yet read (``unconsumed``).
+* the user's tasks, which call ``read``, ``write``, ``drain`` and the like;
+* the connection (:mod:`mainstem.mux.connection`), which calls ``_feed_data``, ``_feed_eof``, ``_set_exception``, ``_fail_writes``
+  and ``_wake_writers`` for the engine's events;
+* the engine's handle of the stream (bymux's ``StreamState``, Jmux's ``Session``), which holds the bytes that wait to be sent
+  (``queue``) and counts those that were received and not yet read (``unconsumed``).
 
 What is where: received bytes wait in ``_buffer`` here, and only here. They count against the window that the peer was given
 until ``_consumed`` reports them to the protocol, which then restores the peer's credit. Written bytes wait in the handle's
@@ -46,13 +46,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.tasks import within
 from mainstem.errors import ClosedError, ConnectionLost, Delivery, LimitExceeded, MainstemError, Timeout
-from mainstem.mux.engine import logger
+from mainstem.mux.connection import logger
 from mainstem.mux.queues import InBuffer
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from mainstem.mux.engine import Engine
+    from mainstem.mux.connection import BaseConnection
 
 # What one `read` returns at most by default.
 READ_LIMIT = 256 * 1024
@@ -74,10 +74,6 @@ class StreamStats:
         bytes_received: Bytes that arrived.
         unsent_bytes: Written bytes that wait for credit or for their turn.
         unread_bytes: Bytes that arrived and were not read.
-
-    Example:
-        >>> stream.stats().unsent_bytes
-        0
     """
 
     bytes_sent: int
@@ -103,9 +99,9 @@ class BaseStream:
     __slots__ = (
         "_any_read",
         "_buffer",
+        "_connection",
         "_credited",
         "_drainers",
-        "_engine",
         "_eof",
         "_eof_seen",
         "_handle",
@@ -119,8 +115,8 @@ class BaseStream:
         "_write_failure",
     )
 
-    def __init__(self, engine: Engine, handle: Any) -> None:
-        self._engine = engine
+    def __init__(self, connection: BaseConnection, handle: Any) -> None:
+        self._connection = connection
         self._handle = handle
         self._buffer = InBuffer()
         self._credited = 0
@@ -151,7 +147,7 @@ class BaseStream:
     @property
     def closed(self) -> bool:
         """Whether both directions have ended; what had arrived before may still be read."""
-        return bool(self._handle.ended) or self._engine.over
+        return bool(self._handle.ended) or self._connection.over
 
     @property
     def error(self) -> MainstemError | None:
@@ -162,12 +158,12 @@ class BaseStream:
     @property
     def peer_address(self) -> Any:
         """The peer's address as its socket names it: host and port for TCP; ``None`` when there is none."""
-        return self._engine.peer_address
+        return self._connection.peer_address
 
     @property
     def peer_certificate(self) -> dict[str, Any] | None:
         """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it; ``None`` without TLS."""
-        return self._engine.peer_certificate
+        return self._connection.peer_certificate
 
     def stats(self) -> StreamStats:
         """Return what passed through the stream and what waits in it; may be called in any thread."""
@@ -181,7 +177,7 @@ class BaseStream:
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
         error = f" by {self.error!r}" if self.error is not None else ""
-        return f"<{type(self).__name__} {self.id} to {self._engine.peer_name}, {state}{error}>"
+        return f"<{type(self).__name__} {self.id} to {self._connection.peer_name}, {state}{error}>"
 
     @property
     def _broken(self) -> bool:
@@ -191,7 +187,25 @@ class BaseStream:
     # ---- reading
 
     async def read(self, limit: int = READ_LIMIT, *, timeout: float | None = None) -> bytes:
-        """Waits for bytes and returns them."""
+        """Wait for bytes and return them.
+
+        Args:
+            limit: The most bytes to return. A negative limit returns everything up to the end, at most the settings'
+                ``read_limit``.
+            timeout: Seconds to wait; ``None`` waits without a limit.
+
+        Returns:
+            Between one and ``limit`` bytes as soon as there are some; ``b""`` at the end.
+
+        Raises:
+            LimitExceeded: More than ``read_limit`` bytes came before the end; smaller reads return them.
+            Timeout: The timeout passed.
+            MainstemError: What ended the stream, after the bytes from before it were read. With a negative limit those
+                bytes are left for other reads.
+
+        Example:
+            >>> data = await stream.read(timeout=5)
+        """
         if timeout is not None:
             return await within(timeout, self.read(limit), f"read of stream {self.id}")
         buffer = self._buffer
@@ -210,7 +224,20 @@ class BaseStream:
         return data
 
     async def readexactly(self, count: int, *, timeout: float | None = None) -> bytes:
-        """Waits for ``count`` bytes and returns them."""
+        """Wait for ``count`` bytes and return them.
+
+        Args:
+            count: How many bytes.
+            timeout: Seconds to wait; ``None`` waits without a limit.
+
+        Returns:
+            Exactly ``count`` bytes.
+
+        Raises:
+            asyncio.IncompleteReadError: The stream ended before (an ``EOFError``); ``partial`` has the bytes that came.
+            Timeout: The timeout passed.
+            MainstemError: What broke the stream off; the bytes that came are left for other reads.
+        """
         if timeout is not None:
             return await within(timeout, self.readexactly(count), f"read of stream {self.id}")
         buffer = self._buffer
@@ -226,13 +253,13 @@ class BaseStream:
         return data
 
     def _unread(self, data: bytes) -> None:
-        """Puts back what a read returned, before everything that is still to be read."""
+        """Put back what a read returned, before everything that is still to be read."""
         self._buffer.prepend(data)
         self._credited += len(data)
         self._wake_reader()
 
     def at_eof(self) -> bool:
-        """Whether everything was read and no more will come."""
+        """Return whether everything was read and no more will come."""
         return self._eof and not self._buffer.size
 
     def __aiter__(self) -> Self:
@@ -257,12 +284,12 @@ class BaseStream:
             self._reader = None
 
     async def _wait_for(self, count: int | None) -> None:
-        """Waits until ``count`` bytes are in the buffer (``None``: all of them), or the end. Takes nothing."""
+        """Wait until ``count`` bytes are in the buffer (``None``: all of them), or the end. Takes nothing."""
         buffer = self._buffer
         self._eof_seen = self._eof
         while not self._eof and (count is None or buffer.size < count):
-            if count is None and buffer.size > self._engine.read_limit:
-                limit = self._engine.read_limit
+            if count is None and buffer.size > self._connection.read_limit:
+                limit = self._connection.read_limit
                 raise LimitExceeded(f"stream {self.id} has more than {limit} bytes, the limit of one read", limit=limit)
             if buffer.size > self._credited:
                 ahead, self._credited = buffer.size - self._credited, buffer.size
@@ -271,7 +298,7 @@ class BaseStream:
             self._eof_seen = self._eof
 
     def _taken(self, count: int) -> None:
-        """Accounts for ``count`` bytes that a read took out of the buffer."""
+        """Account for ``count`` bytes that a read took out of the buffer."""
         self._any_read = self._any_read or count > 0
         if self._credited:
             credited = min(count, self._credited)
@@ -284,19 +311,19 @@ class BaseStream:
         self._credited = 0
 
     def _consumed(self, count: int) -> None:
-        """Reports to the protocol that ``count`` received bytes no longer count against the window."""
+        """Report to the protocol that ``count`` received bytes no longer count against the window."""
         raise NotImplementedError
 
     # ---- writing
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Queues bytes; :meth:`drain` waits for the peer's credit."""
+        """Queue bytes; :meth:`drain` waits for the peer's credit."""
         raise NotImplementedError
 
     async def drain(self, *, timeout: float | None = None) -> None:
-        """Waits while more than 128 KiB are queued; this is where back pressure is felt.
+        """Wait while more than 128 KiB are queued: this is where back pressure is felt.
 
-        Returns at once, or when the peer has given credit and the transport has room.
+        Return at once, or when the peer has given credit and the transport has room.
 
         Args:
             timeout: Seconds to wait; ``None`` waits without a limit.
@@ -304,27 +331,31 @@ class BaseStream:
         Raises:
             Timeout: The timeout passed.
             MainstemError: What ended the writing half.
-
-        Example:
-            >>> stream.write(chunk)
-            >>> await stream.drain()
         """
         self._check_writable()
         if self._handle.queue.size > WRITE_LIMIT:
             await within(timeout, self._drain_to(WRITE_LIMIT, WRITE_LIMIT // 2), f"drain of stream {self.id}")
 
     async def flush(self, *, timeout: float | None = None) -> None:
-        """Waits until the transport has taken everything that was written."""
+        """Wait until the transport has taken everything that was written.
+
+        Args:
+            timeout: Seconds to wait; ``None`` waits without a limit.
+
+        Raises:
+            Timeout: The timeout passed.
+            MainstemError: What ended the writing half before that.
+        """
         await within(timeout, self._drain_to(0, 0), f"flush of stream {self.id}")
         self._check_written()
 
     async def _flush_in_time(self, timeout: float | None = None) -> None:
-        """Flushes. Fails the writing half with ``Timeout`` after ``timeout`` seconds in which no byte left.
+        """Flush. Fail the writing half with ``Timeout`` after ``timeout`` seconds in which no byte left.
 
         The default is the settings' ``stall_timeout``.
         """
         if timeout is None:
-            timeout = self._engine.stall_timeout
+            timeout = self._connection.stall_timeout
         while self.queued:
             sent = self._handle.sent
             deadline = asyncio.timeout(None if timeout == math.inf else timeout)
@@ -339,9 +370,9 @@ class BaseStream:
         self._check_written()
 
     def _give_up(self, timeout: float) -> None:
-        """Ends the writing half because the peer took nothing for ``timeout`` seconds, which is logged."""
+        """End the writing half because the peer took nothing for ``timeout`` seconds, which is logged."""
         error = Timeout(
-            f"stream {self.id} was cut off: {self._engine.peer_name} took nothing for {timeout:g} s, "
+            f"stream {self.id} was cut off: {self._connection.peer_name} took nothing for {timeout:g} s, "
             f"{self.queued} bytes were not sent",
             timeout=timeout,
         )
@@ -360,10 +391,10 @@ class BaseStream:
             raise self._write_failure.with_traceback(None)
 
     async def _drain_to(self, limit: int, level: int) -> None:
-        """Waits while more than ``limit`` bytes are queued, until at most ``level`` are."""
+        """Wait while more than ``limit`` bytes are queued, until at most ``level`` are."""
         handle = self._handle
         while handle.queue.size > limit:
-            self._engine.flush()
+            self._connection.flush()
             if handle.queue.size > limit:
                 self._check_writable()
                 handle.notify_below = max(handle.notify_below, level)
@@ -377,28 +408,28 @@ class BaseStream:
                         self._drainers.remove(future)
 
     def _written(self, credit: int) -> None:
-        """Lets what was just queued leave: at once when it is much and there is credit, else with this turn of the loop."""
+        """Let what was just queued leave: at once when it is much and there is credit, else with this turn of the loop."""
         if self._handle.queue.size >= EAGER_BYTES and credit:
-            self._engine.flush()
-        elif not self._engine.flush_scheduled:
-            self._engine.schedule_flush()
+            self._connection.flush()
+        elif not self._connection.flush_scheduled:
+            self._connection.schedule_flush()
 
-    # ---- called by the engine
+    # ---- called by the connection
 
     def _feed_data(self, data: bytes) -> None:
-        """Adds received bytes, which are not copied."""
+        """Add received bytes, which are not copied."""
         self._buffer.append(data)
         self._received += len(data)
         self._wake_reader()
 
     def _feed_eof(self) -> None:
-        """Marks the end of the peer's bytes."""
+        """Mark the end of the peer's bytes."""
         # An error before it is final: the data up to here is incomplete.
         self._eof = self._read_error is None
         self._wake_reader()
 
     def _set_exception(self, error: MainstemError) -> None:
-        """Breaks both halves off: reading (unless the end of data was received before) and writing raise the error from now on."""
+        """Break both halves off: reading (unless the end of data was received before) and writing raise the error from now on."""
         if isinstance(error, ConnectionLost):
             error = _copy(error)
             error.delivery = self._delivery()
@@ -414,7 +445,7 @@ class BaseStream:
         self._cancel_handler()
 
     def _fail_writes(self, error: MainstemError) -> None:
-        """Ends the writing half: writing raises the error from now on, unless an earlier one ended it."""
+        """End the writing half: writing raises the error from now on, unless an earlier one ended it."""
         if self._write_error is None:
             self._write_error = error
             if error.unsent or (self._any_written() and not self._writing_ended()):
@@ -422,7 +453,6 @@ class BaseStream:
         self._complete_drainers(failed=True)
 
     def _wake_writers(self) -> None:
-        """Wakes the tasks in :meth:`drain` and :meth:`flush`."""
         self._complete_drainers(failed=False)
 
     def _complete_drainers(self, *, failed: bool) -> None:
@@ -433,11 +463,10 @@ class BaseStream:
                 future.set_result(failed)
 
     def _attach_handler(self, task: asyncio.Task[Any]) -> None:
-        """Binds the stream to the task that serves it, which is cancelled when the stream breaks."""
         self._task = task
 
     def _cancel_handler(self) -> None:
-        """Cancels the handler's task, once, unless it is the caller."""
+        """Cancel the handler's task, once, unless it is the caller."""
         task = self._task
         # A second cancellation would interrupt what the handler does to clean up after the first.
         if task is not None and not task.cancelling() and task is not asyncio.current_task(task.get_loop()):
@@ -451,7 +480,7 @@ class BaseStream:
 
     def _endings(self) -> tuple[BaseException | None, ...]:
         """What this stream, or its connection, raises because it has ended."""
-        return self._read_error, self._write_error, self._write_failure, self._short_read, self._engine.failure
+        return self._read_error, self._write_error, self._write_failure, self._short_read, self._connection.failure
 
     def _unsent(self) -> int:
         """Bytes that were written and will not be sent."""

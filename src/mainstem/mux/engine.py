@@ -1,412 +1,108 @@
-"""Runs a sans-IO connection over a transport, inside one event loop: bytes in, events to streams, bytes out, timers.
+"""What both multiplexers share as engines: state machines without I/O.
 
-The engine is the only part that touches all three sides. It is called
+An engine has six verbs. Its driver (:class:`mainstem.mux.connection.BaseConnection`, a test, or a program's own loop) calls them;
+the engine never calls back, reads no clock and starts nothing:
 
-* by the transport (:mod:`mainstem.mux.transports`): ``transport_ready``, ``data_received``, ``writing_resumed``,
-  ``transport_lost``;
-* by the streams of the connection: ``schedule_flush``, ``flush``, ``dispatch``;
-* by the event loop, for the timer and for a flush that was scheduled.
+* ``receive_data(data, now_ns)`` and ``receive_eof(now_ns)`` take what the transport delivered;
+* ``next_event()`` returns what follows from it, oldest first;
+* ``segments_to_send(limit)`` (or ``data_to_send``) returns what the transport should carry next;
+* ``next_timeout_ns()`` and ``handle_timeout(now_ns)`` are its only relation to time.
 
-Everything runs in the thread of the event loop, so nothing is locked. Time comes from the ``Clock`` that the
-constructor was given, and from the event loop's timers, which only decide when the clock is read again.
+Invariants:
 
-One step is always the same: a verb of the sans-IO connection, then ``dispatch`` (its events, to the methods in
-``_handlers``), then ``flush`` (its bytes, to the transport). Handlers of events are plain functions: none waits, and a task
-that is woken by one runs only after the step is complete.
-
-How bytes leave. A write puts bytes into the connection's queue and schedules one flush for the end of the loop's turn, so that
-the writes of one turn leave together. A flush takes batches of 64 KiB from the connection for as long as the transport is
-not paused: what is not yet taken can still be overtaken by a pong or by another stream's turn, what the transport has cannot.
-After eight batches the other tasks have a turn.
-
-Tasks. ``spawn`` starts the handlers of streams and of the connection; they belong to the connection. A handler is cancelled when
-its stream breaks (:meth:`BaseStream._set_exception`), which every end of the connection does to the streams that are left. One
-whose stream had ended in order before may complete; ``cancel_tasks`` (the close of a connection or listener) ends those too.
-
-How it ends. ``_fail`` runs once, whatever the cause (a lost transport, a broken rule, a time-out, ``end`` from this side): it
-records ``failure``, sends what is still due (an Error or Shutdown message), lets every stream know by way of ``_on_over``, and
-closes the transport, which has ``LINGER_S`` seconds to send its queue. ``_finish`` runs once the transport is gone and completes
-``wait_ended``; handlers that clean up may run on, and ``on_done`` is called after the last of them. After ``_fail`` no event is
-dispatched and no byte is taken from the connection. An unexpected exception in a callback is logged and ends the connection
-(``ends_connection_on_error``).
-
-Invariants: ``failure`` is ``None`` exactly as long as ``over`` is false; ``_fail`` precedes ``_finish``; a timer is pending
-only while the connection is not over; ``flush_scheduled`` is true exactly while a flush is queued in the loop.
+* All calls come from one thread. No verb waits, so every effect of a call is complete when it returns.
+* Bytes leave in three classes: the control buffer first (pongs, credit, the ends of idle streams), then one packet of each
+  stream in turn. Within one stream order is the order of the calls; between streams, and between control and data, packets
+  may be reordered, and the protocols allow it. Whatever must follow a stream's data (its Close) is sent by its turn, never by
+  way of the control buffer.
+* ``failure`` is set once and is final: after it every command raises ``ClosedError``, and ``next_event`` still returns the
+  events from before it.
+* What a peer can make this end store is bounded: by the windows that this end granted, by ``control_limit`` for responses
+  that the peer does not read, and by ``MAX_OUTSTANDING_PINGS``.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import math
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from mainstem._internal.callbacks import ends_connection_on_error
-from mainstem._internal.clock import SYSTEM_CLOCK
-from mainstem._internal.endpoint_stats import EndpointStats, Traffic, counters
-from mainstem._internal.tasks import HANDLER_TASK, start_task
-from mainstem.errors import ClosedError, ConnectionLost, MainstemError
+from mainstem.errors import ClosedError
+from mainstem.mux.heartbeat import Heartbeat
+from mainstem.mux.queues import RoundRobin, Schedulable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from mainstem.errors import MainstemError
+    from mainstem.mux.settings import ConnectionSettings
 
-    from mainstem._internal.clock import Clock
-    from mainstem.mux.sans_io import SansIoConnection
-    from mainstem.mux.transports import Transport
-
-logger = logging.getLogger("mainstem.mux")
-
-# Bytes taken from a connection at a time; whatever becomes urgent meanwhile is sent before the next batch.
-FLUSH_BATCH = 64 * 1024
-# Batches written to a transport before other tasks have a turn.
-FLUSH_BATCHES = 8
-# Seconds for the last bytes to leave to a peer that does not read them; then the transport is aborted.
-LINGER_S = 2.0
-# Seconds that closing waits: for streams without progress, and for handlers that were cancelled.
-CLOSE_TIMEOUT_S = 10.0
+# The default limit of one data_to_send: few enough bytes that a small message waits a short time.
+SEND_LIMIT = 256 * 1024
+# Pings of this end that may be outstanding at once, for the connection and for each stream.
+MAX_OUTSTANDING_PINGS = 64
+# Responses (Pong, StopRead, Credit, PingAck, Abort) that wait because the peer does not read; beyond it the connection ends.
+CONTROL_LIMIT = 1024 * 1024
 
 
-class Engine:
-    """The base of a connection under asyncio.
+class Rule(str):
+    """The name of a broken rule; in a state table it is an entry in place of the next state."""
 
-    A subclass fills ``_handlers`` (event class to method) and implements ``_on_over``.
-    """
+    __slots__ = ()
 
-    def __init__(self, connection: SansIoConnection[Any, Any], clock: Clock = SYSTEM_CLOCK) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._clock = clock
-        self._connection = connection
-        self._handlers: dict[type, Callable[[Any], None]] = {}
-        self._transport: Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due_ns = 0
-        self._linger: asyncio.TimerHandle | None = None
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._done: asyncio.Future[None] = self._loop.create_future()
-        self.tasks: set[asyncio.Task[Any]] = set()
-        self.traffic = Traffic()
-        self.flush_scheduled = False
-        self.over = False
+
+M = TypeVar("M", bound=Schedulable)
+E = TypeVar("E")
+
+
+class BaseEngine(Generic[M, E]):
+    """The base of an engine: ``M`` is its stream, ``E`` its events."""
+
+    PROTOCOL: ClassVar[str]
+    settings: ConnectionSettings
+
+    def __init__(self, settings: ConnectionSettings, *, now_ns: int, peer: str) -> None:
+        self.settings = settings
+        self.peer_name = peer
         self.failure: MainstemError | None = None
+        self._events: deque[E] = deque()
+        self._control = bytearray()
+        self._ready: RoundRobin[M] = RoundRobin()
+        self._carry = bytearray()
+        self._heartbeat = Heartbeat.of(settings.ping_interval, settings.ping_timeout, now_ns=now_ns)
 
-    @property
-    def peer_address(self) -> Any:
-        """The peer's address as its socket names it: host and port for TCP; ``None`` when there is none."""
-        return None if self._transport is None else self._transport.get_extra_info("peername")
-
-    @property
-    def peer_certificate(self) -> dict[str, Any] | None:
-        """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it.
-
-        ``None`` without TLS. A client's certificate is requested by ``verify_mode`` of the server's context, and was verified
-        then; with ``CERT_NONE`` this is empty.
-        """
-        return None if self._transport is None else self._transport.get_extra_info("peercert")
-
-    @property
-    def closed(self) -> bool:
-        """Whether it has ended."""
-        return self.over
-
-    @property
-    def error(self) -> MainstemError | None:
-        """What ended it early; ``None`` while it is open, and after an end in order or from this side."""
-        return None if isinstance(self.failure, ClosedError) else self.failure
-
-    @property
-    def ssl_object(self) -> Any:
-        """The TLS connection, an :class:`ssl.SSLObject`; ``None`` without TLS."""
-        return None if self._transport is None else self._transport.get_extra_info("ssl_object")
-
-    @property
-    def read_limit(self) -> int:
-        """Bytes that one ``read(-1)`` collects at most."""
-        return self._connection.settings.read_limit
-
-    @property
-    def stall_timeout(self) -> float:
-        """Seconds without progress after which a stream that is being closed is given up; ``inf`` for no limit."""
-        return self._connection.settings.stall_timeout or math.inf
-
-    @property
-    def peer_name(self) -> str:
-        """The peer in error texts and logs: host and port, or the path of a Unix socket."""
-        return self._connection.peer_name
-
-    # ---- called by the transport
-
-    @ends_connection_on_error
-    def transport_ready(self, transport: Transport) -> None:
-        """Starts to use a transport; called by it once it is connected."""
-        self._transport = transport
-        self._connection.peer_name = transport.peer
-        self.traffic.connections_opened += 1
-        self.flush()
-
-    @ends_connection_on_error
-    def data_received(self, data: memoryview) -> None:
-        """Takes received bytes; called by the transport, whose the memory is again when the call returns."""
-        if not self.over:
-            self.traffic.bytes_received += len(data)
-            self._advance(self._connection.receive_data, data, self._clock.monotonic_ns())
-
-    @ends_connection_on_error
-    def writing_resumed(self) -> None:
-        """Writes more; called by the transport when it has room again."""
-        self.flush()
-
-    @ends_connection_on_error
-    def transport_lost(self, error: Exception | None) -> None:
-        """Ends the connection; called by the transport at its end. ``error`` is None when the peer ended it in order."""
-        if self.over:
-            self._finish()
-            return
-        cause: MainstemError
-        if error is None:
-            try:
-                self._connection.receive_eof(self._clock.monotonic_ns())
-                self.dispatch()
-                cause = self._connection.failure or ConnectionLost(f"{self._connection.peer_name} ended the connection")
-            except MainstemError as violation:
-                cause = ConnectionLost(f"{self._connection.peer_name} ended the connection inside a message")
-                cause.__cause__ = violation
-        else:
-            cause = ConnectionLost(f"the connection to {self._connection.peer_name} broke: {error}")
-            cause.__cause__ = error
-        try:
-            self._fail(cause)
-        finally:
-            self._finish()
-
-    # ---- called by streams
-
-    def schedule_flush(self) -> None:
-        """Flushes at the end of this turn of the event loop, so that what is queued in it leaves together."""
-        if not self.flush_scheduled:
-            self.flush_scheduled = True
-            self._loop.call_soon(self._on_turn)
-
-    def flush(self) -> None:
-        """Writes as much to the transport as it takes now."""
-        transport = self._transport
-        if transport is None or self.over:
-            return
-        connection = self._connection
-        batches = 0
-        while connection.wants_to_send and not transport.paused:
-            segments = connection.segments_to_send(FLUSH_BATCH)
-            if not segments:
-                break
-            self._write(transport, segments)
-            batches += 1
-            if batches == FLUSH_BATCHES:
-                self.schedule_flush()
-                break
-        if batches:
-            self.dispatch()
-        self._set_timer()
-
-    def _write(self, transport: Transport, segments: list[bytes | memoryview]) -> None:
-        self.traffic.bytes_sent += sum(map(len, segments))
-        transport.write(segments)
-
-    def dispatch(self) -> None:
-        """Calls the handlers of the protocol's events."""
-        next_event = self._connection.next_event
-        handlers = self._handlers
-        while (event := next_event()) is not None:
-            handler = handlers.get(type(event))
-            if handler is not None:
-                handler(event)
-
-    # ---- figures
-
-    def count_into(self, traffic: Traffic) -> None:
-        """Counts into the counters of the endpoint that the connection belongs to; what was counted before is added to them."""
-        traffic.add(self.traffic)
-        self.traffic = traffic
-
-    @property
-    def open_streams(self) -> Iterable[Any]:
-        """The protocol's streams or sessions that are open now; a copy."""
+    def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
+        """Parse bytes from the peer."""
         raise NotImplementedError
 
-    # ---- life
-
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Starts a task of the connection. An exception that it raises is logged."""
-        task = start_task(work, self._loop)
-        self.tasks.add(task)
-        task.add_done_callback(self._task_done)
-        return task
-
-    def end(self, error: MainstemError | None = None, *, abort: bool = False) -> None:
-        """Ends the connection from this side; ``error`` is what its streams raise, and ``abort`` drops what was not sent."""
-        self._fail(error or ClosedError("the connection was closed here"), abort=abort)
-
-    async def shutdown(self, deadline: float) -> None:
-        """Lets the handlers finish until ``deadline`` (loop time), then ends the connection."""
+    def receive_eof(self, now_ns: int = 0) -> None:
+        """Handle the end of the peer's bytes."""
         raise NotImplementedError
 
-    async def wait_ended(self) -> None:
-        """Waits until the transport is gone."""
-        await asyncio.shield(self._ended)
+    def next_event(self) -> E | None:
+        """Return the oldest event that was not yet fetched."""
+        return self._events.popleft() if self._events else None
 
-    def on_ended(self, call: Callable[[], object]) -> None:
-        """Registers a function to be called at the end of the transport."""
-        self._ended.add_done_callback(lambda _: call())
-
-    def on_done(self, call: Callable[[], object]) -> None:
-        """Registers a function to be called at the end of the transport and of the last task."""
-        self._done.add_done_callback(lambda _: call())
-
-    # ---- internals
-
-    def _check_done(self) -> None:
-        if self._ended.done() and not self.tasks and not self._done.done():
-            self._done.set_result(None)
-
-    def _task_done(self, task: asyncio.Task[Any]) -> None:
-        self.tasks.discard(task)
-        self._check_done()
-        error: BaseException | None
-        if not task.cancelled():
-            error = task.exception()
-        elif task.cancelling():
-            error = None
-        else:  # nobody cancelled the handler: it let the cancellation of something that it awaited pass
-            error = asyncio.CancelledError("the handler awaited something that was cancelled")
-        if error is not None:
-            self.traffic.handlers_failed += 1
-            logger.error("a handler for %s failed", self.peer_name, exc_info=error)
-
-    def _advance(self, verb: Callable[..., None], *arguments: Any) -> bool:
-        """One step: the verb, its events, its bytes. Returns false when it ended the connection."""
-        try:
-            verb(*arguments)
-        except MainstemError as error:
-            self.dispatch()
-            self._fail(error)
-            return False
-        self.dispatch()
-        self.flush()
-        return True
-
-    @ends_connection_on_error
-    def _on_turn(self) -> None:
-        # Reset only here: a caller that flushes message by message must not fill the loop with calls that have nothing to do.
-        self.flush_scheduled = False
-        self.flush()
-
-    def _set_timer(self) -> None:
-        due_ns = self._connection.next_timeout_ns()
-        if due_ns is None:
-            return
-        if self._timer is not None:
-            if self._timer_due_ns <= due_ns:
-                return  # it fires early, and is set again then
-            self._timer.cancel()
-        self._timer_due_ns = due_ns
-        delay = max(0, due_ns - self._clock.monotonic_ns()) / 1e9
-        self._timer = self._loop.call_later(delay, self._on_timer)
-
-    @ends_connection_on_error
-    def _on_timer(self) -> None:
-        self._timer = None
-        if not self.over and self._advance(self._connection.handle_timeout, self._clock.monotonic_ns()):
-            self._set_timer()
-
-    def _fail_internally(self, error: Exception) -> None:
-        """Ends the connection for an exception that is no protocol error: a fault on this side."""
-        peer = self._connection.peer_name
-        logger.error("the connection to %s is ended: a callback failed", peer, exc_info=error)
-        failure = ConnectionLost(f"the connection to {peer} failed on this side: {type(error).__name__}: {error}")
-        failure.__cause__ = error
-        self._fail(failure, abort=True)
-
-    def _fail(self, error: MainstemError, *, abort: bool = False) -> None:
-        if self.over:
-            return
-        assert self.failure is None
-        self.failure = error
-        transport = self._transport
-        if transport is not None and not abort:
-            # An Error or Shutdown message, or responses that were still due.
-            while not transport.paused and (segments := self._connection.segments_to_send(FLUSH_BATCH)):
-                self._write(transport, segments)
-        if transport is not None:
-            self.traffic.connection_ended(error)
-        self.over = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        try:
-            self._on_over(error)
-        finally:
-            self._end_transport(transport, abort=abort)
-
-    def _end_transport(self, transport: Transport | None, *, abort: bool) -> None:
-        if transport is None:
-            self._finish()
-        elif abort:
-            transport.abort()
-        else:
-            self._linger = self._loop.call_later(LINGER_S, transport.abort)
-            transport.close()
-
-    def _on_over(self, error: MainstemError) -> None:
-        """Ends every stream with ``error``."""
+    @property
+    def wants_to_send(self) -> bool:
+        """Whether :meth:`data_to_send` would return anything."""
         raise NotImplementedError
 
-    def _finish(self) -> None:
-        assert self.over
-        if self._linger is not None:
-            self._linger.cancel()
-            self._linger = None
-        if not self._ended.done():
-            self._ended.set_result(None)
-        self._check_done()
+    def data_to_send(self, limit: int = SEND_LIMIT) -> bytes:
+        """Return the next bytes for the transport: responses and credit first, then one packet of each stream in turn."""
+        return b"".join(self.segments_to_send(limit))
 
+    def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
+        """Return the bytes of :meth:`data_to_send` in pieces that were not copied, for transports that can gather."""
+        raise NotImplementedError
 
-def engine_stats(
-    engines: Iterable[Engine], traffic: Traffic, *, protocol: str, role: str, closed: bool
-) -> EndpointStats:
-    """Returns the figures of an endpoint with these connections."""
-    engines = [engine for engine in engines if not engine.over]
-    streams = [stream for engine in engines for stream in engine.open_streams]
-    return EndpointStats(
-        protocol=protocol,
-        role=role,
-        closed=closed,
-        connections=len(engines),
-        streams=len(streams),
-        unsent_bytes=sum(stream.queue.size for stream in streams),
-        unread_bytes=sum(stream.unconsumed for stream in streams),
-        **counters(traffic),
-    )
+    def next_timeout_ns(self) -> int | None:
+        """When :meth:`handle_timeout` is due next."""
+        raise NotImplementedError
 
+    def handle_timeout(self, now_ns: int) -> None:
+        """Do what is due at ``now_ns``."""
+        raise NotImplementedError
 
-async def wait_for_tasks(tasks: set[asyncio.Task[Any]], timeout: float) -> bool:
-    """Waits for tasks at most ``timeout`` seconds, but for the caller's own; returns whether all ended."""
-    tasks = tasks - {asyncio.current_task(), HANDLER_TASK.get()}
-    if not tasks:
-        return True
-    _, pending = await asyncio.wait(tasks, timeout=None if timeout == math.inf else max(0.0, timeout))
-    return not pending
-
-
-def cancel_tasks(tasks: set[asyncio.Task[Any]]) -> None:
-    """Cancels tasks, but for the caller's own.
-
-    A task that was cancelled before is not cancelled again: that would interrupt what it does to clean up.
-    """
-    for task in tasks - {asyncio.current_task(), HANDLER_TASK.get()}:
-        if not task.cancelling():
-            task.cancel()
-
-
-async def cancel_and_wait(tasks: set[asyncio.Task[Any]], timeout: float) -> None:
-    """Cancels tasks, but for the caller's own, and waits at most ``timeout`` seconds for their end."""
-    cancel_tasks(tasks)
-    if not await wait_for_tasks(tasks, timeout):
-        logger.warning("%d handlers did not end within %g s after they were cancelled", len(tasks), timeout)
+    def _check_alive(self) -> None:
+        if self.failure is not None:
+            raise ClosedError(
+                f"the {self.PROTOCOL} connection to {self.peer_name} is over: {self.failure}"
+            ) from self.failure

@@ -25,17 +25,7 @@ class ListeningSockets:
         self._unix: UnixListener | None = None
 
     async def start(self, host: str | Sequence[str] | None, port: int, path: str | None, create: Create) -> None:
-        """Begins to listen.
-
-        Args:
-            host: The address or name, or several; None for all interfaces.
-            port: The TCP port; 0 for one that the system chooses.
-            path: The path of a Unix socket, in place of host and port.
-            create: Makes a server of asyncio, which does not accept yet, of a socket.
-
-        Raises:
-            ConfigurationError: The address cannot be listened on.
-        """
+        """Begin to listen. ``create`` makes a server of asyncio, which does not accept yet, of a socket."""
         try:
             if path is not None:
                 self._unix = UnixListener(path, backlog=BACKLOG)
@@ -70,7 +60,7 @@ class ListeningSockets:
         return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address)
 
     def close(self) -> None:
-        """Stops listening, and removes the Unix path if it is still this server's. Twice is fine."""
+        """Stop listening, and remove the Unix path if it is still this server's. Calling it twice is fine."""
         if self._unix is not None:
             self._unix.remove()
         for server in self.servers:

@@ -29,14 +29,14 @@ class OutQueue:
         self.size = 0
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
-        """Adds a chunk at the end. What is mutable is copied; empty chunks are dropped. Raises TypeError where it is no buffer."""
+        """Add a chunk at the end. What is mutable is copied; empty chunks are dropped. Raises TypeError where it is no buffer."""
         chunk = as_bytes(data)
         if chunk:
             self.chunks.append(chunk)
             self.size += len(chunk)
 
     def take(self, count: int, into: list[bytes | memoryview]) -> None:
-        """Moves exactly ``count`` bytes (at most ``size``) to the end of ``into``."""
+        """Move exactly ``count`` bytes (at most ``size``) to the end of ``into``."""
         assert count <= self.size, f"{count} bytes of {self.size}"
         self.size -= count
         chunks = self.chunks
@@ -55,7 +55,7 @@ class OutQueue:
             return
 
     def truncate(self, keep: int) -> int:
-        """Drops everything after the first ``keep`` bytes; returns how many bytes were dropped."""
+        """Drop everything after the first ``keep`` bytes; return how many bytes were dropped."""
         dropped = self.size - keep
         if dropped <= 0:
             return 0
@@ -78,12 +78,12 @@ class InBuffer:
         self.size = 0
 
     def append(self, chunk: bytes) -> None:
-        """Adds a chunk without copying it."""
+        """Add a chunk without copying it."""
         self.chunks.append(chunk)
         self.size += len(chunk)
 
     def prepend(self, chunk: bytes) -> None:
-        """Adds a chunk before all others."""
+        """Add a chunk before all others."""
         if self.offset < len(self.head):
             self.chunks.appendleft(self.head[self.offset :])
         self.head = chunk
@@ -130,7 +130,7 @@ class InBuffer:
         return self.read_exactly(self.size)
 
     def clear(self) -> int:
-        """Drops what is buffered; returns how many bytes that was."""
+        """Drop what is buffered; return how many bytes that was."""
         dropped = self.size
         self.chunks.clear()
         self.head = b""
@@ -159,13 +159,13 @@ class RoundRobin(Generic[T]):
         return bool(self.queue)
 
     def add(self, member: T) -> None:
-        """Adds ``member`` at the end, unless it is in the queue already."""
+        """Add ``member`` at the end, unless it is in the queue already."""
         if not member.scheduled:
             member.scheduled = True
             self.queue.append(member)
 
     def run(self, limit: int, out: list[bytes | memoryview], turn: Callable[[T, list[bytes | memoryview]], int]) -> int:
-        """Gives turns until ``limit`` bytes are in ``out`` or no member waits; returns the number of bytes.
+        """Give turns until ``limit`` bytes are in ``out`` or no member waits; return the number of bytes.
 
         ``turn(member, out)`` appends one packet at most, returns its length, and calls :meth:`add` when there is more.
         """

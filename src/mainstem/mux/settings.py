@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem._internal.handler_threads import MAX_HANDLERS, MAX_HANDLERS_PER_ADDRESS
 from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.validation import check_int, check_seconds
-from mainstem.mux.sans_io import CONTROL_LIMIT
+from mainstem.mux.engine import CONTROL_LIMIT
 
 if TYPE_CHECKING:
     from pathlib import Path

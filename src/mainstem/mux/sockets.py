@@ -13,9 +13,9 @@ from mainstem._internal.eyeballs import NoneSucceededError, open_socket, race, r
 from mainstem._internal.listening import BACKLOG
 from mainstem._internal.tasks import within
 from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, RemoteProtocolError, Timeout
-from mainstem.mux.arrivals import Arrival, Arrivals
-from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, cancel_tasks, engine_stats, logger
+from mainstem.mux.connection import CLOSE_TIMEOUT_S, cancel_and_wait, cancel_tasks, connection_stats, logger
 from mainstem.mux.listening import ListeningSockets
+from mainstem.mux.pending_connections import ConnectionAdmission, PendingConnection
 from mainstem.mux.settings import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
 from mainstem.mux.transports import SocketTransport
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mainstem._internal.endpoint_stats import EndpointStats
     from mainstem._internal.eyeballs import HostAddress
     from mainstem.errors import MainstemError
-    from mainstem.mux.engine import Engine
+    from mainstem.mux.connection import BaseConnection
     from mainstem.mux.transports import TransportHandler
 
 CONNECT_TIMEOUT_S = 10.0
@@ -35,7 +35,7 @@ CONNECT_TIMEOUT_S = 10.0
 LOG_BURST = 10
 LOG_INTERVAL_S = 60.0
 
-E = TypeVar("E", bound="Engine")
+E = TypeVar("E", bound="BaseConnection")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Address:
         return self.path or f"{self.host}:{self.port}"
 
     async def connect(self, handler: TransportHandler, timeout: float | None) -> None:
-        """Connects ``handler`` over the first address that accepts, TLS's handshake included.
+        """Connect ``handler`` over the first address that accepts, TLS's handshake included.
 
         Raises ``ConnectionLost`` or, after ``timeout`` seconds, ``Timeout``.
         """
@@ -104,7 +104,7 @@ class _Dial:
         self._transport: asyncio.Transport | None = None
 
     def connected(self, transport: asyncio.Transport) -> None:
-        """Gives the first transport to the handler; any other one is ended."""
+        """Give the first transport to the handler; any other one is ended."""
         if self._transport is not None:
             transport.abort()
             return
@@ -114,7 +114,7 @@ class _Dial:
         protocol.connection_made(transport)
 
     def abort(self) -> None:
-        """Ends the transport that was made before connecting failed or was given up."""
+        """End the transport that was made before connecting failed or was given up."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -151,14 +151,14 @@ class Server(Generic[E]):
         self._protocol = protocol
         self._traffic = Traffic()
         self._closed = asyncio.Event()
-        self._arrivals = Arrivals(
-            self._make_engine,
+        self._admission = ConnectionAdmission(
+            self._make_connection,
             max_connections=max_connections,
             max_connections_per_address=max_connections_per_address,
             handshake_timeout=handshake_timeout,
         )
         self._sockets = ListeningSockets()
-        self._engines: set[E] = set()  # until their last handler has ended
+        self._all_connections: set[E] = set()  # until their last handler has ended
         self._connections: set[E] = set()
         self._log_since = float("-inf")
         self._logged = 0
@@ -172,39 +172,41 @@ class Server(Generic[E]):
         path: str | None,
         ssl: ssl_module.SSLContext | None,
     ) -> None:
-        """Begins to listen. Raises ``ConfigurationError`` if the address cannot be listened on."""
+        """Begin to listen. Raises ``ConfigurationError`` if the address cannot be listened on."""
         loop = asyncio.get_running_loop()
 
         async def create(sock: socket.socket) -> asyncio.Server:
             start = loop.create_unix_server if sock.family == socket.AF_UNIX else loop.create_server
-            return await start(lambda: Arrival(self._arrivals, ssl), sock=sock, backlog=BACKLOG, start_serving=False)
+            return await start(
+                lambda: PendingConnection(self._admission, ssl), sock=sock, backlog=BACKLOG, start_serving=False
+            )
 
         await self._sockets.start(host, port or 0, path, create)
 
     def stats(self) -> EndpointStats:
-        """Returns what the server has now and what it has counted; may be called in any thread."""
-        self._traffic.connections_refused = self._arrivals.places.refused
-        self._traffic.connections_silent = self._arrivals.places.dropped_silent
-        return engine_stats(
+        """Return what the server has now and has counted, ended connections included; may be called in any thread."""
+        self._traffic.connections_refused = self._admission.places.refused
+        self._traffic.connections_silent = self._admission.places.dropped_silent
+        return connection_stats(
             tuple(self._connections), self._traffic, protocol=self._protocol, role="server", closed=self.closed
         )
 
-    def _make_engine(self) -> E:
-        engine = self._factory()
-        engine.count_into(self._traffic)
-        self._engines.add(engine)
-        self._connections.add(engine)
-        engine.on_ended(lambda: self._on_ended(engine))
-        engine.on_done(lambda: self._engines.discard(engine))
-        return engine
+    def _make_connection(self) -> E:
+        connection = self._factory()
+        connection.count_into(self._traffic)
+        self._all_connections.add(connection)
+        self._connections.add(connection)
+        connection.on_ended(lambda: self._on_ended(connection))
+        connection.on_done(lambda: self._all_connections.discard(connection))
+        return connection
 
-    def _on_ended(self, engine: E) -> None:
-        self._connections.discard(engine)
-        if isinstance(engine.failure, RemoteProtocolError):
-            self._log_violation(engine.failure)
+    def _on_ended(self, connection: E) -> None:
+        self._connections.discard(connection)
+        if isinstance(connection.failure, RemoteProtocolError):
+            self._log_violation(connection.failure)
 
     def _log_violation(self, error: RemoteProtocolError) -> None:
-        """Logs a broken rule; a flood of them is ``LOG_BURST`` lines a minute, and then a count."""
+        """Log a broken rule; a flood of them is ``LOG_BURST`` lines a minute, and then a count."""
         now = asyncio.get_running_loop().time()
         if now - self._log_since >= LOG_INTERVAL_S:
             if self._suppressed:
@@ -241,47 +243,47 @@ class Server(Generic[E]):
         return f"<{self._protocol} Server {where}>"
 
     async def wait(self, timeout: float | None = None) -> None:
-        """Waits until the server is closed."""
+        """Wait until the server is closed."""
         await within(timeout, self._closed.wait(), "wait for the end of the server")
 
     async def shutdown(self, timeout: float | None = None) -> None:
-        """Stops listening, lets the handlers that run finish, and closes the server.
+        """Stop listening, let the handlers that run finish, and close the server.
 
         Streams and requests that come in meanwhile are given to no handler.
         """
         self._stop_listening()
         deadline = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
-        await asyncio.gather(*(engine.shutdown(deadline) for engine in list(self._connections)))
+        await asyncio.gather(*(connection.shutdown(deadline) for connection in list(self._connections)))
         await self.close()
 
     async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
-        """Stops listening, ends every connection at once and cancels every handler. Twice is fine.
+        """Stop listening, end every connection at once and cancel every handler. Calling it twice is fine.
 
         What was written and not sent yet is dropped; :meth:`shutdown` sends it.
         """
         ending = self._end()
-        await cancel_and_wait(self._arrivals.tasks.union(*(engine.tasks for engine in ending)), timeout)
-        for engine in ending:
-            await engine.wait_ended()
+        await cancel_and_wait(self._admission.tasks.union(*(connection.tasks for connection in ending)), timeout)
+        for connection in ending:
+            await connection.wait_ended()
         self._closed.set()
 
     def abort(self) -> None:
-        """Does what :meth:`close` does, without waiting for the end of the handlers."""
-        for engine in self._end():
-            cancel_tasks(engine.tasks)
+        """Do what :meth:`close` does, without waiting for the end of the handlers."""
+        for connection in self._end():
+            cancel_tasks(connection.tasks)
         self._closed.set()
 
     def _stop_listening(self) -> None:
-        """Refuses new connections, and ends those in their TLS handshake; those that are served go on."""
+        """Refuse new connections, and end those in their TLS handshake; those that are served go on."""
         self._sockets.close()
-        self._arrivals.stop()
+        self._admission.stop()
 
     def _end(self) -> list[E]:
-        """Stops listening and ends every connection; returns those that have handlers or a transport left."""
+        """Stop listening and end every connection; return those that have handlers or a transport left."""
         self._stop_listening()
-        ending = list(self._engines)
-        for engine in ending:
-            engine.end(abort=True)
+        ending = list(self._all_connections)
+        for connection in ending:
+            connection.end(abort=True)
         return ending
 
     async def __aenter__(self) -> Self:

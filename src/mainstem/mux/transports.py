@@ -62,15 +62,15 @@ class Transport(Protocol):
         ...
 
     def write(self, segments: list[bytes | memoryview]) -> None:
-        """Queues bytes in pieces; may set ``paused``."""
+        """Queue bytes in pieces; may set ``paused``."""
         ...
 
     def close(self) -> None:
-        """Ends the transport once its queue is empty."""
+        """End the transport once its queue is empty."""
         ...
 
     def abort(self) -> None:
-        """Ends the transport at once; its queue is dropped."""
+        """End the transport at once; its queue is dropped."""
         ...
 
 
@@ -97,7 +97,7 @@ class SocketTransport(asyncio.BufferedProtocol):
         self.peer = "peer"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Bounds the bytes that may be queued before an urgent one, and notifies the handler."""
+        """Bound the bytes that may be queued before an urgent one, and notifies the handler."""
         # Transports of other event loops (uvloop) do not inherit from asyncio's.
         self._transport = transport = cast("asyncio.Transport", transport)
         try:
@@ -126,28 +126,24 @@ class SocketTransport(asyncio.BufferedProtocol):
         self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "peer")
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Where the next bytes go."""
         if self._buffer is None:
             self._buffer = memoryview(bytearray(RECEIVE_BUFFER))
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes came in."""
         assert self._buffer is not None
         self.has_received = True
         self._handler.data_received(self._buffer[:nbytes])
 
     def data_received(self, data: bytes) -> None:
-        """Takes bytes that came before the transport was this protocol's."""
+        """Take bytes that came before the transport was this protocol's."""
         self.has_received = True
         self._handler.data_received(memoryview(data))
 
     def get_extra_info(self, name: str) -> Any:
-        """A fact about the peer."""
         return self._facts.get(name)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is gone."""
         self.paused = True
         self._pending.clear()
         if self._fd >= 0:
@@ -157,16 +153,14 @@ class SocketTransport(asyncio.BufferedProtocol):
         self._handler.transport_lost(exc or self._error)
 
     def pause_writing(self) -> None:
-        """The transport's queue is full."""
         self.paused = True
 
     def resume_writing(self) -> None:
-        """The transport has room again."""
         self.paused = False
         self._handler.writing_resumed()
 
     def write(self, segments: list[bytes | memoryview]) -> None:
-        """Sends or queues bytes; a broken transport drops them, and ``connection_lost`` follows."""
+        """Send or queue bytes; a broken transport drops them, and ``connection_lost`` follows."""
         transport = self._transport
         if transport is None or transport.is_closing():
             self.paused = True
@@ -182,7 +176,7 @@ class SocketTransport(asyncio.BufferedProtocol):
                 self._loop.add_writer(self._fd, self._on_writable)
 
     def _gather(self, segments: list[bytes | memoryview]) -> list[bytes | memoryview]:
-        """Writes what the kernel takes; returns the rest."""
+        """Write what the kernel takes; return the rest."""
         try:
             sent = os.writev(self._fd, segments)
         except BlockingIOError:
@@ -213,13 +207,11 @@ class SocketTransport(asyncio.BufferedProtocol):
             self._handler.writing_resumed()
 
     def close(self) -> None:
-        """Ends the transport once its queue is empty."""
         self._closing = True
         if self._transport is not None and not self._pending:
             self._transport.close()
 
     def abort(self) -> None:
-        """Ends the transport at once."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -238,13 +230,11 @@ class _TaskTransport:
         self.peer = peer
 
     def start(self) -> None:
-        """Starts the tasks."""
         self._handler.transport_ready(self)
         loop = asyncio.get_running_loop()
         self._tasks = [start_task(self._guard(work()), loop) for work in self._work()]
 
     def get_extra_info(self, name: str) -> Any:  # noqa: ARG002 - a publication has none
-        """A fact about the peer."""
         return None
 
     def _work(self) -> list[Callable[[], Any]]:
@@ -261,18 +251,16 @@ class _TaskTransport:
         self._end(error)
 
     def write(self, segments: list[bytes | memoryview]) -> None:
-        """Queues one batch, and is paused until it has left."""
+        """Queue one batch, and is paused until it has left."""
         self._out += segments
         self.paused = True
         self._wake.set()
 
     def close(self) -> None:
-        """Ends once the queue is empty."""
         self._closing = True
         self._wake.set()
 
     def abort(self) -> None:
-        """Ends at once; the queue is dropped."""
         self._end(None)
 
     def _end(self, error: Exception | None) -> None:
@@ -287,7 +275,7 @@ class _TaskTransport:
         self._handler.transport_lost(error)
 
     def _release(self) -> None:
-        """Releases what is under the transport."""
+        pass
 
     def _sent(self) -> None:
         if not self._ended:
@@ -312,7 +300,6 @@ class StreamPairTransport(_TaskTransport):
         self._facts = {name: writer.get_extra_info(name) for name in PEER_FACTS}
 
     def get_extra_info(self, name: str) -> Any:
-        """A fact about the peer."""
         return self._facts.get(name)
 
     def _work(self) -> list[Callable[[], Any]]:
@@ -344,7 +331,7 @@ class Publication(Protocol):
     """The part of a publication that is needed: it never blocks, and returns a position or a negative number."""
 
     def offer(self, buffer: bytes, /) -> int:
-        """Sends one message."""
+        """Send one message."""
         ...
 
 
@@ -352,7 +339,7 @@ class Subscription(Protocol):
     """The part of a subscription that is needed: it calls ``handler`` with messages in order, which ``bytes()`` accepts."""
 
     def poll(self, handler: Callable[[Any], object], fragment_limit: int) -> int:
-        """Receives at most ``fragment_limit`` messages."""
+        """Receive at most ``fragment_limit`` messages."""
         ...
 
 

@@ -99,7 +99,7 @@ async def test_calls_that_wait_connect_at_once_when_the_only_connection_is_lost(
     waiting = asyncio.ensure_future(client.open_session())
     await until(lambda: client._pool._retry is not None)
     gate.accepts = 1
-    client._pool.engines[0].end(abort=True)
+    client._pool.connections[0].end(abort=True)
     await soon(waiting)
     assert client.stats().connections == 1
     await client.close()
@@ -115,13 +115,13 @@ async def test_every_call_fails_where_no_connection_can_be_opened() -> None:
     await client.close()
 
 
-@pytest.mark.parametrize("how", ["open_session", "_add_connection"])
+@pytest.mark.parametrize("how", ["open", "add"])
 async def test_closing_ends_the_connection_that_is_being_opened(how: str) -> None:
     gate = Gate(accepts=1)
     client = client_of(gate)
     await busy(client)
     gate.hangs = True
-    waiting = asyncio.ensure_future(getattr(client, how)())
+    waiting = asyncio.ensure_future(client._open_session() if how == "open" else client._pool.add())
     await until(lambda: gate.connecting == 1)
     await client.close()
     assert gate.connecting == 0
@@ -159,7 +159,7 @@ async def test_the_last_call_that_is_cancelled_ends_the_connection_that_is_being
     assert gate.connecting == 1
     gate.accepts = 1
     calls[1].cancel()
-    newcomers = [asyncio.ensure_future(client.open_session()), asyncio.ensure_future(client._add_connection())]
+    newcomers = [asyncio.ensure_future(client.open_session()), asyncio.ensure_future(client._pool.add())]
     await soon(asyncio.gather(*newcomers))
     assert gate.attempts == 2
     assert client.stats().connections == 1

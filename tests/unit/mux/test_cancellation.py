@@ -47,11 +47,11 @@ async def test_cancelling_the_user_of_a_stream_leaves_nothing_behind() -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
         for _ in range(100):
             await asyncio.sleep(0)
-        assert not client._runner.sans_io.streams, turns
-        assert not server._runner.sans_io.streams, turns
+        assert not client._runner.engine.streams, turns
+        assert not server._runner.engine.streams, turns
         assert not server._runner.tasks, turns
-        for engine in jmux_client._pool.engines:
-            assert not engine.sans_io.busy, turns
+        for connection in jmux_client._pool.connections:
+            assert not connection.engine.busy, turns
         for other in endpoint.servers:
             assert not other.tasks, turns
         await asyncio.gather(client.close(), server.close(), jmux_client.close(), return_exceptions=True)

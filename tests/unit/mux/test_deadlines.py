@@ -103,10 +103,10 @@ async def test_connecting_ends_with_the_header_or_an_error() -> None:
     endpoint = SilentEndpoint()
     client = Client(endpoint, timeout=0.05)  # type: ignore[arg-type]
     with pytest.raises(Timeout, match="header"):
-        await soon(client._add_connection())
+        await soon(client._pool.add())
     assert client.stats().connections == 0
     client = Client(endpoint, timeout=STALL_S)  # type: ignore[arg-type]
-    connecting = asyncio.ensure_future(client._add_connection())
+    connecting = asyncio.ensure_future(client._pool.add())
     await settle()
     assert not connecting.done()
     assert endpoint.transport is not None
@@ -114,7 +114,7 @@ async def test_connecting_ends_with_the_header_or_an_error() -> None:
     with pytest.raises(ConnectionLost) as caught:
         await soon(connecting)
     assert caught.value.delivery == "none"
-    connecting = asyncio.ensure_future(client._add_connection())
+    connecting = asyncio.ensure_future(client._pool.add())
     await settle()
     connecting.cancel()
     await settle()

@@ -55,7 +55,7 @@ async def test_an_exception_in_a_timer_ends_the_connection(monkeypatch: pytest.M
         bymux.aio.serve(echo, "127.0.0.1", 0) as listener,
         bymux.aio.connect("127.0.0.1", listener.port, settings=settings) as connection,
     ):
-        monkeypatch.setattr(connection._runner.sans_io, "handle_timeout", fail)
+        monkeypatch.setattr(connection._runner.engine, "handle_timeout", fail)
         await soon(connection.wait_closed())
     assert isinstance(connection.error, ConnectionLost)
 

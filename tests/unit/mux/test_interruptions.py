@@ -217,22 +217,22 @@ def test_an_interrupted_request_gives_its_session_back(thread: LoopThread, inter
 
     client = thread.run(connect())
     assert client.request(b"x") == b"x"
-    engine = client._inner._pool.engines[0]
+    connection = client._inner._pool.connections[0]
 
     def use() -> None:
         with client.open_session():
             pytest.fail("it was interrupted")
 
     interrupt(use)
-    wait_for(lambda: engine.sans_io.busy == 0)
+    wait_for(lambda: connection.engine.busy == 0)
     interrupt(lambda: client.request(b"y"))
-    wait_for(lambda: engine.sans_io.busy == 0)
+    wait_for(lambda: connection.engine.busy == 0)
     with client.open_session() as session:
         session.write(b"z")
         session.finish()
         assert session.read(-1) == b"z"
         interrupt(session.abort)
-    assert thread.call(lambda: engine.sans_io.busy) == 0
+    assert thread.call(lambda: connection.engine.busy) == 0
 
 
 @pytest.mark.parametrize("protocol", [bymux.aio, jmux])

@@ -44,7 +44,7 @@ async def test_aborted_bymux_streams_count_until_their_handlers_end() -> None:
     await until(lambda: handler.running == 4)
     await settle()
     assert handler.started == 4
-    assert not client._runner.sans_io.can_open  # back pressure: the client has no credit for a fifth stream
+    assert not client._runner.engine.can_open  # back pressure: the client has no credit for a fifth stream
     handler.release.set()
     await asyncio.wait_for(flooding, 30)
     assert handler.most <= 4
@@ -56,10 +56,10 @@ async def test_streams_that_nobody_accepts_count_after_their_peer_aborted_them()
     for _ in range(4):
         (await client.open_stream()).abort()
     await settle()
-    assert not client._runner.sans_io.can_open
+    assert not client._runner.engine.can_open
     assert await server.accept_stream() is not None
     await settle()
-    assert client._runner.sans_io.can_open
+    assert client._runner.engine.can_open
 
 
 async def test_aborted_jmux_sessions_count_until_their_handlers_end() -> None:

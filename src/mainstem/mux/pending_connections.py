@@ -1,10 +1,10 @@
-"""The sockets that a listener accepts, until an engine has them: limits, TLS, and the first byte in time.
+"""The sockets that a server accepts, until a connection has them: limits, TLS, and the first byte in time.
 
 Theory of operation
 -------------------
 A connection costs a descriptor and an engine before its peer has proved anything, so a peer that only connects must not keep others
-out. An ``Arrival`` holds an accepted socket from the first moment: its address is checked before TLS begins, and TLS is begun by
-the arrival itself, since asyncio's own TLS servers keep no account of handshakes that fail or never end.
+out. A ``PendingConnection`` holds an accepted socket from the first moment. It checks the address before TLS begins, and begins TLS
+itself, since asyncio's own TLS servers keep no account of handshakes that fail or never end.
 
     accepted ──limits──► refused
         │
@@ -16,10 +16,10 @@ the arrival itself, since asyncio's own TLS servers keep no account of handshake
         │
         └──first byte──► served
 
-An arrival that is not served yet ends when it takes too long, when its place is needed, and when the listener stops; one that is
+An pending that is not served yet ends when it takes too long, when its place is needed, and when the listener stops; one that is
 served and silent ends for the first two.
 
-``Admission`` has the places (:mod:`mainstem.mux.admission`). An arrival has its place until its socket is gone and every handler
+``Admission`` has the places (:mod:`mainstem.mux.admission`). An pending has its place until its socket is gone and every handler
 of its connection has ended: a peer cannot have more handlers run than the limits allow by connecting again. An IPv6 /64 network
 counts as one address, since its owner has all of them. A connection that has sent anything is never ended for another.
 
@@ -46,51 +46,51 @@ if TYPE_CHECKING:
     import ssl as ssl_module
     from collections.abc import Callable, Iterator
 
-    from mainstem.mux.engine import Engine
+    from mainstem.mux.connection import BaseConnection
 
 
-class Arrivals:
+class ConnectionAdmission:
     """The sockets that a listener has accepted, from admission to the end of their last handler."""
 
     def __init__(
         self,
-        engine_factory: Callable[[], Engine],
+        connection_factory: Callable[[], BaseConnection],
         *,
         max_connections: int = MAX_CONNECTIONS,
         max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS,
         handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S,
     ) -> None:
-        self.places: Admission[Arrival] = Admission(
+        self.places: Admission[PendingConnection] = Admission(
             max_connections=max_connections, max_connections_per_address=max_connections_per_address
         )
         if handshake_timeout is not None:
             check_seconds({"handshake_timeout": handshake_timeout})
-        self.engine_factory = engine_factory
+        self.connection_factory = connection_factory
         self.handshake_timeout = handshake_timeout
-        self.tasks: set[asyncio.Task[None]] = set()  # of sockets that have no engine yet
+        self.tasks: set[asyncio.Task[None]] = set()  # of sockets that have no connection yet
 
     def __len__(self) -> int:
         return len(self.places)
 
     def stop(self) -> None:
-        """Admits no more, and ends the sockets that have no engine yet. Twice is fine."""
-        for arrival in self.places.stop():
-            arrival.end_unserved()
+        """Admit no more, and end the sockets that have no connection yet. Calling it twice is fine."""
+        for pending in self.places.stop():
+            pending.end_unserved()
 
 
-class Arrival(asyncio.Protocol):
-    """One accepted socket, until its engine has it; then what is known of it for the limits."""
+class PendingConnection(asyncio.Protocol):
+    """One accepted socket, until its connection has it; then what is known of it for the limits."""
 
-    def __init__(self, arrivals: Arrivals, ssl: ssl_module.SSLContext | None) -> None:
+    def __init__(self, admission: ConnectionAdmission, ssl: ssl_module.SSLContext | None) -> None:
         self.address = ""
-        self._arrivals = arrivals
+        self._admission = admission
         self._ssl = ssl
         self._loop = asyncio.get_running_loop()
-        # The socket is in one of these at a time: as it was accepted, without a transport, in a task, in an engine.
+        # The socket is in one of these at a time: as it was accepted, without a transport, in a task, in an connection.
         self._raw: asyncio.Transport | None = None
         self._held: socket.socket | None = None
         self._task: asyncio.Task[None] | None = None
-        self._engine: Engine | None = None
+        self._connection: BaseConnection | None = None
         self._transport: SocketTransport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_gone = False
@@ -98,26 +98,26 @@ class Arrival(asyncio.Protocol):
     @property
     def is_silent(self) -> bool:
         """Whether the connection lives and not a byte has come from the peer, but for its TLS handshake."""
-        if self._engine is None or self._transport is None:
+        if self._connection is None or self._transport is None:
             return True
-        return not (self._engine.over or self._transport.has_received)
+        return not (self._connection.over or self._transport.has_received)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Admits the socket, or ends it."""
+        """Admit the socket, or end it."""
         # Transports of other event loops (uvloop) do not inherit from asyncio's.
         self._raw = raw = cast("asyncio.Transport", transport)
         with self._ends_on_error(raw):
             self.address = owner_of(raw.get_extra_info("peername"))
-            if self._arrivals.handshake_timeout is not None:
-                self._timer = self._loop.call_later(self._arrivals.handshake_timeout, self._on_deadline)
-            if not self._arrivals.places.admit(self):
+            if self._admission.handshake_timeout is not None:
+                self._timer = self._loop.call_later(self._admission.handshake_timeout, self._on_deadline)
+            if not self._admission.places.admit(self):
                 self._gone()
                 raw.abort()
             elif self._raw is not None:
                 self._hold(raw)
 
     def begin(self) -> None:
-        """Has a place: TLS, or the engine, begins."""
+        """Begin TLS, or the connection: it has a place."""
         raw = self._raw
         if raw is not None and self._ssl is None:
             self._raw = None
@@ -127,11 +127,11 @@ class Arrival(asyncio.Protocol):
             self._hold(raw)
         assert self._held is not None
         self._task = task = start_task(self._take(self._held), self._loop)
-        self._arrivals.tasks.add(task)
-        task.add_done_callback(self._arrivals.tasks.discard)
+        self._admission.tasks.add(task)
+        task.add_done_callback(self._admission.tasks.discard)
 
     def _hold(self, raw: asyncio.Transport) -> None:
-        """Takes the socket from its transport, which would read from it.
+        """Take the socket from its transport, which would read from it.
 
         For TLS too, where `loop.start_tls` cannot do it: uvloop has already passed on the peer's first bytes when it begins.
         """
@@ -140,9 +140,9 @@ class Arrival(asyncio.Protocol):
         raw.abort()
 
     async def _take(self, held: socket.socket) -> None:
-        """Makes a transport of the socket, with TLS where there is a context."""
+        """Make a transport of the socket, with TLS where there is a context."""
         self._held = None
-        timeout = None if self._ssl is None else self._arrivals.handshake_timeout
+        timeout = None if self._ssl is None else self._admission.handshake_timeout
         try:
             await self._loop.connect_accepted_socket(
                 lambda: _Taken(self), held, ssl=self._ssl, ssl_handshake_timeout=timeout
@@ -156,7 +156,7 @@ class Arrival(asyncio.Protocol):
 
     @contextlib.contextmanager
     def _ends_on_error(self, transport: asyncio.Transport) -> Iterator[None]:
-        """Ends the socket on an exception, which the event loop would only log."""
+        """End the socket on an exception, which the event loop would only log."""
         try:
             yield
         except BaseException:
@@ -170,15 +170,15 @@ class Arrival(asyncio.Protocol):
             self._gone()
 
     def drop(self, reason: str) -> None:
-        """Ends the connection from this side."""
-        if self._engine is not None:
-            self._engine.end(Timeout(f"the connection was ended: {reason}"), abort=True)
+        """End the connection from this side."""
+        if self._connection is not None:
+            self._connection.end(Timeout(f"the connection was ended: {reason}"), abort=True)
         else:
             self.end_unserved()
 
     def end_unserved(self) -> None:
-        """Ends the socket if it has no engine yet: it is held, or in its TLS handshake."""
-        if self._engine is not None:
+        """End the socket if it has no connection yet: it is held, or in its TLS handshake."""
+        if self._connection is not None:
             return
         if self._held is not None:  # with a task too, if that is cancelled before its first step
             self._held.close()
@@ -187,36 +187,36 @@ class Arrival(asyncio.Protocol):
         self._gone()
 
     def serve(self, transport: asyncio.Transport) -> None:
-        """Gives the transport to an engine."""
+        """Give the transport to an connection."""
         if self._is_gone:  # a handshake may complete in the turn in which it is given up
             transport.abort()
             return
         with self._ends_on_error(transport):
-            self._engine = engine = self._arrivals.engine_factory()
-            engine.on_done(self._gone)
-            self._transport = protocol = SocketTransport(engine)
+            self._connection = connection = self._admission.connection_factory()
+            connection.on_done(self._gone)
+            self._transport = protocol = SocketTransport(connection)
             transport.set_protocol(protocol)
             protocol.connection_made(transport)
 
     def _on_deadline(self) -> None:
         self._timer = None
         if self.is_silent:
-            self._arrivals.places.dropped_silent += 1
-            self.drop(f"it had sent nothing for {self._arrivals.handshake_timeout:g} s")
+            self._admission.places.dropped_silent += 1
+            self.drop(f"it had sent nothing for {self._admission.handshake_timeout:g} s")
 
     def _gone(self) -> None:
         self._is_gone = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._arrivals.places.leave(self)
+        self._admission.places.leave(self)
 
 
 class _Taken(asyncio.Protocol):
     """A socket that was taken from its first transport, once its TLS handshake, if any, is complete."""
 
-    def __init__(self, arrival: Arrival) -> None:
-        self._arrival = arrival
+    def __init__(self, pending: PendingConnection) -> None:
+        self._arrival = pending
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._arrival.serve(cast("asyncio.Transport", transport))

@@ -1,0 +1,265 @@
+"""Jmux for programs that block: each client and server has a thread with an event loop, which runs :mod:`.aio`.
+
+Every method may be called from any thread. A server's handlers have a thread each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mainstem._internal.facade import asks, runs, waits
+from mainstem._internal.handler_threads import HandlerThreads
+from mainstem._internal.loop_thread import LoopThread
+from mainstem.jmux import aio_client, aio_server
+from mainstem.jmux.session_stream import SessionStream
+from mainstem.jmux.settings import Settings
+from mainstem.mux.blocking import BaseStream, PeerFacade, Server
+from mainstem.mux.sockets import CONNECT_TIMEOUT_S
+
+if TYPE_CHECKING:
+    import ssl as ssl_module
+    from collections.abc import Callable, Sequence
+    from typing import Self
+
+    from mainstem.errors import Delivery
+
+S = TypeVar("S", bound=SessionStream)
+
+
+class Session(BaseStream[S]):
+    """What both ends of a session share."""
+
+    def abort(self, detail: str = "") -> None:
+        """End the session at once; the request may have been processed in part. Aborting twice is fine.
+
+        Args:
+            detail: A text for the peer.
+        """
+        self._thread.call(self._inner.abort, detail)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._thread.run(lambda: self._inner.__aexit__(*exc), undo=lambda _: self._inner.abort())  # type: ignore[arg-type]
+
+
+class ClientSession(Session[aio_client.ClientSession]):
+    """One request and its response. Each call that waits takes ``timeout`` in seconds and raises ``Timeout``.
+
+    As a context manager it is closed at the end of the block; a block that raises, or leaves the response unread, aborts it.
+
+    Example:
+        >>> with client.open_session() as session:
+        ...     session.write(b"whole request")
+        ...     session.finish()
+        ...     print(session.read(-1, timeout=5))
+    """
+
+    @property
+    def delivery(self) -> Delivery:
+        """How much of the request the server may have processed, by what is known now."""
+        return self._inner.delivery
+
+    @property
+    def may_retry(self) -> bool:
+        """Whether sending the request again cannot make the server execute it twice."""
+        return self._inner.may_retry
+
+    @property
+    def acknowledgment_required(self) -> bool:
+        """Whether the server asked for an acknowledgment once the response is processed."""
+        return self._inner.acknowledgment_required
+
+    finish = runs(aio_client.ClientSession.finish)
+    acknowledge = runs(aio_client.ClientSession.acknowledge)
+    close = waits(aio_client.ClientSession.close)
+
+
+class Client(PeerFacade[aio_client.Client]):
+    """Sends requests to one server, over as many connections as 128 requests each make necessary.
+
+    A context manager; :func:`connect` returns it. Any number of threads may use it at once.
+
+    Example:
+        >>> with jmux.connect("127.0.0.1", 7001) as client:
+        ...     print(client.request(b"whole request"))
+    """
+
+    stats = asks(aio_client.Client.stats)
+    request = waits(aio_client.Client.request)
+
+    def open_session(self, *, timeout: float | None = None) -> ClientSession:
+        """Open a session for one request, which is written and read as a stream.
+
+        While all sessions are busy it waits for a free one, or for another connection.
+
+        Args:
+            timeout: Seconds to wait; ``None`` waits without a limit.
+
+        Returns:
+            The session, which is a context manager.
+
+        Raises:
+            ClosedError: The client is closed.
+            ConnectionLost: There is no connection, and the server cannot be reached.
+            Timeout: The timeout passed; or there is no connection, and connecting took too long.
+
+        Example:
+            >>> with client.open_session() as session:
+            ...     session.write(b"whole request")
+            ...     session.finish()
+            ...     print(session.read(-1))
+        """
+
+        async def work() -> ClientSession:
+            return ClientSession(self._thread, await self._inner.open_session(timeout=timeout))
+
+        return self._thread.run(work(), undo=_abort)
+
+    def close(self) -> None:
+        """End every connection and the thread; requests that are not complete fail. Closing twice is fine."""
+        try:
+            if not self.closed:
+                self._thread.run(self._inner.close())
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """End every connection at once; requests that are not complete fail."""
+        self._thread.stop(self._inner.abort)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class ServerSession(Session[aio_server.ServerSession]):
+    """One request and the response to it. Each call that waits takes ``timeout`` in seconds and raises ``Timeout``.
+
+    When the handler returns, the response is complete; it may be empty. A handler that raises aborts the session.
+
+    Example:
+        >>> def handler(session):
+        ...     session.write(session.read(-1))
+    """
+
+    @property
+    def caller_waiting(self) -> bool:
+        """Whether the client still waits for the response.
+
+        False once the client aborted the session, the connection ended, or the response is complete. What a handler waits for
+        ends then with an error; a handler that computes can ask.
+        """
+        return self._inner.caller_waiting
+
+    finish = runs(aio_server.ServerSession.finish)
+    acknowledged = waits(aio_server.ServerSession.acknowledged)
+    reject = runs(aio_server.ServerSession.reject)
+    close = waits(aio_server.ServerSession.close)
+
+
+def _abort(outcome: ClientSession | Client | Server | BaseException) -> None:
+    """End what an interrupted call had made."""
+    if not isinstance(outcome, BaseException):
+        outcome._inner.abort()
+
+
+def connect(
+    host: str | None = None,
+    port: int | None = None,
+    *,
+    path: str | None = None,
+    ssl: ssl_module.SSLContext | None = None,
+    server_hostname: str | None = None,
+    settings: Settings | None = None,
+    timeout: float | None = CONNECT_TIMEOUT_S,
+    **overrides: Any,
+) -> Client:
+    """Connect to a server over TCP, TLS or a Unix socket.
+
+    Args:
+        host: The server's address.
+        port: Its TCP port.
+        path: The path of a Unix socket, in place of host and port.
+        ssl: A client-side context, for TLS; or give the settings' ``ca``.
+        server_hostname: The name that the server's certificate must have; ``host`` by default.
+        settings: The limits and times of the client and its connections.
+        timeout: Seconds for each attempt to connect, the server's header included; ``None`` waits without a limit.
+        overrides: Fields of :class:`Settings`, in place of those of ``settings``.
+
+    Returns:
+        A client with its first connection. It is a context manager.
+
+    Raises:
+        ConnectionLost: The server cannot be reached.
+        Timeout: Connecting took too long.
+        RemoteProtocolError: The server does not speak Jmux.
+        ConfigurationError: Neither host and port nor path, or a setting is unknown or out of range.
+
+    Example:
+        >>> with jmux.connect("127.0.0.1", 7001) as client:
+        ...     print(client.request(b"whole request"))
+    """
+    made = Settings.of(settings, overrides)
+
+    async def start(thread: LoopThread) -> Client:
+        opening = aio_client.connect(
+            host, port, path=path, ssl=ssl, server_hostname=server_hostname, settings=made, timeout=timeout
+        )
+        return Client(thread, await opening)
+
+    return LoopThread.running(start, _abort)
+
+
+def serve(
+    handler: Callable[[ServerSession], object],
+    host: str | Sequence[str] | None = "127.0.0.1",
+    port: int | None = None,
+    *,
+    path: str | None = None,
+    ssl: ssl_module.SSLContext | None = None,
+    settings: Settings | None = None,
+    **overrides: Any,
+) -> Server:
+    """Listen for requests over TCP, TLS or a Unix socket.
+
+    What a handler raises aborts its session, is logged and counted (``stats().handlers_failed``), unless it is the error with
+    which its own session or connection ended.
+
+    Args:
+        handler: Called with each session, in a thread of its own. Once the client aborts the session, the connection ends or the
+            server closes, what the handler waits for on the session raises.
+        host: The address or name to listen on, or several. The default is reachable from this machine only; ``None`` listens on
+            all interfaces.
+        port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
+        path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
+        ssl: A server-side context, for TLS; or give the settings' ``certificate`` and ``key``.
+        settings: The limits and times of the server and its connections.
+        overrides: Fields of :class:`Settings`, in place of those of ``settings``.
+
+    Returns:
+        The server, which is a context manager.
+
+    Raises:
+        ConfigurationError: The address cannot be listened on, another server listens on the path, or a setting is unknown or out
+            of range.
+
+    Example:
+        >>> with jmux.serve(handler, "127.0.0.1", 7001) as server:
+        ...     server.wait()
+    """
+    made = Settings.of(settings, overrides)
+    threads = HandlerThreads(made.max_handlers, made.max_handlers_per_address)
+
+    async def start(thread: LoopThread) -> Server:
+        def view(session: aio_server.ServerSession) -> ServerSession:
+            session._begin()
+            return ServerSession(thread, session)
+
+        adapted = threads.adapt(handler, view)
+        return Server(thread, await aio_server.start_server(adapted, host, port, path=path, ssl=ssl, settings=made))
+
+    return LoopThread.running(start, _abort)

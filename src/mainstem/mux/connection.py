@@ -1,0 +1,413 @@
+"""A connection under asyncio: an engine without I/O, a transport, and the streams, inside one event loop.
+
+A :class:`BaseConnection` is called
+
+* by the transport (:mod:`mainstem.mux.transports`): ``transport_ready``, ``data_received``, ``writing_resumed``,
+  ``transport_lost``;
+* by its streams: ``schedule_flush``, ``flush``, ``dispatch``;
+* by the event loop, for the timer and for a flush that was scheduled.
+
+Everything runs in the thread of the event loop, so nothing is locked. Time comes from the ``Clock`` that the constructor was
+given. The event loop's timers only decide when the clock is read again.
+
+One step is always the same: a call of the engine, then ``dispatch`` (its events, to the methods in ``_handlers``), then ``flush``
+(its bytes, to the transport). Handlers of events are plain functions: none waits, and a task that one wakes runs only after the
+step is complete.
+
+How bytes leave. A write puts bytes into the engine's queue and schedules one flush for the end of the loop's turn, so that the
+writes of one turn leave together. A flush takes batches of 64 KiB from the engine while the transport is not paused: a pong or
+another stream's turn can overtake what is still in the engine, but not what the transport has. After eight batches the other tasks
+have a turn.
+
+Tasks. ``spawn`` starts the handlers of streams and of the connection; they belong to the connection. A handler is cancelled when
+its stream breaks (:meth:`BaseStream._set_exception`), as every stream does that is left when the connection ends. A handler whose
+stream had ended in order may complete; ``cancel_tasks`` (the close of a connection or server) ends those too.
+
+How it ends. ``_fail`` runs once, whatever the cause (a lost transport, a broken rule, a timeout, ``end`` from this side): it
+records ``failure``, sends what is still due (an Error or Shutdown message), ends every stream by ``_on_over``, and closes the
+transport, which has ``LINGER_S`` seconds to send its queue. ``_finish`` runs once the transport is gone and completes
+``wait_ended``; handlers that clean up may run on, and ``on_done`` is called after the last of them. After ``_fail`` no event is
+dispatched and no byte is taken from the engine. An unexpected exception in a callback is logged and ends the connection
+(``ends_connection_on_error``).
+
+Invariants: ``failure`` is ``None`` exactly as long as ``over`` is false; ``_fail`` precedes ``_finish``; a timer is pending
+only while the connection is not over; ``flush_scheduled`` is true exactly while a flush is queued in the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from typing import TYPE_CHECKING, Any
+
+from mainstem._internal.callbacks import ends_connection_on_error
+from mainstem._internal.clock import SYSTEM_CLOCK
+from mainstem._internal.endpoint_stats import EndpointStats, Traffic, counters
+from mainstem._internal.tasks import HANDLER_TASK, start_task
+from mainstem.errors import ClosedError, ConnectionLost, MainstemError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+
+    from mainstem._internal.clock import Clock
+    from mainstem.mux.engine import BaseEngine
+    from mainstem.mux.transports import Transport
+
+logger = logging.getLogger("mainstem.mux")
+
+# Bytes taken from a connection at a time; whatever becomes urgent meanwhile is sent before the next batch.
+FLUSH_BATCH = 64 * 1024
+# Batches written to a transport before other tasks have a turn.
+FLUSH_BATCHES = 8
+# Seconds for the last bytes to leave to a peer that does not read them; then the transport is aborted.
+LINGER_S = 2.0
+# Seconds that closing waits: for streams without progress, and for handlers that were cancelled.
+CLOSE_TIMEOUT_S = 10.0
+
+
+class BaseConnection:
+    """The base of a connection under asyncio.
+
+    A subclass fills ``_handlers`` (event class to method) and implements ``_on_over``.
+    """
+
+    engine: BaseEngine[Any, Any]
+
+    def __init__(self, engine: BaseEngine[Any, Any], clock: Clock = SYSTEM_CLOCK) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._clock = clock
+        self.engine = engine
+        self._handlers: dict[type, Callable[[Any], None]] = {}
+        self._transport: Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_ns = 0
+        self._linger: asyncio.TimerHandle | None = None
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._done: asyncio.Future[None] = self._loop.create_future()
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.traffic = Traffic()
+        self.flush_scheduled = False
+        self.over = False
+        self.failure: MainstemError | None = None
+
+    @property
+    def peer_address(self) -> Any:
+        """The peer's address as its socket names it: host and port for TCP; ``None`` when there is none."""
+        return None if self._transport is None else self._transport.get_extra_info("peername")
+
+    @property
+    def peer_certificate(self) -> dict[str, Any] | None:
+        """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it.
+
+        ``None`` without TLS. A client's certificate is requested by ``verify_mode`` of the server's context, and was verified
+        then; with ``CERT_NONE`` this is empty.
+        """
+        return None if self._transport is None else self._transport.get_extra_info("peercert")
+
+    @property
+    def closed(self) -> bool:
+        return self.over
+
+    @property
+    def error(self) -> MainstemError | None:
+        """What ended it early; ``None`` while it is open, and after an end in order or from this side."""
+        return None if isinstance(self.failure, ClosedError) else self.failure
+
+    @property
+    def ssl_object(self) -> Any:
+        """The TLS connection, an :class:`ssl.SSLObject`; ``None`` without TLS."""
+        return None if self._transport is None else self._transport.get_extra_info("ssl_object")
+
+    @property
+    def read_limit(self) -> int:
+        """Bytes that one ``read(-1)`` collects at most."""
+        return self.engine.settings.read_limit
+
+    @property
+    def stall_timeout(self) -> float:
+        """Seconds without progress after which a stream that is being closed is given up; ``inf`` for no limit."""
+        return self.engine.settings.stall_timeout or math.inf
+
+    @property
+    def peer_name(self) -> str:
+        """The peer in error texts and logs: host and port, or the path of a Unix socket."""
+        return self.engine.peer_name
+
+    # ---- called by the transport
+
+    @ends_connection_on_error
+    def transport_ready(self, transport: Transport) -> None:
+        """Start to use a transport; called by it once it is connected."""
+        self._transport = transport
+        self.engine.peer_name = transport.peer
+        self.traffic.connections_opened += 1
+        self.flush()
+
+    @ends_connection_on_error
+    def data_received(self, data: memoryview) -> None:
+        """Take received bytes; called by the transport, whose the memory is again when the call returns."""
+        if not self.over:
+            self.traffic.bytes_received += len(data)
+            self._advance(self.engine.receive_data, data, self._clock.monotonic_ns())
+
+    @ends_connection_on_error
+    def writing_resumed(self) -> None:
+        """Write more; called by the transport when it has room again."""
+        self.flush()
+
+    @ends_connection_on_error
+    def transport_lost(self, error: Exception | None) -> None:
+        """End the connection; called by the transport at its end. ``error`` is None when the peer ended it in order."""
+        if self.over:
+            self._finish()
+            return
+        cause: MainstemError
+        if error is None:
+            try:
+                self.engine.receive_eof(self._clock.monotonic_ns())
+                self.dispatch()
+                cause = self.engine.failure or ConnectionLost(f"{self.engine.peer_name} ended the connection")
+            except MainstemError as violation:
+                cause = ConnectionLost(f"{self.engine.peer_name} ended the connection inside a message")
+                cause.__cause__ = violation
+        else:
+            cause = ConnectionLost(f"the connection to {self.engine.peer_name} broke: {error}")
+            cause.__cause__ = error
+        try:
+            self._fail(cause)
+        finally:
+            self._finish()
+
+    # ---- called by streams
+
+    def schedule_flush(self) -> None:
+        """Flush at the end of this turn of the event loop, so that what is queued in it leaves together."""
+        if not self.flush_scheduled:
+            self.flush_scheduled = True
+            self._loop.call_soon(self._on_turn)
+
+    def flush(self) -> None:
+        """Write as much to the transport as it takes now."""
+        transport = self._transport
+        if transport is None or self.over:
+            return
+        engine = self.engine
+        batches = 0
+        while engine.wants_to_send and not transport.paused:
+            segments = engine.segments_to_send(FLUSH_BATCH)
+            if not segments:
+                break
+            self._write(transport, segments)
+            batches += 1
+            if batches == FLUSH_BATCHES:
+                self.schedule_flush()
+                break
+        if batches:
+            self.dispatch()
+        self._set_timer()
+
+    def _write(self, transport: Transport, segments: list[bytes | memoryview]) -> None:
+        self.traffic.bytes_sent += sum(map(len, segments))
+        transport.write(segments)
+
+    def dispatch(self) -> None:
+        """Call the handlers of the protocol's events."""
+        next_event = self.engine.next_event
+        handlers = self._handlers
+        while (event := next_event()) is not None:
+            handler = handlers.get(type(event))
+            if handler is not None:
+                handler(event)
+
+    # ---- figures
+
+    def count_into(self, traffic: Traffic) -> None:
+        """Count into the counters of the endpoint that the connection belongs to; what was counted before is added to them."""
+        traffic.add(self.traffic)
+        self.traffic = traffic
+
+    @property
+    def open_streams(self) -> Iterable[Any]:
+        """The protocol's streams or sessions that are open now; a copy."""
+        raise NotImplementedError
+
+    # ---- life
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Start a task of the connection. An exception that it raises is logged."""
+        task = start_task(work, self._loop)
+        self.tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def end(self, error: MainstemError | None = None, *, abort: bool = False) -> None:
+        """End the connection from this side; ``error`` is what its streams raise, and ``abort`` drops what was not sent."""
+        self._fail(error or ClosedError("the connection was closed here"), abort=abort)
+
+    async def shutdown(self, deadline: float) -> None:
+        """Let the handlers finish until ``deadline`` (loop time), then end the connection."""
+        raise NotImplementedError
+
+    async def wait_ended(self) -> None:
+        """Wait until the transport is gone."""
+        await asyncio.shield(self._ended)
+
+    def on_ended(self, call: Callable[[], object]) -> None:
+        """Register a function to be called at the end of the transport."""
+        self._ended.add_done_callback(lambda _: call())
+
+    def on_done(self, call: Callable[[], object]) -> None:
+        """Register a function to be called at the end of the transport and of the last task."""
+        self._done.add_done_callback(lambda _: call())
+
+    # ---- internals
+
+    def _check_done(self) -> None:
+        if self._ended.done() and not self.tasks and not self._done.done():
+            self._done.set_result(None)
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.discard(task)
+        self._check_done()
+        error: BaseException | None
+        if not task.cancelled():
+            error = task.exception()
+        elif task.cancelling():
+            error = None
+        else:  # nobody cancelled the handler: it let the cancellation of something that it awaited pass
+            error = asyncio.CancelledError("the handler awaited something that was cancelled")
+        if error is not None:
+            self.traffic.handlers_failed += 1
+            logger.error("a handler for %s failed", self.peer_name, exc_info=error)
+
+    def _advance(self, verb: Callable[..., None], *arguments: Any) -> bool:
+        """One step: the verb, its events, its bytes. Returns false when it ended the connection."""
+        try:
+            verb(*arguments)
+        except MainstemError as error:
+            self.dispatch()
+            self._fail(error)
+            return False
+        self.dispatch()
+        self.flush()
+        return True
+
+    @ends_connection_on_error
+    def _on_turn(self) -> None:
+        # Reset only here: a caller that flushes message by message must not fill the loop with calls that have nothing to do.
+        self.flush_scheduled = False
+        self.flush()
+
+    def _set_timer(self) -> None:
+        due_ns = self.engine.next_timeout_ns()
+        if due_ns is None:
+            return
+        if self._timer is not None:
+            if self._timer_due_ns <= due_ns:
+                return  # it fires early, and is set again then
+            self._timer.cancel()
+        self._timer_due_ns = due_ns
+        delay = max(0, due_ns - self._clock.monotonic_ns()) / 1e9
+        self._timer = self._loop.call_later(delay, self._on_timer)
+
+    @ends_connection_on_error
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self.over and self._advance(self.engine.handle_timeout, self._clock.monotonic_ns()):
+            self._set_timer()
+
+    def _fail_internally(self, error: Exception) -> None:
+        """End the connection for an exception that is no protocol error: a fault on this side."""
+        peer = self.engine.peer_name
+        logger.error("the connection to %s is ended: a callback failed", peer, exc_info=error)
+        failure = ConnectionLost(f"the connection to {peer} failed on this side: {type(error).__name__}: {error}")
+        failure.__cause__ = error
+        self._fail(failure, abort=True)
+
+    def _fail(self, error: MainstemError, *, abort: bool = False) -> None:
+        if self.over:
+            return
+        assert self.failure is None
+        self.failure = error
+        transport = self._transport
+        if transport is not None and not abort:
+            # An Error or Shutdown message, or responses that were still due.
+            while not transport.paused and (segments := self.engine.segments_to_send(FLUSH_BATCH)):
+                self._write(transport, segments)
+        if transport is not None:
+            self.traffic.connection_ended(error)
+        self.over = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        try:
+            self._on_over(error)
+        finally:
+            self._end_transport(transport, abort=abort)
+
+    def _end_transport(self, transport: Transport | None, *, abort: bool) -> None:
+        if transport is None:
+            self._finish()
+        elif abort:
+            transport.abort()
+        else:
+            self._linger = self._loop.call_later(LINGER_S, transport.abort)
+            transport.close()
+
+    def _on_over(self, error: MainstemError) -> None:
+        """End every stream with ``error``."""
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        assert self.over
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        if not self._ended.done():
+            self._ended.set_result(None)
+        self._check_done()
+
+
+def connection_stats(
+    connections: Iterable[BaseConnection], traffic: Traffic, *, protocol: str, role: str, closed: bool
+) -> EndpointStats:
+    """Return the figures of an endpoint with these connections."""
+    connections = [connection for connection in connections if not connection.over]
+    streams = [stream for connection in connections for stream in connection.open_streams]
+    return EndpointStats(
+        protocol=protocol,
+        role=role,
+        closed=closed,
+        connections=len(connections),
+        streams=len(streams),
+        unsent_bytes=sum(stream.queue.size for stream in streams),
+        unread_bytes=sum(stream.unconsumed for stream in streams),
+        **counters(traffic),
+    )
+
+
+async def wait_for_tasks(tasks: set[asyncio.Task[Any]], timeout: float) -> bool:
+    """Wait for tasks at most ``timeout`` seconds, but for the caller's own; return whether all ended."""
+    tasks = tasks - {asyncio.current_task(), HANDLER_TASK.get()}
+    if not tasks:
+        return True
+    _, pending = await asyncio.wait(tasks, timeout=None if timeout == math.inf else max(0.0, timeout))
+    return not pending
+
+
+def cancel_tasks(tasks: set[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, but for the caller's own.
+
+    A task that was cancelled before is not cancelled again: that would interrupt what it does to clean up.
+    """
+    for task in tasks - {asyncio.current_task(), HANDLER_TASK.get()}:
+        if not task.cancelling():
+            task.cancel()
+
+
+async def cancel_and_wait(tasks: set[asyncio.Task[Any]], timeout: float) -> None:
+    """Cancel tasks, but for the caller's own, and wait at most ``timeout`` seconds for their end."""
+    cancel_tasks(tasks)
+    if not await wait_for_tasks(tasks, timeout):
+        logger.warning("%d handlers did not end within %g s after they were cancelled", len(tasks), timeout)
