@@ -295,6 +295,7 @@ def test_errors_say_what_may_be_sent_again() -> None:
         with server, pytest.raises(LimitExceeded) as long:
             client.request(b"x")
         assert long.value.delivery is Delivery.UNKNOWN
+        wait_for(lambda: not client.stats().connections)  # a request on a connection that is ending fails otherwise
         with pytest.raises(ConnectionLost, match="Connection refused") as gone:
             client.request(b"x", attempts=2)
         assert gone.value.may_retry
