@@ -47,7 +47,7 @@ def _names(cls: ast.ClassDef) -> set[str]:
 
 
 class DefaultValues(griffe.Extension):
-    """Resolves the defaults of functions once everything is loaded. Names of anything but numbers and texts stay."""
+    """Resolves the defaults of functions and of dataclasses' fields once everything is loaded. Names of anything but numbers and texts stay."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         _resolve(pkg)
@@ -61,6 +61,10 @@ def _resolve(scope: griffe.Module | griffe.Class) -> None:
             for parameter in member.parameters:
                 if isinstance(parameter.default, griffe.ExprName):
                     parameter.default = _value(parameter.default) or parameter.default
+        elif isinstance(member, griffe.Attribute) and isinstance(scope, griffe.Class):
+            # A field of a dataclass, which is a parameter of its class.
+            if isinstance(member.value, griffe.ExprName):
+                member.value = _value(member.value) or member.value
         elif isinstance(member, griffe.Module | griffe.Class):
             _resolve(member)
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from tests.support.patience import until
 from tests.support.ports import free_port
 
+from mainstem.errors import ClosedError
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
@@ -76,8 +78,11 @@ class Far:
 class Conversation:
     """The near end of a conversation, whose calls are awaited in both variants."""
 
-    def __init__(self, near: Any, far: Far, *, blocks: bool, write: str = "send", read: str = "receive") -> None:
+    def __init__(
+        self, near: Any, far: Far, *, blocks: bool, write: str = "send", read: str = "receive", server: Any = None
+    ) -> None:
         self.near = near
+        self._server = server
         self._read = getattr(near, read, None)
         self.far = far
         self._blocks = blocks
@@ -95,6 +100,14 @@ class Conversation:
     async def call(self, name: str, *arguments: Any) -> Any:
         """Calls a method of the near end."""
         return await run(self._blocks, getattr(self.near, name), *arguments)
+
+    async def call_server(self, name: str, *arguments: Any) -> Any:
+        """Calls a method of the far end's server."""
+        return await run(self._blocks, getattr(self._server, name), *arguments)
+
+    @property
+    def server_closed(self) -> bool:
+        return bool(self._server.closed)
 
 
 async def run(blocks: bool, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -137,15 +150,47 @@ class Family:
 
     def _stream_handler(self, far: Far, blocks: bool) -> Any:
         """Of bymux and Jmux: reads to the end."""
+        return self._handler(far, blocks, lambda stream: (stream, stream.read), ends=())
 
-        async def handle(stream: Any) -> None:
+    def _message_handler(self, far: Far, blocks: bool, receiver: Callable[[Any], Any]) -> Any:
+        """Of Aqueduct and duologues: receives until the sender has finished."""
+
+        def source(served: Any) -> tuple[Any, Any]:
+            handle = receiver(served)
+            return handle, handle.receive
+
+        return self._handler(far, blocks, source, ends=(ClosedError,))
+
+    def _handler(
+        self,
+        far: Far,
+        blocks: bool,
+        source: Callable[[Any], tuple[Any, Any]],
+        ends: tuple[type[Exception], ...],
+    ) -> Any:
+        """A handler that receives by the call that ``source`` names, until that returns nothing or raises one of ``ends``."""
+
+        async def handle(served: Any) -> None:
+            handle, call = source(served)
+
             async def receive() -> bytes | None:
-                return await stream.read() or None
+                try:
+                    return await call() or None
+                except ends:
+                    return None
 
-            await far.handle(stream, receive)
+            await far.handle(handle, receive)
 
-        def handle_blocking(stream: Any) -> None:
-            far.handle_blocking(stream, lambda: stream.read() or None)
+        def handle_blocking(served: Any) -> None:
+            handle, call = source(served)
+
+            def receive() -> bytes | None:
+                try:
+                    return call() or None
+                except ends:
+                    return None
+
+            far.handle_blocking(handle, receive)
 
         return handle_blocking if blocks else handle
 
@@ -157,7 +202,7 @@ class Family:
             connecting = await run(blocks, package.connect, "127.0.0.1", server.port)
             async with entered(blocks, connecting) as client:
                 session = await run(blocks, client.open_session)
-                yield Conversation(session, far, blocks=blocks, write="write", read="read")
+                yield Conversation(session, far, blocks=blocks, write="write", read="read", server=server)
 
     @contextlib.asynccontextmanager
     async def _bymux(self, far: Far, blocks: bool) -> AsyncIterator[Conversation]:
@@ -167,39 +212,19 @@ class Family:
             connecting = await run(blocks, package.connect, "127.0.0.1", server.port)
             async with entered(blocks, connecting) as connection:
                 stream = await run(blocks, connection.open_stream)
-                yield Conversation(stream, far, blocks=blocks, write="write", read="read")
+                yield Conversation(stream, far, blocks=blocks, write="write", read="read", server=server)
 
     @contextlib.asynccontextmanager
     async def _aqueduct(self, far: Far, blocks: bool) -> AsyncIterator[Conversation]:
         package = self._package(blocks)
         assert self.files is not None
-        from mainstem.errors import ClosedError
-
-        async def handle(connection: Any) -> None:
-            async def receive() -> bytes | None:
-                try:
-                    return await connection.receiver.receive()  # type: ignore[no-any-return]
-                except ClosedError:
-                    return None
-
-            await far.handle(connection.receiver, receive)
-
-        def handle_blocking(connection: Any) -> None:
-            def receive() -> bytes | None:
-                try:
-                    return connection.receiver.receive()  # type: ignore[no-any-return]
-                except ClosedError:
-                    return None
-
-            far.handle_blocking(connection.receiver, receive)
-
+        handler = self._message_handler(far, blocks, lambda connection: connection.receiver)
         files = {"certificate": self.files.certificate, "key": self.files.key}
-        handler = handle_blocking if blocks else handle
         serving = await run(blocks, lambda: package.serve(handler, "127.0.0.1", 0, **files))
         async with entered(blocks, serving) as server:
             connecting = await run(blocks, lambda: package.connect("127.0.0.1", server.port, ca=self.files.ca))
             async with entered(blocks, connecting) as connection:
-                yield Conversation(connection.sender, far, blocks=blocks, read="wait_closed")
+                yield Conversation(connection.sender, far, blocks=blocks, read="wait_closed", server=server)
 
     @contextlib.asynccontextmanager
     async def _duologue(self, far: Far, blocks: bool) -> AsyncIterator[Conversation]:
@@ -208,35 +233,15 @@ class Family:
         from tests.support.duologues import calling
         from tests.support.duologues import serving as serving_on
 
-        from mainstem.errors import ClosedError
-
-        async def handle(duologue: Any) -> None:
-            async def receive() -> bytes | None:
-                try:
-                    return await duologue.receive()  # type: ignore[no-any-return]
-                except ClosedError:
-                    return None
-
-            await far.handle(duologue, receive)
-
-        def handle_blocking(duologue: Any) -> None:
-            def receive() -> bytes | None:
-                try:
-                    return duologue.receive()  # type: ignore[no-any-return]
-                except ClosedError:
-                    return None
-
-            far.handle_blocking(duologue, receive)
-
+        handler = self._message_handler(far, blocks, lambda duologue: duologue)
         self.port = self.port or free_port(128)
         port = self.port
-        handler = handle_blocking if blocks else handle
         directory = self.driver.directory
         serving = await run(blocks, lambda: package.serve(handler, **serving_on(port), directory=directory))
-        async with entered(blocks, serving):
+        async with entered(blocks, serving) as server:
             connecting = await run(blocks, lambda: package.connect(**calling(port), directory=directory))
             async with entered(blocks, connecting) as client:
-                yield Conversation(client, far, blocks=blocks)
+                yield Conversation(client, far, blocks=blocks, server=server)
 
     @contextlib.asynccontextmanager
     async def _aeron(self, far: Far, blocks: bool) -> AsyncIterator[Conversation]:

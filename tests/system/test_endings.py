@@ -98,6 +98,70 @@ async def ends(family: Family, blocks: bool, numbers: list[int], ending: str, af
             assert sent(numbers).startswith(bytes(far.received))
 
 
+@pytest.mark.parametrize("family", FAMILIES[1:])
+@VARIANTS
+@given(numbers=st.lists(st.integers(0, 255), min_size=1, max_size=40), ending=st.sampled_from(["finish", "close"]))
+@EXAMPLES
+def test_a_server_that_shuts_down_lets_its_handlers_finish(
+    families: dict[str, Family], family: str, blocks: bool, numbers: list[int], ending: str
+) -> None:
+    if ending == "finish" and family not in CAN_FINISH:
+        ending = "close"
+    asyncio.run(shuts_down(families[family], blocks, numbers, ending))
+
+
+async def shuts_down(family: Family, blocks: bool, numbers: list[int], ending: str) -> None:
+    far = Far(raises=False)
+    async with asyncio.timeout(STALL_S), family.conversation(far, blocks=blocks) as talk:
+        await talk.send(bytes([numbers[0]]) * SIZE)
+        await until(lambda: bool(far.handles))
+        shutdown = asyncio.ensure_future(talk.call_server("shutdown"))
+        for number in numbers[1:]:
+            await talk.send(bytes([number]) * SIZE)
+        assert not shutdown.done()
+        if family.name == "Jmux" and ending == "close":
+            await respond(talk)
+        await end(talk, family.name, ending)
+        await far.ended()
+        assert far.error is None
+        assert bytes(far.received) == sent(numbers)
+        await shutdown
+        assert talk.server_closed
+
+
+@pytest.mark.parametrize("family", FAMILIES[1:])
+@VARIANTS
+@given(
+    numbers=st.lists(st.integers(0, 255), min_size=1, max_size=40),
+    ending=st.sampled_from(["close", "abort"]),
+    after=st.lists(st.sampled_from(["close", "abort", "shutdown"]), max_size=2),
+)
+@EXAMPLES
+def test_a_server_that_closes_ends_its_handlers(
+    families: dict[str, Family], family: str, blocks: bool, numbers: list[int], ending: str, after: list[str]
+) -> None:
+    asyncio.run(closes(families[family], blocks, numbers, ending, after))
+
+
+async def closes(family: Family, blocks: bool, numbers: list[int], ending: str, after: list[str]) -> None:
+    far = Far(raises=False)
+    async with asyncio.timeout(STALL_S), family.conversation(far, blocks=blocks) as talk:
+        for number in numbers:
+            await talk.send(bytes([number]) * SIZE)
+        await until(lambda: bool(far.handles))
+        await talk.call_server(ending)
+        assert talk.server_closed
+        # The handler learns of it, by an error or by the end of what it receives, and has the beginning of what was sent.
+        await far.ended()
+        assert sent(numbers).startswith(bytes(far.received))
+        await until(lambda: talk.near.closed)
+        with pytest.raises(MainstemError):
+            await talk.send(b"late" * (SIZE // 4))
+        for name in after:
+            await talk.call_server(name)
+        assert talk.server_closed
+
+
 async def respond(talk: Conversation) -> None:
     """A request is complete with its response; a session that is closed before is aborted."""
     await talk.call("finish")
