@@ -33,6 +33,7 @@ from mainstem.duologue.channels import HOST, PORT, ClientChannels, ServerChannel
 from mainstem.duologue.ends import CLOSE_TIMEOUT, STEP_TIMEOUT, ClientEnd, DuologueEnd, End
 from mainstem.duologue.limits import AddressPrefixes
 from mainstem.duologue.server_life import HANDLER_TIMEOUT, ServerEnd, ServerLife, reason_after
+from mainstem.duologue.session import Alone
 from mainstem.duologue.settings import Settings, settings_of
 from mainstem.duologue.stats import DuologueStats, ServerStats
 from mainstem.errors import ClosedError
@@ -69,18 +70,11 @@ __getattr__, __dir__ = lazy_names(__name__, {"ServerKey": "mainstem.duologue.cry
 logger = logging.getLogger("mainstem.duologue.server")
 
 
-class _Changed:
+class _Changed(Alone):
     """The condition of a session in the event loop, whose one thread needs no lock."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
     def notify_all(self) -> None:
         self._event.set()

@@ -54,18 +54,7 @@ class ClientCore:
 
     ``do_work`` until ``is_open``, then ``offer``, ``receive`` and ``do_work``.
 
-    Args:
-        aeron: The client of the media driver.
-        channels: Where the server is, and the settings of this end.
-        timeout: Seconds that each step of connecting may take; None for any number.
-        server_key: The server's public key; empty without encryption.
-        rng: Makes a fresh one-time pad: a cryptographic generator, except in a simulation.
-        now_ns: The monotonic time, in nanoseconds.
-
-    Attributes:
-        error: What ended the duologue; None while it is open.
-        peer: The server's address and port.
-        has_told: Whether ``error`` was raised by `offer` or `receive`.
+    ``rng`` is a cryptographic generator, except in a simulation. Each step of connecting may take ``timeout`` seconds.
     """
 
     def __init__(
@@ -82,7 +71,7 @@ class ClientCore:
         self.step = Step.INTRODUCE
         self.duologue_session = 0
         self.error: MainstemError | None = None
-        self.has_told = False
+        self.has_told = False  # whether `offer` or `receive` has raised it
         self._aeron = aeron
         self._timeout = timeout
         self._since_ns = now_ns
@@ -125,7 +114,6 @@ class ClientCore:
         return longest_message(self.channels.settings.term_length, is_encrypted=self._ciphers is not None)
 
     def stats(self) -> DuologueStats:
-        """What was sent and received on the duologue."""
         return DuologueStats() if self._exchange is None else self._exchange.stats()
 
     def do_work(self, now_ns: int) -> int:

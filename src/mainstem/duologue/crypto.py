@@ -170,8 +170,6 @@ class Opener:
 
 @dataclass(frozen=True, slots=True)
 class Ciphers:
-    """Both directions of one end."""
-
     sealer: Sealer
     opener: Opener
 

@@ -43,7 +43,6 @@ class Hello:
     key: int
 
     def encode(self) -> bytes:
-        """As it goes onto the all-clients channel."""
         return b"HELLO %X" % self.key
 
 
@@ -55,7 +54,6 @@ class SealedHello:
     public_key: bytes
 
     def encode(self) -> bytes:
-        """As it goes onto the all-clients channel."""
         return b"HELLO %s %s" % (_hex(self.sealed_key), _hex(self.public_key))
 
 
@@ -71,7 +69,6 @@ class Connect:
     tag: bytes = b""
 
     def encode(self) -> bytes:
-        """As it goes onto the all-clients channel."""
         return b"%s %s %s" % (self.plain_part, _hex(self.public_key), _hex(self.tag)) if self.tag else self.plain_part
 
     @property
@@ -89,7 +86,6 @@ class Refusal:
     message: str
 
     def encode(self) -> bytes:
-        """As it goes onto the all-clients channel."""
         return b"%d ERROR %s" % (self.session_id, self.message.encode()[:MAX_ERROR_LENGTH])
 
 
@@ -144,8 +140,8 @@ def _is_int32(value: int) -> bool:
     return -(1 << 31) <= value < 1 << 31
 
 
-def _hex(octets: bytes) -> bytes:
-    return octets.hex().upper().encode()
+def _hex(data: bytes) -> bytes:
+    return data.hex().upper().encode()
 
 
 def _shown(text: bytes) -> str:

@@ -29,7 +29,7 @@ class Offers(Protocol):
     """What messages are offered to: a publication."""
 
     def offer(self, data: bytes, /) -> int:
-        """Offer a message; returns a position, or a negative OfferStatus."""
+        """Return a position, or a negative OfferStatus."""
         ...
 
 
@@ -46,7 +46,7 @@ class Outbox:
         # The message that was refused last, sealed under the number that is still the next.
         self._sealed: tuple[bytes, int, bytes] = (b"", -1, b"")
         self._queue: deque[bytes] = deque()
-        self._octets = 0
+        self._nbytes = 0
         self._since_ns = -1
         self.messages_sent = self.bytes_sent = 0
 
@@ -67,13 +67,13 @@ class Outbox:
 
     def queue(self, message: bytes, now_ns: int) -> None:
         """Send a message, or queue it behind those that wait. Raises BackPressured when too much waits already."""
-        if len(self._queue) >= MAX_QUEUED or self._octets >= MAX_QUEUED_BYTES:
-            raise BackPressured(f"{self._name}: {len(self._queue)} messages of {self._octets} bytes wait already")
+        if len(self._queue) >= MAX_QUEUED or self._nbytes >= MAX_QUEUED_BYTES:
+            raise BackPressured(f"{self._name}: {len(self._queue)} messages of {self._nbytes} bytes wait already")
         queue, length = self._queue, len(message)
         is_first = not queue
         # Calls nothing.
         queue += (message,)
-        self._octets += length
+        self._nbytes += length
         if is_first:
             # Behind others it waits for ``do_work``, which is also where the failure of an older one is raised.
             self.do_work(now_ns)
@@ -89,7 +89,7 @@ class Outbox:
             # Calls nothing from the offer on.
             if status > 0:
                 del queue[0]
-                self._octets -= length
+                self._nbytes -= length
                 self._since_ns = -1
                 sent += 1
             else:
@@ -100,13 +100,13 @@ class Outbox:
     def drop(self) -> None:
         """Give up all that waits."""
         self._queue.clear()
-        self._octets = 0
+        self._nbytes = 0
 
     def drop_first(self) -> None:
         """Give up the message that was refused; those behind it get their own time."""
         length = len(self._queue[0])
         del self._queue[0]
-        self._octets -= length
+        self._nbytes -= length
         self._since_ns = -1
 
     def _offer(self, message: bytes) -> int:

@@ -48,16 +48,8 @@ class ServerCore:
 
     One thread runs the duty cycles. Any thread may call `broadcast`, and use a `Session` under its ``changed``.
 
-    Args:
-        aeron: The client of the media driver.
-        channels: Where the server listens, and its settings.
-        on_open: Called with the session of each client that joined, in the thread of the duty cycles.
-        rng: Makes session ids that cannot be guessed: a cryptographic generator, except in a simulation.
-        key: The server's key pair, which switches encryption on.
-        condition: Makes the lock of each session.
-
-    Raises:
-        RegistrationError: The driver cannot bind an address.
+    It calls ``on_open`` with the session of each client that joined, in the thread of the duty cycles. ``rng`` is a cryptographic
+    generator, except in a simulation; ``condition`` makes the lock of each session.
     """
 
     def __init__(
@@ -107,12 +99,10 @@ class ServerCore:
 
     @property
     def ports_in_use(self) -> frozenset[int]:
-        """The ports of all duologues, also of those that no client has joined."""
         return self._ports.in_use | self._control_ports.in_use
 
     @property
     def sessions_in_use(self) -> frozenset[int]:
-        """The session ids of all duologues."""
         return self._session_ids.in_use
 
     @property
@@ -135,12 +125,7 @@ class ServerCore:
         self._is_accepting = False
 
     def do_work(self, now_ns: int) -> int:
-        """Run one duty cycle, and return how much was done.
-
-        Raises:
-            ClosedError: The client of the driver was closed.
-            DriverTimeout: The driver has ended.
-        """
+        """Run one duty cycle; returns how much was done. Raises ClosedError or DriverTimeout once the driver is gone."""
         self._now_ns = now_ns
         if self._aeron.closed:
             raise self._aeron.error or ClosedError("the client of the media driver was closed")

@@ -87,7 +87,6 @@ class ServerLife:
 
     @property
     def is_connected(self) -> bool:
-        """Whether it has been opened, and not closed."""
         return self._connection is not None
 
     def do_work(self, now_ns: int) -> int:

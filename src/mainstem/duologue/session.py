@@ -37,46 +37,30 @@ State = DuologueState
 
 
 class Condition(Protocol):
-    """The lock of a session's state, and what waits for a change of it: a ``threading.Condition``, or what the event loop has."""
+    """The lock of a session's state, which tells those who wait of changes: a ``threading.Condition``, or the event loop's."""
 
     def __enter__(self) -> bool | Self: ...
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
 
-    def notify_all(self) -> None:
-        """Wake everyone who waits."""
-        ...
+    def notify_all(self) -> None: ...
 
 
 class Alone:
-    """A condition for where one thread does everything."""
+    """A condition if one thread does everything."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *exception: object) -> None: ...
 
-    def notify_all(self) -> None:
-        """Nobody waits."""
+    def notify_all(self) -> None: ...
 
 
 class Session:
-    """A pair of streams between the server and one client.
-
-    Attributes:
-        owner: The client's address.
-        session_id: The session of both streams.
-        changed: The lock of this session.
-        error: Why it ended, where that is an error; None while it is open, and after an end in order.
-        reason: Why it ended, in a few words; empty before.
-        has_told: Whether ``error`` was raised to the handler.
-        has_handler: Whether its handler runs, which keeps its place.
-        on_end: Called when it has ended, in the server's thread.
-    """
+    """A pair of streams between the server and one client."""
 
     def __init__(
         self,
@@ -90,7 +74,7 @@ class Session:
         changed: Condition,
     ) -> None:
         settings = channels.settings
-        self.owner = owner
+        self.owner = owner  # the client's address
         self.prefix = prefix
         self.session_id = session_id
         self.ports = ports
@@ -105,11 +89,11 @@ class Session:
         self.changed = changed
         self.ciphers: Ciphers | None = None
         self.bad_messages = 0
-        self.error: MainstemError | None = None
-        self.reason = ""
-        self.has_told = False
-        self.has_handler = False
-        self.on_end: Callable[[], None] | None = None
+        self.error: MainstemError | None = None  # what ended it, unless it ended in order
+        self.reason = ""  # why it ended, in a few words
+        self.has_told = False  # whether ``error`` was raised to the handler
+        self.has_handler = False  # a handler that runs keeps the place of its client
+        self.on_end: Callable[[], None] | None = None  # called in the server's thread
         self.on_ready: Callable[[], None] | None = None
         self.on_failed: Callable[[], None] | None = None
         self._channels = channels
@@ -131,7 +115,6 @@ class Session:
 
     @property
     def state(self) -> DuologueState:
-        """The state of the duologue."""
         return self.lifetime.state
 
     @property
@@ -141,7 +124,6 @@ class Session:
 
     @property
     def peer_address(self) -> tuple[str, int]:
-        """The client's address and port."""
         image = None if self._exchange is None else self._exchange.image
         source = "" if image is None else image.source_identity
         return self.owner, int(source.rpartition(":")[2] or 0)
@@ -157,7 +139,6 @@ class Session:
         return longest_message(self._settings.term_length, is_encrypted=self.ciphers is not None)
 
     def stats(self) -> DuologueStats:
-        """What was sent and received."""
         return DuologueStats() if self._exchange is None else self._exchange.stats()
 
     # -- the handler's side, under ``changed`` ---------------------------------------------------------------------
@@ -206,15 +187,7 @@ class Session:
     # -- the server's side -----------------------------------------------------------------------------------------
 
     def do_work(self, now_ns: int, on_open: Callable[[Session], None]) -> tuple[int, str]:
-        """Run one duty cycle.
-
-        Args:
-            now_ns: The monotonic time.
-            on_open: Called for a client that joined.
-
-        Returns:
-            How much was done, and why the duologue must end now: empty while it goes on.
-        """
+        """Run one duty cycle; returns how much was done, and why the duologue must end now: empty while it goes on."""
         self._now_ns = now_ns
         with self.changed:
             try:

@@ -61,7 +61,6 @@ class StreamPair:
 
     @property
     def is_ready(self) -> bool:
-        """Whether both are made."""
         return self.subscription is not None and self.publication is not None
 
     @property
@@ -72,17 +71,12 @@ class StreamPair:
 
     @property
     def is_closed(self) -> bool:
-        """Whether both are closed."""
         return not self._open
 
     def close(self, *, listens: bool = False) -> bool:
-        """Close both; False while the driver has not responded to a command, and this is to be called again.
+        """Close both, or with ``listens`` the publication only.
 
-        Args:
-            listens: Closes the publication only.
-
-        Returns:
-            Whether both are closed.
+        Returns whether both are closed. Call it again until then: the driver has to respond to the commands first.
         """
         for operation in [each for each in self._open if each.is_done]:
             if operation is self._subscribing and listens:
@@ -98,16 +92,7 @@ class StreamPair:
 class Exchange:
     """What is sent and received over both streams of an open duologue.
 
-    Args:
-        streams: Both streams, ready.
-        peer: The other end, for errors.
-        name: The duologue, for errors.
-        ciphers: What seals and opens messages; None without encryption.
-        inspect: Called with each message before it can be received; what it raises ends the duologue.
-
-    Attributes:
-        outbox: The messages on their way to the peer.
-        image: The peer's stream; None while it has not come.
+    ``inspect`` is called with each message before it can be received; what it raises ends the duologue.
     """
 
     def __init__(
@@ -118,7 +103,7 @@ class Exchange:
         assert publication is not None
         self.publication = publication
         self.outbox = Outbox(publication, name=name, sealer=None if ciphers is None else ciphers.sealer)
-        self.image: Image | None = None
+        self.image: Image | None = None  # the peer's stream, once it has come
         self._subscription = subscription
         self._peer = peer
         self._opener = None if ciphers is None else ciphers.opener
@@ -128,7 +113,6 @@ class Exchange:
         self._messages_received = self._bytes_received = 0
 
     def stats(self) -> DuologueStats:
-        """What was sent and received."""
         outbox = self.outbox
         return DuologueStats(outbox.messages_sent, outbox.bytes_sent, self._messages_received, self._bytes_received)
 
@@ -138,10 +122,10 @@ class Exchange:
         image = self.image
         return image is not None and not (image.closed or image.end_of_stream_position < layout.NEVER_NS)
 
-    def poll(self, most: int) -> int:
-        """Take in what came, at most so many messages; returns how many."""
+    def poll(self, limit: int) -> int:
+        """Take in what came, at most ``limit`` messages; returns how many."""
         arrived, received, opener = self._arrived, self._received, self._opener
-        room = min(most, MAX_RECEIVED - len(received)) - len(arrived)
+        room = min(limit, MAX_RECEIVED - len(received)) - len(arrived)
         if room > 0:
             arrived.extend(polled(self._subscription.poll_bytes, room))
         work = len(arrived)
@@ -169,7 +153,6 @@ class Exchange:
         return message
 
     def drop(self) -> None:
-        """Forget what was not received."""
         self._received.clear()
 
     def check_peer(self) -> None:

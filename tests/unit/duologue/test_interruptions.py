@@ -187,4 +187,4 @@ def test_an_outbox_that_is_interrupted_offers_again_what_was_refused_only(is_enc
             opened.append(opener.open(taken) if is_encrypted else taken)
             opener.number += 1
         assert opened == messages
-        assert outbox._octets == 0
+        assert outbox._nbytes == 0
