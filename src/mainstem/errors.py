@@ -152,7 +152,7 @@ class MissingExtraError(ConfigurationError, ImportError):
 
     @classmethod
     def of(cls, error: ImportError) -> Self | None:
-        """Returns the error for a failed import.
+        """Return the error for a failed import.
 
         Args:
             error: What the import raised.

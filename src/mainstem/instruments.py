@@ -30,9 +30,6 @@ class Instrument(Protocol):
             source: The peer's name or address.
             frame: The frame's bytes.
             now_ns: The monotonic time of the work, in nanoseconds.
-
-        Example:
-            >>> instrument.frame_in("127.0.0.1:40123", frame, now_ns)
         """
         ...
 
@@ -43,9 +40,6 @@ class Instrument(Protocol):
             destination: The peer's name or address.
             frame: The frame's bytes.
             now_ns: The monotonic time of the work, in nanoseconds.
-
-        Example:
-            >>> instrument.frame_out("127.0.0.1:40123", frame, now_ns)
         """
         ...
 
@@ -56,9 +50,6 @@ class Instrument(Protocol):
             name: The command's or response's name.
             detail: Its content as text.
             now_ns: The monotonic time of the work, in nanoseconds.
-
-        Example:
-            >>> instrument.command("AddPublication", "aeron:ipc stream 1001", now_ns)
         """
         ...
 
@@ -70,68 +61,24 @@ class Instrument(Protocol):
             old: The state before.
             new: The state after.
             now_ns: The monotonic time of the work, in nanoseconds.
-
-        Example:
-            >>> instrument.state_change("stream 3", "open", "half closed", now_ns)
         """
         ...
 
 
-class NullInstrument:
+class NullInstrument(Instrument):
     """An instrument that observes nothing: the default, and a base class for those that observe some events only.
 
     Example:
         >>> connection = Connection(instrument=NullInstrument())
     """
 
-    def frame_in(self, source: str, frame: bytes, now_ns: int) -> None:
-        """Does nothing.
+    def frame_in(self, source: str, frame: bytes, now_ns: int) -> None: ...
 
-        Args:
-            source: Ignored.
-            frame: Ignored.
-            now_ns: Ignored.
+    def frame_out(self, destination: str, frame: bytes, now_ns: int) -> None: ...
 
-        Example:
-            >>> NULL_INSTRUMENT.frame_in("127.0.0.1:40123", b"", 0)
-        """
+    def command(self, name: str, detail: str, now_ns: int) -> None: ...
 
-    def frame_out(self, destination: str, frame: bytes, now_ns: int) -> None:
-        """Does nothing.
-
-        Args:
-            destination: Ignored.
-            frame: Ignored.
-            now_ns: Ignored.
-
-        Example:
-            >>> NULL_INSTRUMENT.frame_out("127.0.0.1:40123", b"", 0)
-        """
-
-    def command(self, name: str, detail: str, now_ns: int) -> None:
-        """Does nothing.
-
-        Args:
-            name: Ignored.
-            detail: Ignored.
-            now_ns: Ignored.
-
-        Example:
-            >>> NULL_INSTRUMENT.command("AddPublication", "", 0)
-        """
-
-    def state_change(self, subject: str, old: str, new: str, now_ns: int) -> None:
-        """Does nothing.
-
-        Args:
-            subject: Ignored.
-            old: Ignored.
-            new: Ignored.
-            now_ns: Ignored.
-
-        Example:
-            >>> NULL_INSTRUMENT.state_change("stream 3", "open", "closed", 0)
-        """
+    def state_change(self, subject: str, old: str, new: str, now_ns: int) -> None: ...
 
 
 NULL_INSTRUMENT = NullInstrument()

@@ -57,7 +57,7 @@ class MessageKey(NamedTuple):
     row: int
 
     def reserved_value(self) -> int:
-        """Returns the key as a positive int64, with the epoch modulo 2**27.
+        """Return the key as a positive int64, with the epoch modulo 2**27.
 
         Returns:
             The value for the frame header's reserved field.
@@ -78,7 +78,7 @@ class MessageKey(NamedTuple):
 
     @classmethod
     def of_reserved_value(cls, value: int) -> MessageKey:
-        """Returns the key in a reserved value.
+        """Return the key in a reserved value.
 
         Args:
             value: What ``reserved_value`` returned.
@@ -95,7 +95,7 @@ class MessageKey(NamedTuple):
         )
 
     def encode(self) -> bytes:
-        """Returns the 16 bytes that go in front of a payload.
+        """Return the 16 bytes that go in front of a payload.
 
         Returns:
             The epoch as a big-endian uint64, partition and row as uint32.
@@ -107,7 +107,7 @@ class MessageKey(NamedTuple):
 
     @classmethod
     def decode(cls, message: bytes | memoryview) -> MessageKey:
-        """Returns the key in front of a payload.
+        """Return the key in front of a payload.
 
         Args:
             message: A message that begins with an encoded key.
@@ -151,7 +151,7 @@ class Deduplicator:
         self.dropped = 0
 
     def is_new(self, key: MessageKey) -> bool:
-        """Returns whether a message is the first with its key, and remembers the key.
+        """Return whether a message is the first with its key, and remembers the key.
 
         Args:
             key: The message's key.
@@ -176,7 +176,7 @@ class Deduplicator:
 
 
 def framed(message: bytes) -> bytes:
-    r"""Returns a message as it goes over a stream of bytes: its length before it.
+    r"""Return a message as it goes over a stream of bytes: its length before it.
 
     Args:
         message: The message.
@@ -213,7 +213,7 @@ class FrameSplitter:
         return not self._buffered
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Adds the next piece and returns the messages that are complete now.
+        """Add the next piece and return the messages that are complete now.
 
         Args:
             data: The next bytes of the stream.

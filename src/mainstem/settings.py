@@ -79,7 +79,7 @@ class Setting:
     optional: bool = False
 
     def read(self, name: str, value: object) -> Any:
-        """Returns a typed value from text, or from a value that is typed already.
+        """Return a typed value from text, or from a value that is typed already.
 
         Args:
             name: The name for the error message.
@@ -111,7 +111,7 @@ class Setting:
         return typed
 
     def text(self, value: Any) -> str:
-        """Returns a value as text that ``read`` reads back.
+        """Return a value as text that ``read`` reads back.
 
         Args:
             value: A typed value; None when it is unset.
@@ -192,7 +192,7 @@ def size(
     power_of_two: bool = False,
     multiple: int = 1,
 ) -> Any:
-    """Declares a size in bytes: ``4096``, ``64k``, ``16m``.
+    """Declare a size in bytes: ``4096``, ``64k``, ``16m``.
 
     Args:
         default: The default in bytes; None declares an optional setting.
@@ -224,7 +224,7 @@ def size(
 
 
 def duration(default: int | None, meaning: str, *, low: int = 0, high: int = _NO_LIMIT, plain_unit: str = "ns") -> Any:
-    """Declares a duration in nanoseconds: ``10us``, ``200ms``, ``5s``.
+    """Declare a duration in nanoseconds: ``10us``, ``200ms``, ``5s``.
 
     Args:
         default: The default in nanoseconds; None declares an optional setting.
@@ -251,7 +251,7 @@ def duration(default: int | None, meaning: str, *, low: int = 0, high: int = _NO
 
 
 def integer(default: int | None, meaning: str, *, low: int, high: int) -> Any:
-    """Declares a whole number, in decimal or with ``0x`` in hexadecimal.
+    """Declare a whole number, in decimal or with ``0x`` in hexadecimal.
 
     Args:
         default: The default; None declares an optional setting.
@@ -275,7 +275,7 @@ def integer(default: int | None, meaning: str, *, low: int, high: int) -> Any:
 
 
 def boolean(default: bool, meaning: str) -> Any:
-    """Declares a truth value: ``true``/``false``, ``on``/``off``, ``yes``/``no`` or ``1``/``0``, in any case.
+    """Declare a truth value: ``true``/``false``, ``on``/``off``, ``yes``/``no`` or ``1``/``0``, in any case.
 
     Args:
         default: The default.
@@ -310,7 +310,7 @@ def text(
     accepts: str = "any text",
     wrong: Callable[[str], str | None] | None = None,
 ) -> Any:
-    """Declares a text.
+    """Declare a text.
 
     Args:
         default: The default, or a function that returns it; None declares an optional setting.
@@ -334,7 +334,7 @@ def text(
 
 
 def choice(default: Enum, meaning: str) -> Any:
-    """Declares one of an enumeration's values, in upper or lower case.
+    """Declare one of an enumeration's values, in upper or lower case.
 
     Args:
         default: The default, a member of the enumeration.
@@ -394,7 +394,7 @@ class Settings:
         self.validate()
 
     def validate(self) -> None:
-        """Checks what needs several values at once; overridden by a class that has such rules.
+        """Check what needs several values at once; overridden by a class that has such rules.
 
         Raises:
             ConfigurationError: The values contradict each other.
@@ -414,7 +414,7 @@ class Settings:
         options: Mapping[str, Mapping[str, object]] | None = None,
         **keywords: object,
     ) -> Self:
-        """Loads settings: defaults, then the TOML file, then the environment, then options and keywords.
+        """Load settings: defaults, then the TOML file, then the environment, then options and keywords.
 
         In TOML and keywords a name is the attribute's, or the environment's, in any case and with or without the prefix; an
         unknown one is refused. The environment may hold names of other programs, which are ignored.
@@ -460,7 +460,7 @@ class Settings:
 
     @classmethod
     def env_name(cls, name: str) -> str:
-        """Returns the environment variable of an attribute.
+        """Return the environment variable of an attribute.
 
         Args:
             name: The attribute's name.
@@ -476,7 +476,7 @@ class Settings:
 
     @classmethod
     def has(cls, name: str) -> bool:
-        """Returns whether there is a setting of a name.
+        """Return whether there is a setting of a name.
 
         Args:
             name: The attribute's name, or the environment variable, in any case.
@@ -517,7 +517,7 @@ class Settings:
 
     @classmethod
     def _name_of(cls, key: str, origin: str) -> str:
-        """Returns the attribute that a name stands for: in any case, with or without the prefix, the ``_ns`` and any of ``-_.``."""
+        """Return the attribute that a name stands for: in any case, with or without the prefix, the ``_ns`` and any of ``-_.``."""
         plain = re.sub(r"[-.]", "_", key.strip()).lower()
         prefix = cls.ENV_PREFIX.lower()
         names: dict[str, str] = {}
@@ -530,7 +530,7 @@ class Settings:
         raise ConfigurationError(f"{key!r} ({origin}) is not a setting of {cls.__name__}{hint}")
 
     def source(self, name: str) -> Source:
-        """Returns where the value of a setting comes from.
+        """Return where the value of a setting comes from.
 
         Args:
             name: The attribute's name, or the environment variable.
@@ -549,7 +549,7 @@ class Settings:
         return sources[self._name_of(name, Source.KEYWORD)]
 
     def replace(self, **keywords: object) -> Self:
-        """Returns the same settings with some values changed; the others keep their source.
+        """Return the same settings with some values changed; the others keep their source.
 
         Args:
             **keywords: The changes, by attribute or environment variable.
@@ -572,7 +572,7 @@ class Settings:
         return settings
 
     def explain(self, name: str) -> Explanation:
-        """Returns everything about one setting.
+        """Return everything about one setting.
 
         Args:
             name: The attribute's name, or the environment variable.
@@ -602,7 +602,7 @@ class Settings:
         )
 
     def explain_all(self) -> list[Explanation]:
-        """Returns every setting, in the order of declaration.
+        """Return every setting, in the order of declaration.
 
         Returns:
             One explanation a setting.
@@ -613,7 +613,7 @@ class Settings:
         return [self.explain(field.name) for field in dataclasses.fields(self)]
 
     def environment(self) -> dict[str, str]:
-        """Returns the variables that give another program the same settings; defaults are left out.
+        """Return the variables that give another program the same settings; defaults are left out.
 
         Returns:
             Values by environment variable.

@@ -64,10 +64,19 @@ def has_blocking_twin(package: griffe.Module, module_name: str, target: griffe.O
     ]
 
 
+def inherits_docstring(target: griffe.Object) -> bool:
+    """Whether a method overrides one that is documented, as those that do nothing do."""
+    if not isinstance(target.parent, griffe.Class):
+        return False
+    overridden = [base.members.get(target.name) for base in target.parent.mro()]
+    return any(each is not None and each.has_docstring for each in overridden)
+
+
 def faults(target: griffe.Object) -> Iterator[str]:
     """What the docstring of one public object lacks."""
     if target.docstring is None:
-        yield "no docstring"
+        if not inherits_docstring(target):
+            yield "no docstring"
         return
     sections = target.docstring.parse("google", warnings=False)
     if target.is_function:

@@ -20,7 +20,7 @@ class AddressPrefixes:
         self._lengths = {4: ipv4, 6: ipv6}
 
     def prefix_of(self, address: str) -> str:
-        """Returns the prefix of an address; an IPv4 address mapped to IPv6 is IPv4.
+        """Return the prefix of an address; an IPv4 address mapped to IPv6 is IPv4.
 
         Args:
             address: A numeric address; any other text is its own prefix.
@@ -43,16 +43,12 @@ _OWNERS = AddressPrefixes()
 
 
 def owner_of(peer_address: Any) -> str:
-    """Returns what shares the limit for one address: an IPv4 address, an IPv6 network; empty for a Unix socket.
-
-    Args:
-        peer_address: A peer's address, as its socket names it.
-    """
+    """Return what shares the limit for one address: an IPv4 address, an IPv6 network; empty for a Unix socket."""
     return _OWNERS.prefix_of(str(peer_address[0]).partition("%")[0]) if isinstance(peer_address, tuple) else ""
 
 
 def unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Returns the address; an IPv4 one that is mapped to IPv6 as itself. Raises ValueError."""
+    """Return the address; an IPv4 one that is mapped to IPv6 as itself. Raises ValueError."""
     parsed = ipaddress.ip_address(address)
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
         return parsed.ipv4_mapped

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @cache
 def column_types() -> dict[str, Any]:
-    """Returns the Arrow type of each column by name, in the order in which a batch has them."""
+    """Return the Arrow type of each column by name, in the order in which a batch has them."""
     with needs_extras():
         import pyarrow as pa
 
@@ -33,7 +33,7 @@ def column_types() -> dict[str, Any]:
 
 
 def arrays(buffers_by_column: dict[str, bytearray], rows: int) -> dict[str, Any]:
-    """Returns Arrow arrays over the buffers of ``Columns.take``, by column name; ``rows`` long, without nulls."""
+    """Return Arrow arrays over the buffers of ``Columns.take``, by column name; ``rows`` long, without nulls."""
     with needs_extras():
         import pyarrow as pa
 
@@ -50,7 +50,7 @@ def arrays(buffers_by_column: dict[str, bytearray], rows: int) -> dict[str, Any]
 
 
 def record_batch(buffers_by_column: dict[str, bytearray], rows: int) -> pa.RecordBatch:
-    """Returns the same as a record batch; one without columns has no rows, as Arrow defines it."""
+    """Return the same as a record batch; one without columns has no rows, as Arrow defines it."""
     with needs_extras():
         import pyarrow as pa
 

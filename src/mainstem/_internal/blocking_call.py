@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 async def _limited(work: Coroutine[Any, Any, T], timeout: float | None, ending: set[asyncio.Task[Any]]) -> T:
-    """Runs ``work`` after what is ending, with a time limit that is kept by the loop itself.
+    """Run ``work`` after what is ending, with a time limit that is kept by the loop itself.
 
     A caller that gave up by its own clock could lose what ``work`` returned in that moment, such as bytes that were read.
     """
@@ -85,7 +85,7 @@ class Call(Generic[T]):
         self.error: BaseException | None = None
 
     def start(self) -> None:
-        """Begins the work."""
+        """Begin the work."""
         if self._started:
             return
         self._started = True
@@ -99,7 +99,7 @@ class Call(Generic[T]):
         self._task.add_done_callback(self._on_done)
 
     def interrupt(self) -> None:
-        """Takes the call back."""
+        """Take the call back."""
         if self._interrupted:
             return
         self._interrupted = True
@@ -112,7 +112,7 @@ class Call(Generic[T]):
             self._task.cancel()
 
     def wait(self, timeout: float) -> bool:
-        """Waits until the work has ended, at most ``timeout`` seconds; returns whether it has."""
+        """Wait until the work has ended, at most ``timeout`` seconds; returns whether it has."""
         return self._ended.acquire(timeout=timeout)
 
     def _on_done(self, task: asyncio.Task[T]) -> None:

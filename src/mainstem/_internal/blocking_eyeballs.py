@@ -15,7 +15,7 @@ IN_PROGRESS = (0, errno.EINPROGRESS)
 
 
 def connect_socket(host: str, port: int, timeout: float) -> socket.socket:
-    """Returns a TCP socket that is connected to a host, by the first of its addresses that accepts, with that timeout.
+    """Return a TCP socket that is connected to a host, by the first of its addresses that accepts, with that timeout.
 
     Raises OSError, and TimeoutError after ``timeout`` seconds.
     """

@@ -15,7 +15,7 @@ NOT_A_TIME = "NaN is not a number of seconds"
 
 
 def seconds_ns(seconds: float) -> int:
-    """Returns a duration in nanoseconds, ``NEVER_NS`` at most: ``math.inf`` and ``sys.maxsize`` seconds never end.
+    """Return a duration in nanoseconds, ``NEVER_NS`` at most: ``math.inf`` and ``sys.maxsize`` seconds never end.
 
     Raises ValueError for NaN.
     """
@@ -46,15 +46,15 @@ class Clock(Protocol):
     """A monotonic reading for durations, and the epoch's for what other programs read."""
 
     def monotonic_ns(self) -> int:
-        """Returns nanoseconds that never go back."""
+        """Return nanoseconds that never go back."""
         ...
 
     def epoch_ms(self) -> int:
-        """Returns milliseconds since 1970-01-01 UTC."""
+        """Return milliseconds since 1970-01-01 UTC."""
         ...
 
     def epoch_ns(self) -> int:
-        """Returns nanoseconds since 1970-01-01 UTC, for timestamps that other machines compare with theirs."""
+        """Return nanoseconds since 1970-01-01 UTC, for timestamps that other machines compare with theirs."""
         ...
 
 

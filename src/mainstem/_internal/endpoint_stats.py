@@ -31,7 +31,7 @@ class Traffic:
     bytes_sent: int = 0
 
     def connection_ended(self, error: BaseException | None) -> None:
-        """Counts the end of a connection that was open, by its cause: ``None`` and ``ClosedError`` are ends in order."""
+        """Count the end of a connection that was open, by its cause: ``None`` and ``ClosedError`` are ends in order."""
         if error is None or isinstance(error, ClosedError):
             self.connections_closed += 1
         elif isinstance(error, RemoteProtocolError):
@@ -44,7 +44,7 @@ class Traffic:
             self.connections_failed += 1
 
     def add(self, other: Traffic) -> None:
-        """Adds every counter of another instance."""
+        """Add every counter of another instance."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
@@ -103,5 +103,5 @@ class EndpointStats:
 
 
 def counters(traffic: Traffic) -> dict[str, int]:
-    """Returns the counters by their names, which are those of ``EndpointStats``."""
+    """Return the counters by their names, which are those of ``EndpointStats``."""
     return {field.name: getattr(traffic, field.name) for field in fields(traffic)}

@@ -28,7 +28,7 @@ _registered: MutableMapping[tuple[int, int], Any] = WeakValueDictionary()
 
 
 def close_at_exit(resource: Any) -> None:
-    """Runs ``resource.__del__`` at the end of this process, unless the object is gone by then.
+    """Run ``resource.__del__`` at the end of this process, unless the object is gone by then.
 
     In a forked child ``resource._leave_to_parent()`` runs at once instead, where it has that method.
     """

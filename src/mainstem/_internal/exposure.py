@@ -10,21 +10,7 @@ from mainstem.errors import ConfigurationError
 def check_exposure(
     address: str, *, has_tls: bool, has_token: bool, insecure: bool, token_options: str = "--token-file"
 ) -> None:
-    """Refuses to listen where other machines could connect without a token, or read what is sent.
-
-    Args:
-        address: The address that the socket is bound to.
-        has_tls: Whether connections are encrypted.
-        has_token: Whether clients need a token.
-        insecure: Whether the operator accepts both risks.
-        token_options: How the operator sets the token, for the error message.
-
-    Raises:
-        ConfigurationError: The address is not loopback, and TLS or the token is missing.
-
-    Example:
-        ``check_exposure("127.0.0.1", has_tls=False, has_token=False, insecure=False)``
-    """
+    """Refuse to listen where other machines could connect without a token, or read what is sent. Raises ConfigurationError."""
     if insecure or is_loopback(address) or (has_tls and has_token):
         return
     options = (("--tls-cert and --tls-key", has_tls), (token_options, has_token))
@@ -61,6 +47,6 @@ def is_literal_host(host: str | None) -> bool:
 
 
 def host_name(host: str) -> str:
-    """Returns the name or address in a ``Host`` field: lower case, without port, brackets and the last dot."""
+    """Return the name or address in a ``Host`` field: lower case, without port, brackets and the last dot."""
     name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
     return name.lower().rstrip(".")

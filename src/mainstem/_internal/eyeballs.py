@@ -43,7 +43,7 @@ class NoneSucceededError(Exception):
 
 
 def interleaved(addresses: Sequence[HostAddress]) -> list[HostAddress]:
-    """Returns the addresses without repetition, the families taking turns (RFC 8305, 4)."""
+    """Return the addresses without repetition, the families taking turns (RFC 8305, 4)."""
     by_family: dict[int, list[HostAddress]] = {}
     for address in dict.fromkeys(addresses):
         by_family.setdefault(address[0], []).append(address)
@@ -51,7 +51,7 @@ def interleaved(addresses: Sequence[HostAddress]) -> list[HostAddress]:
 
 
 async def resolve(host: str, port: int, kind: socket.SocketKind) -> list[HostAddress]:
-    """Returns the addresses of a host in the order in which to try them. Raises OSError."""
+    """Return the addresses of a host in the order in which to try them. Raises OSError."""
     try:
         # An address is no name: it needs no thread to be looked up in.
         found = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_NUMERICHOST)
@@ -68,17 +68,10 @@ async def race(
     timeout: float | None,
     delay: float = ATTEMPT_DELAY_S,
 ) -> T:
-    """Returns the result of the first attempt that succeeds. When this returns or raises, no attempt is left.
+    """Return the result of the first attempt that succeeds; no attempt is left then. Raises NoneSucceededError.
 
-    Args:
-        addresses: The addresses, at least one.
-        attempt: Connects to an address. It is called with the address and a function by which it says that it is in doubt.
-        discard: Takes back the result of an attempt that succeeded together with another one, or too late.
-        timeout: Seconds for all of them together; None for no limit.
-        delay: Seconds after which the next attempt begins.
-
-    Raises:
-        NoneSucceededError: Every attempt failed, or the timeout passed.
+    ``attempt`` gets an address, and a function that starts the next attempt before ``delay`` has passed. ``discard`` takes back
+    the result of an attempt that succeeds too late.
     """
     running: dict[asyncio.Task[T], HostAddress] = {}
     doubtful: set[asyncio.Task[T]] = set()
@@ -146,7 +139,7 @@ def _take_back(task: asyncio.Task[T], discard: Callable[[T], None]) -> None:
 
 
 async def open_socket(address: HostAddress) -> socket.socket:
-    """Returns a TCP socket that is connected to the address, non-blocking. Raises OSError."""
+    """Return a TCP socket that is connected to the address, non-blocking. Raises OSError."""
     family, where = address
     # Of a socket without its protocol asyncio does not switch Nagle's algorithm off.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -180,7 +173,7 @@ async def _connect(sock: socket.socket, where: tuple[Any, ...]) -> None:
 
 
 async def connect_socket(host: str, port: int, *, timeout: float | None) -> socket.socket:
-    """Returns a TCP socket that is connected to a host, by the first of its addresses that accepts.
+    """Return a TCP socket that is connected to a host, by the first of its addresses that accepts.
 
     Raises OSError, and TimeoutError after ``timeout`` seconds.
     """

@@ -39,7 +39,7 @@ def wrong_mode(text: str) -> str | None:
 
 
 def parse_mode(text: str, *, name: str = "mode") -> int | None:
-    """Reads the mode of a directory, octal; None where the text is empty. Raises ConfigurationError."""
+    """Read the mode of a directory, octal; None where the text is empty. Raises ConfigurationError."""
     if not text:
         return None
     if wrong := wrong_mode(text):
@@ -58,20 +58,9 @@ def group_id(name: str) -> int:
 
 
 def make_directory(path: Path | str, *, default: int = MAX_MODE, mode: int | None = None, group: str = "") -> None:
-    """Creates a directory and those above it; one that is there stays as it is, unless a mode or a group is given.
+    """Create a directory and those above it; one that is there stays as it is, unless a mode or a group is given.
 
-    Args:
-        path: The directory.
-        default: The mode of a new one without ``mode``, less the umask.
-        mode: The exact mode.
-        group: The group's name or number; empty leaves it.
-
-    Raises:
-        ConfigurationError: There is no such group, or this user may not give the directory that mode or group.
-        OSError: It cannot be created.
-
-    Example:
-        ``make_directory("/data/tides", mode=0o750, group="tides")``
+    Raises ConfigurationError or OSError.
     """
     # First, so that a wrong name creates nothing.
     number = group_id(group) if group else -1
@@ -89,17 +78,9 @@ def make_directory(path: Path | str, *, default: int = MAX_MODE, mode: int | Non
 
 
 def private_directory(path: Path) -> None:
-    """Creates a directory that only this user may enter, below one that others may write, such as ``/tmp``.
+    """Create a directory that only this user may enter, below one that others may write, such as ``/tmp``.
 
-    Args:
-        path: The directory; the one above it exists.
-
-    Raises:
-        ConfigurationError: Something that is not this user's directory is there already.
-        OSError: It cannot be created.
-
-    Example:
-        ``private_directory(Path("/tmp/mainstem-live-1000"))``
+    Raises ConfigurationError or OSError.
     """
     with suppress(FileExistsError):
         path.mkdir(0o700)
@@ -107,25 +88,14 @@ def private_directory(path: Path) -> None:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise ConfigurationError(
             f"{path}: not a directory of this user (uid {status.st_uid}, mode {stat.filemode(status.st_mode)}); "
-            "remove it, or choose another place"
+            "remove it, or choose another directory"
         )
     if status.st_mode & 0o077:
         os.chmod(path, 0o700)
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Writes a file that only this user may read, in place of whatever has its name.
-
-    Args:
-        path: The file.
-        data: Its content.
-
-    Raises:
-        OSError: It cannot be written.
-
-    Example:
-        ``write_private(Path("certs/key.pem"), pem)``
-    """
+    """Write a file that only this user may read, in place of whatever has its name. Raises OSError."""
     import tempfile
 
     fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -152,22 +122,9 @@ def _make(path: str, mode: int) -> None:
 
 
 def create_file(path: Path | str, flags: int) -> int:
-    """Opens a file and creates it if it is missing, with its directory's mode and group; an ``opener`` of ``open``.
+    """Open a file, and create it if it is missing, with its directory's mode and group; an ``opener`` of ``open``.
 
-    A symbolic link in the file's place is refused: in a directory that others may write it could lead anywhere.
-
-    Args:
-        path: The file.
-        flags: As of ``os.open``; O_CREAT, O_CLOEXEC and O_NOFOLLOW are added.
-
-    Returns:
-        The descriptor.
-
-    Raises:
-        OSError: As of ``os.open``.
-
-    Example:
-        ``fd = create_file("tides/0-0.rec", os.O_RDWR)``
+    A symbolic link in the file's place is refused: in a directory that others may write it could lead anywhere. Raises OSError.
     """
     flags |= os.O_CLOEXEC | os.O_NOFOLLOW
     above = os.stat(os.path.dirname(path) or ".")

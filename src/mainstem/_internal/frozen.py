@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def frozen(cls: type[T]) -> type[T]:
-    """Makes a class whose annotations are its fields an immutable record, with keyword-only fields and slots."""
+    """Make a class whose annotations are its fields an immutable record, with keyword-only fields and slots."""
     recorded = dataclass(slots=True, kw_only=True, repr=False, eq=False)(cls)
     names = tuple(field.name for field in fields(recorded))  # type: ignore[arg-type]
     values: Callable[[Any], Any] = attrgetter(*names) if names else _nothing

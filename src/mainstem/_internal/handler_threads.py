@@ -51,7 +51,7 @@ class Served(Protocol):
         ...
 
     def abort(self) -> None:
-        """Ends it at once."""
+        """End it at once."""
         ...
 
 
@@ -71,15 +71,7 @@ class HandlerThreads:
         self._numbers = itertools.count(1)
 
     def adapt(self, handler: Callable[[V], object], view: Callable[[S], V]) -> Callable[[S], Awaitable[None]]:
-        """Makes an asyncio handler of one that blocks.
-
-        Args:
-            handler: The function to run in a thread.
-            view: Makes what it is called with of what the asyncio handler is called with.
-
-        Returns:
-            The asyncio handler.
-        """
+        """Make an asyncio handler of one that blocks."""
 
         async def serve(served: S) -> None:
             async with self._slots.slot(owner_of(served.peer_address)):
@@ -137,11 +129,7 @@ class Slots:
 
     @contextlib.asynccontextmanager
     async def slot(self, address: str) -> AsyncIterator[None]:
-        """Waits for a slot, which is free again after the block.
-
-        Args:
-            address: What shares a limit; empty for none.
-        """
+        """Wait for a slot, which is free again after the block."""
         if self._may_begin(address):
             self._begin(address)
         else:
@@ -183,7 +171,7 @@ class Slots:
                 return
 
     def _give(self, address: str) -> bool:
-        """Gives a slot to whoever of an address has waited for longest, and has not been cancelled."""
+        """Give a slot to whoever of an address has waited for longest, and has not been cancelled."""
         waiting = self._waiting.pop(address)
         while waiting:
             turn = next(iter(waiting))

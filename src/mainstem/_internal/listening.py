@@ -30,7 +30,7 @@ async def find_listening_addresses(
 def listening_addresses(
     host: str | Sequence[str] | None, port: int, kind: socket.SocketKind, *, flags: int = 0
 ) -> list[HostAddress]:
-    """Returns the addresses to listen on: of one host, of several, or with None of every interface. Raises OSError."""
+    """Return the addresses to listen on: of one host, of several, or with None of every interface. Raises OSError."""
     hosts = [host or None] if host is None or isinstance(host, str) else list(host)
     found: dict[HostAddress, None] = {}
     for each in hosts:
@@ -43,7 +43,7 @@ def listening_addresses(
 def bind_sockets(
     addresses: Sequence[HostAddress], *, kind: socket.SocketKind, backlog: int = BACKLOG
 ) -> list[socket.socket]:
-    """Returns a socket for each address. Those of TCP listen. Port 0 is one port, the same for all of them.
+    """Return a socket for each address. Those of TCP listen. Port 0 is one port, the same for all of them.
 
     An address of a family that this machine does not have is left out, as long as another one remains. Raises OSError.
     """
@@ -58,7 +58,7 @@ def bind_sockets(
 
 
 def url_of(sock: socket.socket, scheme: str) -> str:
-    """Returns the URL of what is served at a socket's address."""
+    """Return the URL of what is served at a socket's address."""
     host, port, *_ = sock.getsockname()
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 

@@ -51,18 +51,7 @@ class LoopThread:
     def running(
         cls, start: Callable[[LoopThread], Coroutine[Any, Any, T]], undo: Callable[[T | BaseException], object]
     ) -> T:
-        """Returns what ``start`` returned in the loop of a new thread.
-
-        Args:
-            start: Called with the thread; returns a coroutine, which the thread runs first. Where it raises, no thread is left.
-            undo: Called with the result if an exception interrupts the call.
-
-        Returns:
-            The result, which has the thread and is to stop it.
-
-        Example:
-            >>> connection = LoopThread.running(start, lambda connection: connection.abort())
-        """
+        """Return what ``start`` returned in the loop of a new thread."""
         thread = cls()
         try:
             return thread.run(lambda: start(thread), undo=undo)
@@ -94,24 +83,7 @@ class LoopThread:
         *,
         undo: Callable[[T | BaseException], object] | None = None,
     ) -> T:
-        """Returns the result of ``work``.
-
-        Args:
-            work: A coroutine, which the loop's thread runs; or a function that returns one, which is called there even if an
-                exception interrupts the call before.
-            timeout: Seconds after which ``work`` is cancelled; ``None`` waits without a limit.
-            undo: Called in the loop's thread, with what ``work`` returned or raised, if an exception interrupts the call.
-
-        Returns:
-            What ``work`` returns.
-
-        Raises:
-            Timeout: The timeout passed.
-            ClosedError: The loop was stopped.
-
-        Example:
-            >>> thread.run(stream.drain())
-        """
+        """Return the result of ``work``. Raises Timeout or ClosedError."""
         call = Call(work if callable(work) else lambda: work, timeout, undo, self._ending)
         try:
             if not self._thread.is_alive() or not self._post(call.start):
@@ -134,20 +106,9 @@ class LoopThread:
             del call
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Returns the result of ``function``, run between the loop's tasks. It is run even if an exception interrupts the call.
+        """Return the result of ``function``, run between the loop's tasks. It is run even if an exception interrupts the call.
 
-        Args:
-            function: A plain function.
-            arguments: Its positional arguments.
-
-        Returns:
-            What it returns.
-
-        Raises:
-            ClosedError: The loop was stopped.
-
-        Example:
-            >>> thread.call(stream.abort)
+        Raises ClosedError.
         """
 
         def work() -> Coroutine[Any, Any, T]:
@@ -156,7 +117,7 @@ class LoopThread:
         return self.run(work)
 
     def _post(self, function: Callable[[], object]) -> bool:
-        """Runs a function in the loop's thread, without waiting; false where the loop is closed."""
+        """Run a function in the loop's thread, without waiting; false where the loop is closed."""
         try:
             self._loop.call_soon_threadsafe(function)
         except RuntimeError:
@@ -166,7 +127,7 @@ class LoopThread:
         return True
 
     def _insist(self, function: Callable[[], object]) -> bool:
-        """Runs a function as `_post` does, whatever signal handlers raise meanwhile; that is raised then."""
+        """Run a function as `_post` does, whatever signal handlers raise meanwhile; that is raised then."""
         interruption: BaseException | None = None
         while True:
             try:
@@ -179,14 +140,7 @@ class LoopThread:
         return is_posted
 
     def stop(self, last: Callable[[], object] | None = None) -> None:
-        """Ends the loop and its thread. Twice is fine. In a handler's thread it does not wait: the loop ends after the handler.
-
-        Args:
-            last: Called in the loop's thread before.
-
-        Example:
-            >>> thread.stop()
-        """
+        """End the loop and its thread. Twice is fine. In a handler's thread it does not wait: the loop ends after the handler."""
 
         def end() -> None:
             try:

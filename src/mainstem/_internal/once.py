@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1024)
 def warn_once(log: logging.Logger, text: str) -> None:
-    """Logs a warning, unless it is one of the last thousand that were logged."""
+    """Log a warning, unless it is one of the last thousand that were logged."""
     log.warning("%s", text)

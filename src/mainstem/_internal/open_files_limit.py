@@ -9,7 +9,7 @@ logger = logging.getLogger(__name__)
 
 
 def raise_open_files_limit() -> int:
-    """Raises the limit of open files to its maximum, for programs whose descriptors peers use up. Returns the limit."""
+    """Raise the limit of open files to its maximum, for programs whose descriptors peers use up. Returns the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

@@ -44,7 +44,7 @@ class Opening(Generic[T]):
         return suppressed
 
     def discard(self) -> None:
-        """Gives the opening up: nothing is opened, and nothing warns."""
+        """Give the opening up: nothing is opened, and nothing warns."""
         self._open = None
 
     def __del__(self) -> None:

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    r"""Returns ``text`` with every character that does not print as an escape, as in ``\x1b``; those in ``keep`` stay."""
+    r"""Return ``text`` with every character that does not print as an escape, as in ``\x1b``; those in ``keep`` stay."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else _escaped(c) for c in text)
 
 
 def printable_json(value: object, *, indent: int | None = None) -> str:
-    """Returns ``value`` as JSON in which every character prints and that UTF-8 can encode."""
+    """Return ``value`` as JSON in which every character prints and that UTF-8 can encode."""
     import json
 
     return _unprintable_in_json().sub(

@@ -26,7 +26,7 @@ _DURATION_FACTORS = {
 
 
 def parse_size(text: str, *, name: str = "size") -> int:
-    """Returns the bytes of ``4096``, ``64k``, ``16m`` or ``1g`` (binary multiples). Raises ConfigurationError."""
+    """Return the bytes of ``4096``, ``64k``, ``16m`` or ``1g`` (binary multiples). Raises ConfigurationError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ConfigurationError(f"{name}: {text!r} is not a size (a whole number with k, m or g after it, as in 64k)")
@@ -34,7 +34,7 @@ def parse_size(text: str, *, name: str = "size") -> int:
 
 
 def format_size(value: int) -> str:
-    """Returns the shortest text that ``parse_size`` reads back as ``value``."""
+    """Return the shortest text that ``parse_size`` reads back as ``value``."""
     for suffix, factor in (("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)):
         if value and value % factor == 0:
             return f"{value // factor}{suffix}"
@@ -42,7 +42,7 @@ def format_size(value: int) -> str:
 
 
 def parse_duration_ns(text: str, *, name: str = "duration", plain_unit: str = "ns") -> int:
-    """Returns the nanoseconds of ``10us``, ``200ms``, ``1.5s``, ``5min``, ``24h`` or ``7d``. Raises ConfigurationError.
+    """Return the nanoseconds of ``10us``, ``200ms``, ``1.5s``, ``5min``, ``24h`` or ``7d``. Raises ConfigurationError.
 
     A number without a unit is in ``plain_unit``; where that is empty, a unit is required.
     """
@@ -55,7 +55,7 @@ def parse_duration_ns(text: str, *, name: str = "duration", plain_unit: str = "n
 
 
 def format_duration_ns(value: int) -> str:
-    """Returns the shortest text that ``parse_duration_ns`` reads back as ``value``."""
+    """Return the shortest text that ``parse_duration_ns`` reads back as ``value``."""
     for suffix, factor in (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)):
         if value and value % factor == 0:
             return f"{value // factor}{suffix}"
@@ -63,7 +63,7 @@ def format_duration_ns(value: int) -> str:
 
 
 def parse_pairs(texts: Iterable[str] | None, *, name: str) -> dict[str, str]:
-    """Returns texts of the form ``name=value`` as a dictionary; of a name given twice, the last. Raises ConfigurationError."""
+    """Return texts of the form ``name=value`` as a dictionary; of a name given twice, the last. Raises ConfigurationError."""
     pairs = {}
     for text in texts or ():
         key, equals, value = text.partition("=")
@@ -74,7 +74,7 @@ def parse_pairs(texts: Iterable[str] | None, *, name: str) -> dict[str, str]:
 
 
 def parse_time(text: str, *, name: str = "time", expected: str = "no time as in 2026-01-31T12:00:00") -> datetime:
-    """Returns an ISO 8601 time, in UTC unless it has an offset. Raises ConfigurationError."""
+    """Return an ISO 8601 time, in UTC unless it has an offset. Raises ConfigurationError."""
     from datetime import UTC, datetime
 
     try:

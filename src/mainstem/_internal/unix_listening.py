@@ -47,7 +47,7 @@ class UnixListener:
             raise
 
     def remove(self) -> None:
-        """Removes the path if it is still this socket's; to be called before the socket is closed. Twice is fine.
+        """Remove the path if it is still this socket's; to be called before the socket is closed. Twice is fine.
 
         While the socket is open no other file can have its inode.
         """
@@ -57,13 +57,13 @@ class UnixListener:
                 os.unlink(self.path)
 
     def close(self) -> None:
-        """Removes the path if it is still this socket's, and closes the socket. Twice is fine."""
+        """Remove the path if it is still this socket's, and close the socket. Twice is fine."""
         self.remove()
         self.socket.close()
 
 
 def _remove_dead(path: str) -> None:
-    """Removes the socket file of a server that has ended. Raises OSError where the path is something else."""
+    """Remove the socket file of a server that has ended. Raises OSError where the path is something else."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -101,7 +101,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 @contextlib.contextmanager
 def _locked(directory: str) -> Iterator[None]:
-    """Holds a lock on a directory, if it can be had: where it cannot, servers that start at once are not told apart."""
+    """Hold a lock on a directory, if it can be had: where it cannot, servers that start at once are not told apart."""
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:

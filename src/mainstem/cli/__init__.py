@@ -22,7 +22,7 @@ EXIT_INTERRUPTED = 130
 
 
 def commands() -> dict[str, str]:
-    """Returns every command and its line in the help, without importing one."""
+    """Return every command and its line in the help, without importing one."""
     import ast
     from pathlib import Path
 
@@ -34,7 +34,7 @@ def commands() -> dict[str, str]:
 
 
 def _words_to_complete() -> list[str]:
-    """Returns the words that a shell's completion passes in the environment; which variable depends on the shell."""
+    """Return the words that a shell's completion passes in the environment; which variable depends on the shell."""
     import shlex
 
     text = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
@@ -53,7 +53,7 @@ def _placeholder() -> None:
 
 
 def build(arguments: Sequence[str]) -> Any:
-    """Returns the typer application for these arguments, in which only the command they name is loaded."""
+    """Return the typer application for these arguments, in which only the command they name is loaded."""
     import typer
 
     from mainstem import __version__
@@ -110,7 +110,7 @@ def build(arguments: Sequence[str]) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line and exits.
+    """Run the command line and exit.
 
     An error of Mainstem's or of the operating system's is one sentence on standard error, without a stack trace.
     """
@@ -155,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _start_driver(words: Sequence[str]) -> bool:
-    """Runs a driver, if its words are plain, without loading what reads the words of all commands; returns whether it did."""
+    """Run a driver, if its words are plain, without loading what reads the words of all commands; returns whether it did."""
     import gc
 
     # What a start makes stays, so that there is nothing to collect; the driver switches this on again when it runs.

@@ -154,7 +154,7 @@ class StreamFilter:
 def inspect(
     directory: str, show: Callable[[Console, DirectoryReader], None], *, watch: bool, interval: float, as_json: bool
 ) -> None:
-    """Opens a driver's directory and calls ``show`` once, or with ``watch`` every ``interval`` seconds."""
+    """Opens a driver's directory and call ``show`` once, or with ``watch`` every ``interval`` seconds."""
     with open_directory(directory) as reader:
         show_again(lambda out: show(out, reader), watch=watch, interval=interval, as_json=as_json)
 
@@ -202,16 +202,6 @@ def connect(directory: str, command: str) -> Aeron:
     except DriverTimeout as error:
         raise DriverTimeout(f"{error}; {hint_of_drivers(directory)}", timeout=error.timeout) from None
     return Aeron(conductor)
-
-
-def stream_id(argument: int | None, option: int | None) -> int:
-    """Returns the stream id of an argument or of ``--stream``. Raises ConfigurationError unless exactly one is there."""
-    if argument is not None and option is not None:
-        raise ConfigurationError(f"the stream is {argument} and --stream {option}: one of them is enough")
-    chosen = argument if argument is not None else option
-    if chosen is None:
-        raise ConfigurationError("which stream? add its id, as in --stream 1001")
-    return chosen
 
 
 class SlowStepNotice:

@@ -43,7 +43,7 @@ MAX_WIDTH = 120  # of help: longer lines are hard to read
 
 
 def duration(*names: str, help: str, minimum: float = 0.0, **more: Any) -> Any:  # noqa: A002 - typer's name
-    """Declares an option whose value is a duration; the command gets seconds."""
+    """Declare an option whose value is a duration; the command gets seconds."""
 
     def parse(value: str | float) -> float:
         if isinstance(value, int | float):
@@ -60,27 +60,27 @@ def duration(*names: str, help: str, minimum: float = 0.0, **more: Any) -> Any: 
 
 
 def size(*names: str, help: str, minimum: int = 0, maximum: int | None = None, **more: Any) -> Any:  # noqa: A002
-    """Declares an option whose value is a size; the command gets bytes."""
+    """Declare an option whose value is a size; the command gets bytes."""
 
     def parse(value: str | int) -> int:
         if isinstance(value, int):
             return value
         try:
-            octets = parse_size(value, name=names[0])
+            nbytes = parse_size(value, name=names[0])
         except ConfigurationError as error:
             raise _usage_error(error, names[0]) from None
-        if octets < minimum or (maximum is not None and octets > maximum):
+        if nbytes < minimum or (maximum is not None and nbytes > maximum):
             limits = (
                 f"{format_size(minimum)} to {format_size(maximum)}" if maximum else f"at least {format_size(minimum)}"
             )
             raise typer.BadParameter(f"must be {limits} (got {value!r})")
-        return octets
+        return nbytes
 
     return typer.Option(*names, metavar=SIZE, parser=parse, help=help, **more)
 
 
 def choice(name: str, choices: Sequence[str], *, help: str) -> Any:  # noqa: A002
-    """Declares an option that takes one of some words."""
+    """Declare an option that takes one of some words."""
 
     def parse(value: str) -> str:
         if value and value not in choices:
@@ -91,12 +91,12 @@ def choice(name: str, choices: Sequence[str], *, help: str) -> Any:  # noqa: A00
 
 
 def stream_ids(*names: str, help: str, **more: Any) -> Any:  # noqa: A002
-    """Declares an option whose value is the id of a stream or session."""
+    """Declare an option whose value is the id of a stream or session."""
     return typer.Option(*names, metavar=ID, min=-(1 << 31), max=(1 << 31) - 1, help=help, **more)
 
 
 def finite(value: float) -> float:
-    """Returns a number; a callback of options. Raises BadParameter for nan, infinity and what no one means."""
+    """Return a number; a callback of options. Raises BadParameter for nan, infinity and what no one means."""
     if not abs(value) <= MAX_NUMBER:  # nan compares with nothing
         raise typer.BadParameter(f"{value} is not a number up to {MAX_NUMBER:,.0f}")
     return value
@@ -148,9 +148,7 @@ StreamArgument = Annotated[
 ]
 WatchOption = Annotated[
     bool,
-    typer.Option(
-        "--watch/--no-watch", "-w", help="Go on until Ctrl-C: in place in a terminal, else one after the other."
-    ),
+    typer.Option("--watch/--no-watch", "-w", help="Repeat until Ctrl-C, refreshing the screen in a terminal."),
 ]
 IntervalOption = Annotated[
     float, duration("--interval", "-i", minimum=0.05, help="Time from one sample, or message, to the next.")
@@ -176,7 +174,7 @@ PongStreamOption = Annotated[int, stream_ids("--pong-stream", help="The stream i
 
 
 def stream_id(argument: int | None, option: int | None) -> int:
-    """Returns the stream id of an argument or of ``--stream``. Raises ConfigurationError unless exactly one is there."""
+    """Return the stream id of an argument or of ``--stream``. Raises ConfigurationError unless exactly one is there."""
     if argument is not None and option is not None:
         raise ConfigurationError(f"the stream is {argument} and --stream {option}: one of them is enough")
     chosen = argument if argument is not None else option
@@ -195,7 +193,7 @@ VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Log events
 
 
 def require_directory(path: Path, option: str) -> None:
-    """Creates a directory if it is missing, and a file in it. Raises ConfigurationError if either is impossible."""
+    """Create a directory if it is missing, and a file in it. Raises ConfigurationError if either is impossible."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path) as file:
@@ -258,7 +256,7 @@ def store_options(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def time_ns(text: str, *, name: str, now_ns: int) -> int:
-    """Returns a time, or an age before ``now_ns``, in nanoseconds since 1970. Raises ConfigurationError."""
+    """Return a time, or an age before ``now_ns``, in nanoseconds since 1970. Raises ConfigurationError."""
     if re.fullmatch(r"[\d.]+[a-z]+", text):
         return now_ns - parse_duration_ns(text, name=name, plain_unit="")
     expected = "neither a time (2026-01-31T12:00:00) nor an age (24h)"
@@ -332,14 +330,14 @@ InsecureOption = Annotated[
 
 
 def token_file(variable: str) -> Any:
-    """Declares ``--token-file``; without it the token is the value of an environment variable."""
+    """Declare ``--token-file``; without it the token is the value of an environment variable."""
     return typer.Option(
         "--token-file", metavar="FILE", help="A file with the secret token.", show_default=f"the variable {variable}"
     )
 
 
 def max_connections(per: str = "") -> Any:
-    """Declares ``--max-connections``, or with ``per`` that of each address or the like."""
+    """Declare ``--max-connections``, or with ``per`` that of each address or the like."""
     name, of_each = (f"--max-connections-per-{per}", f" of each {per}") if per else ("--max-connections", "")
     return typer.Option(name, metavar="N", min=1, help=f"The most connections at a time{of_each}.")
 
@@ -348,7 +346,7 @@ def max_connections(per: str = "") -> Any:
 
 
 def words_of(command: str, **values: Any) -> list[str]:
-    """Returns the options that give a command these values. Raises KeyError for a parameter that it lacks."""
+    """Return the options that give a command these values. Raises KeyError for a parameter that it lacks."""
     from typer.main import get_command
 
     from mainstem.cli import build
@@ -428,7 +426,7 @@ def _write_usage(command: Any, context: Any, formatter: Any) -> None:
 
 
 def _write_help(command: Any, context: Any, formatter: Any) -> None:
-    """Writes usage, text, options and examples. Text is wrapped at the terminal's width; names and examples are whole."""
+    """Write usage, text, options and examples. Text is wrapped at the terminal's width; names and examples are whole."""
     rows = list(help_rows(command))
     arguments = [row for row in rows if row.is_argument]
     options = [row for row in rows if not row.is_argument]
@@ -464,11 +462,11 @@ class Command(TyperCommand):
     """A command whose help is as wide as the terminal."""
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
-        """Writes the first line, which is in the errors too."""
+        """Write the first line, which is in the errors too."""
         _write_usage(self, ctx, formatter)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Writes the help."""
+        """Write the help."""
         _write_help(self, ctx, formatter)
 
 
@@ -476,11 +474,11 @@ class Group(TyperGroup):
     """Commands, with help as wide as the terminal."""
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
-        """Writes the first line, which is in the errors too."""
+        """Write the first line, which is in the errors too."""
         _write_usage(self, ctx, formatter)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Writes the help."""
+        """Write the help."""
         _write_help(self, ctx, formatter)
 
 
@@ -494,5 +492,5 @@ class App(typer.Typer):
         )
 
     def command(self, name: str | None = None, **more: Any) -> Callable[[F], F]:
-        """Declares a command, as typer's ``command`` does."""
+        """Declare a command, as typer's ``command`` does."""
         return super().command(name, cls=Command, **more)

@@ -43,7 +43,7 @@ class _PrintableConsole(Console):
 
 
 def console() -> Console:
-    """Returns a console as wide as the terminal; a pipe has no width, whatever COLUMNS says."""
+    """Return a console as wide as the terminal; a pipe has no width, whatever COLUMNS says."""
     width = None if sys.stdout.isatty() else NO_WIDTH
     return _PrintableConsole(width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
@@ -74,7 +74,7 @@ class Table:
     styles: Sequence[str] = ()  # of the rows; plain ones when left out
 
     def widths(self, width: int) -> list[int]:
-        """Returns the columns' widths for lines of ``width``, or the least that there can be."""
+        """Return the columns' widths for lines of ``width``, or the least that there can be."""
         widths = [
             max([len(column.heading), *(len(row[i]) for row in self.rows)]) for i, column in enumerate(self.columns)
         ]
@@ -90,12 +90,12 @@ class Table:
         return widths
 
     def fits(self, width: int) -> bool:
-        """Returns whether lines of ``width`` have room for all numbers."""
+        """Return whether lines of ``width`` have room for all numbers."""
         widths = self.widths(width)
         return sum(widths) + len(GAP) * (len(widths) - 1) <= width
 
     def lines(self, width: int) -> list[Text]:
-        """Returns the lines, the headings first."""
+        """Return the lines, the headings first."""
         widths = self.widths(width)
         lines = self._row([column.heading for column in self.columns], widths, "bold")
         for i, row in enumerate(self.rows):
@@ -123,7 +123,7 @@ class Table:
 
 
 def shorten(text: str, width: int) -> str:
-    """Returns a text of at most ``width`` characters, with an ellipsis for the rest; a number in it goes whole or not at all."""
+    """Return a text of at most ``width`` characters, with an ellipsis for the rest; a number in it goes whole or not at all."""
     if len(text) <= width:
         return text
     end = max(width - 1, 0)
@@ -133,19 +133,19 @@ def shorten(text: str, width: int) -> str:
 
 
 def print_table(out: Console, table: Table) -> None:
-    """Prints a table."""
+    """Print a table."""
     for line in table.lines(out.width):
         out.print(line, soft_wrap=True)
 
 
 def print_title(out: Console, name: str, text: str) -> None:
-    """Prints one bold line: a name with numbers, which is shown whole, and a text, which is shortened to what is left."""
+    """Print one bold line: a name with numbers, which is shown whole, and a text, which is shortened to what is left."""
     room = max(out.width - len(name) - len(GAP), LEAST_TEXT)
     out.print(Text(f"{name}{GAP}{shorten(text, room)}", style="bold"), soft_wrap=True)
 
 
 def show_again(show: Callable[[Console], None], *, watch: bool, interval: float, as_json: bool) -> None:
-    """Calls ``show`` once, or with ``watch`` every ``interval`` seconds until a signal."""
+    """Call ``show`` once, or with ``watch`` every ``interval`` seconds until a signal."""
     out = console()
     if not watch:
         show(out)
@@ -177,12 +177,12 @@ def _show_in_place(show: Callable[[Console], None], out: Console) -> None:
 
 
 def print_json(value: object) -> None:
-    """Prints one JSON document: one line in a pipe, indented in a terminal."""
+    """Print one JSON document: one line in a pipe, indented in a terminal."""
     print(printable_json(value, indent=2 if sys.stdout.isatty() else None), flush=True)
 
 
 def print_csv(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> None:
-    """Prints rows as CSV with a header."""
+    """Print rows as CSV with a header."""
     writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(
@@ -191,7 +191,7 @@ def print_csv(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> None:
 
 
 def moment(epoch_ms: int) -> str:
-    """Returns a time in the local zone, as in 2026-01-31 12:00:00.000, or the number if there is no such time."""
+    """Return a time in the local zone, as in 2026-01-31 12:00:00.000, or the number if there is no such time."""
     try:
         return _local(epoch_ms)
     except (ValueError, OverflowError, OSError):
@@ -203,17 +203,17 @@ def _local(epoch_ms: int) -> str:
 
 
 def clock_time(epoch_ms: int) -> str:
-    """Returns the time of day of a moment."""
+    """Return the time of day of a moment."""
     return moment(epoch_ms)[11:]
 
 
 def number(value: int | None) -> str:
-    """Returns a number with its thousands apart; a dash for none."""
+    """Return a number with its thousands apart; a dash for none."""
     return "-" if value is None else f"{value:,}"
 
 
 def rate(value: float) -> str:
-    """Returns a rate a second, abbreviated."""
+    """Return a rate a second, abbreviated."""
     for unit, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= factor:
             return f"{value / factor:.1f}{unit}/s"
@@ -246,7 +246,7 @@ class ProgressBars:
         self._file.close()
 
     def stage(self, name: str, total: int | None) -> None:
-        """Begins a stage, or sets its size once it is known."""
+        """Begin a stage, or set its size once it is known."""
         if name in self._tasks:
             if total is not None:
                 self._bars.update(self._tasks[name], total=total)
@@ -254,17 +254,17 @@ class ProgressBars:
             self._tasks[name] = self._bars.add_task(name, total=total)
 
     def progress(self, name: str, done: int) -> None:
-        """Sets how much of a stage is done."""
+        """Set how much of a stage is done."""
         self._bars.update(self._tasks[name], completed=done)
 
     def done(self, name: str) -> None:
-        """Ends a stage: the bar is full and its clock stops."""
+        """End a stage: the bar is full and its clock stops."""
         task = self._tasks[name]
         total = next(bar.total for bar in self._bars.tasks if bar.id == task) or 1
         self._bars.update(task, total=total, completed=total)
         self._bars.stop_task(task)
 
 
-def amount(messages: float, octets: float) -> str:
-    """Returns messages and bytes a second."""
-    return f"{messages:>12,.0f} messages/s  {octets / 1e6:>10,.3f} MB/s"
+def amount(messages: float, nbytes: float) -> str:
+    """Return messages and bytes a second."""
+    return f"{messages:>12,.0f} messages/s  {nbytes / 1e6:>10,.3f} MB/s"

@@ -62,7 +62,7 @@ def is_json() -> bool:
 
 
 def begin() -> None:
-    """Has what any command logs written in the format of the environment. Raises ConfigurationError for one that there is not."""
+    """Write the log lines of all commands in the format of the environment. Raises ConfigurationError for one that there is not."""
     if _format() not in FORMATS:
         raise ConfigurationError(f"{VARIABLE}: {_format()!r} is no format of logs; accepted: {', '.join(FORMATS)}")
     if is_json():
@@ -70,7 +70,7 @@ def begin() -> None:
 
 
 def configure(level: int) -> None:
-    """Sends what is logged to standard error, from that level on, unless the process has handlers of its own."""
+    """Send what is logged to standard error, from that level on, unless the process has handlers of its own."""
     root = logging.getLogger()
     if not root.handlers:
         handler = logging.StreamHandler()
@@ -82,7 +82,7 @@ def configure(level: int) -> None:
 
 
 def say(text: str, level: int = logging.INFO) -> None:
-    """Prints a line for people to standard error, not to the pipe."""
+    """Print a line for people to standard error, not to the pipe."""
     if is_json():
         record = PLAIN.makeRecord(PLAIN.name, level, __file__, 0, text, (), None)
         text = JsonFormatter().format(record)
@@ -114,7 +114,7 @@ def stopping() -> Iterator[Stop]:
 
 
 def stop_event() -> asyncio.Event:
-    """Returns an event of the running event loop that SIGINT and SIGTERM set from now on.
+    """Return an event of the running event loop that SIGINT and SIGTERM set from now on.
 
     Call it before the command says that it serves: a supervisor may end it at once then.
     """

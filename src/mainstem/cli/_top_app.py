@@ -1,7 +1,7 @@
 """The screens of `mainstem top`.
 
 One task samples all drivers, each `interval` seconds, in a thread; what it returns is laid out in the event loop. The tables are
-filled anew with each sample, and the cursor stays on its stream.
+filled again with each sample, and the cursor stays on its stream.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def matches(stream: StreamState, text: str) -> bool:
 
 
 def lag_style(share: float) -> str:
-    """Returns the colour of a lag."""
+    """Return the colour of a lag."""
     return "red" if share >= FULL else "yellow" if share >= NEARLY_FULL else "green"
 
 
@@ -89,7 +89,7 @@ class Page(ModalScreen[None]):
         yield VerticalScroll(Static(self._content(), id="page"))
 
     def on_mount(self) -> None:
-        """Keeps the text as new as the samples."""
+        """Keep the text as new as the samples."""
         if self._interval:
             self.set_interval(self._interval, lambda: self.query_one("#page", Static).update(self._content()))
 
@@ -145,7 +145,7 @@ class TopApp(App[None]):
         yield Footer()
 
     async def on_mount(self) -> None:
-        """Takes the first sample, and starts the others."""
+        """Take the first sample, and start the others."""
         self.table("streams").add_columns(*COLUMNS)
         self.table("clients").add_columns("client", "id", "heartbeat", "publications", "subscriptions", "driver")
         self.table("errors").add_columns("count", "last", "error", "driver")
@@ -159,11 +159,11 @@ class TopApp(App[None]):
             monitor.close()
 
     def table(self, name: str) -> DataTable[Any]:
-        """Returns a table."""
+        """Return a table."""
         return self.query_one(f"#{name}", DataTable)
 
     async def sample(self) -> None:
-        """Takes a sample of every driver and shows it; left out while one is under way."""
+        """Take a sample of every driver and show it; left out while one is under way."""
         if self.paused or self._sampling.locked():
             return
         async with self._sampling:
@@ -278,7 +278,7 @@ class TopApp(App[None]):
         self._fill("errors", rows)
 
     def _fill(self, name: str, rows: dict[str, list[Text | str]]) -> None:
-        """Fills a table anew; the cursor stays on its row, or where it was."""
+        """Fills a table again; the cursor stays on its row, or where it was."""
         table = self.table(name)
         at, (x, y) = table.cursor_row, table.scroll_offset
         current = None
@@ -307,22 +307,22 @@ class TopApp(App[None]):
         self._show_streams()
 
     def action_pause(self) -> None:
-        """Stops sampling, or goes on."""
+        """Stop sampling, or go on."""
         self.paused = not self.paused
         self._show_streams()
 
     def action_help(self) -> None:
-        """Shows the keys."""
+        """Show the keys."""
         self.push_screen(Page(lambda: Text(HELP)))
 
     def action_filter(self) -> None:
-        """Opens the line for the filter."""
+        """Open the line for the filter."""
         line = self.query_one("#filter", Input)
         line.styles.display = "block"
         line.focus()
 
     def action_no_filter(self) -> None:
-        """Removes the filter."""
+        """Remove the filter."""
         self.query_one("#filter", Input).value = ""
         self._close_filter()
 
@@ -331,22 +331,22 @@ class TopApp(App[None]):
         self.table("streams").focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filters while it is typed."""
+        """Filter while it is typed."""
         self.text = event.value
         self._show_streams()
 
     def on_input_submitted(self, _event: Input.Submitted) -> None:
-        """Keeps the filter."""
+        """Keep the filter."""
         self._close_filter()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Opens a stream."""
+        """Open a stream."""
         key = event.row_key.value
         if event.data_table.id == "streams" and key in self.shown:
             self.push_screen(Page(lambda: self.stream_text(str(key)), self._interval))
 
     def stream_text(self, key: str) -> Text:
-        """Returns everything about one stream: its stages, and why it is stalled."""
+        """Return everything about one stream: its stages, and why it is stalled."""
         if key not in self.shown:
             return Text("the stream has ended, or the filter leaves it out")
         monitor, stream = self.shown[key]
@@ -376,7 +376,7 @@ class TopApp(App[None]):
 
 
 def spark(values: Iterable[float], width: int) -> str:
-    """Returns the last values as a line of bars, scaled to the largest; blank before the first value."""
+    """Return the last values as a line of bars, scaled to the largest; blank before the first value."""
     last = list(values)[-width:]
     top = max(last, default=0)
     if top <= 0:
@@ -385,7 +385,7 @@ def spark(values: Iterable[float], width: int) -> str:
 
 
 def bar(share: float, width: int) -> str:
-    """Returns a share from 0 to 1 as a bar; what is more than nothing shows."""
+    """Return a share from 0 to 1 as a bar; what is more than nothing shows."""
     eighths = round(min(1.0, max(0.0, share)) * width * 8)
     if share > 0:
         eighths = max(1, eighths)
@@ -394,7 +394,7 @@ def bar(share: float, width: int) -> str:
 
 
 def short(value: float) -> str:
-    """Returns a number in at most six letters, as in 12.3M."""
+    """Return a number in at most six letters, as in 12.3M."""
     for unit, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= factor:
             return f"{value / factor:.1f}{unit}" if abs(value) < 100 * factor else f"{value / factor:.0f}{unit}"
@@ -402,7 +402,7 @@ def short(value: float) -> str:
 
 
 def age(milliseconds: float) -> str:
-    """Returns a time that has passed, in its largest units."""
+    """Return a time that has passed, in its largest units."""
     seconds = int(milliseconds / 1000)
     if seconds < 1:
         return f"{milliseconds:.0f} ms"

@@ -108,7 +108,7 @@ def _show(analysis: Analysis) -> None:
 
 
 def _require_captures(paths: Iterable[str]) -> None:
-    """Raises CaptureError for a path without a capture that can be read."""
+    """Raise CaptureError for a path without a capture that can be read."""
     from mainstem.capture.files import captures
     from mainstem.capture.formats import recognise
 

@@ -211,7 +211,7 @@ def extras() -> list[Check]:
 
 
 def all_checks(settings: DriverSettings) -> list[Check]:
-    """Returns all of them, for a driver with these settings; where there can be no driver, why, and the others."""
+    """Return all of them, for a driver with these settings; where there can be no driver, why, and the others."""
     try:
         require_linux("a media driver", instead="clients, multiplexers, Aqueduct and readers work")
     except ConfigurationError as error:
@@ -235,8 +235,8 @@ def _number(path: Path) -> int | None:
         return None
 
 
-def _size(octets: int) -> str:
-    return format_size(octets) if octets else "the system's own"
+def _size(nbytes: int) -> str:
+    return format_size(nbytes) if nbytes else "the system's own"
 
 
 def _quota(root: Path) -> float | None:

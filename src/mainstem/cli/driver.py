@@ -64,7 +64,7 @@ PARAMETERS = {name: parameter for parameter, option in OPTIONS.items() for name 
 
 
 def read(words: Sequence[str]) -> dict[str, Any] | None:
-    """Returns the parameters of ``run`` for plain words; None where something else has to read them."""
+    """Return the parameters of ``run`` for plain words; None where something else has to read them."""
     parameters: dict[str, Any] = {}
     remaining = iter(words)
     for word in remaining:
@@ -130,7 +130,7 @@ def run(
 
 
 def declared() -> Callable[..., None]:
-    """Returns ``run`` with its options declared to typer."""
+    """Return ``run`` with its options declared to typer."""
     import functools
     import inspect
     from typing import Annotated

@@ -28,7 +28,7 @@ def run(
     directory = directory or default_directory()
 
     def page() -> str:
-        # Opened anew for each scrape: the driver may have restarted meanwhile.
+        # Opened for each scrape, because the driver may have restarted.
         with DirectoryReader(directory) as reader:
             return render(reader.snapshot(epoch_ms=SYSTEM_CLOCK.epoch_ms(), now_ns=SYSTEM_CLOCK.monotonic_ns()))
 

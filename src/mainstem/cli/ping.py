@@ -104,7 +104,7 @@ class _Player:
         self._sent_ns = 0
 
     def play(self, count: int, stop: Stop) -> None:
-        """Runs that many round trips. Raises Timeout when a response does not come."""
+        """Run that many round trips. Raises Timeout when a response does not come."""
         clock = SYSTEM_CLOCK
         handler = FragmentAssembler(self._on_pong)
         for _ in range(count):

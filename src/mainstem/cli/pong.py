@@ -73,7 +73,7 @@ class _Echo:
         self.dropped = 0
 
     def __call__(self, fragment: Fragment) -> None:
-        """Offers until there is room; a ping whose sender stays away is dropped."""
+        """Offer until there is room; a ping whose sender stays away is dropped."""
         begin_ns = SYSTEM_CLOCK.monotonic_ns()
         while not self.stop.requested:
             position = self.publication.offer(fragment)

@@ -155,7 +155,7 @@ class _Sender:
         self._next_report_ns = self.meter.start_ns + NS_PER_SECOND
 
     def send(self, batch: list[bytes], reserved_value: int | None = None) -> None:
-        """Sends all messages, in order, waiting for room; stops early on a signal."""
+        """Send all messages, in order, waiting for room; stop early on a signal."""
         left = batch
         refused_since = 0
         while left and not self.stop.requested:
@@ -196,13 +196,13 @@ class _Sender:
             time.sleep(MIN_PAUSE_S)
 
     def report(self, now_ns: int) -> None:
-        """Reports the rate of the last second, once a second."""
+        """Report the rate of the last second, once a second."""
         if now_ns >= self._next_report_ns:
             say(f"{amount(*self.meter.step(now_ns))}  refused {self.refused:,}")
             self._next_report_ns = now_ns + NS_PER_SECOND
 
     def report_all(self) -> None:
-        """Reports the totals."""
+        """Report the totals."""
         meter = self.meter
         overall = amount(*meter.overall(SYSTEM_CLOCK.monotonic_ns())).strip()
         say(f"sent {meter.messages:,} messages, {meter.nbytes:,} bytes: {overall}, refused {self.refused:,}")

@@ -169,10 +169,10 @@ def _record(
     for subscription in subscriptions:
         recorder.add_subscription(subscription)
     begin_ns = last_ns = SYSTEM_CLOCK.monotonic_ns()
-    octets = shown = 0
+    nbytes = shown = 0
     while not stop.requested:
         moved = recorder.do_work()
-        octets += moved
+        nbytes += moved
         if not moved:
             if exit_at_end and all(subscription.is_end_of_stream for subscription in subscriptions):
                 break
@@ -184,10 +184,10 @@ def _record(
         now_ns = SYSTEM_CLOCK.monotonic_ns()
         if stats and now_ns - last_ns >= REPORT_NS:
             waiting = f"  {recorder.unrecorded:,} streams not recorded" if recorder.unrecorded else ""
-            say(f"{(octets - shown) / (now_ns - last_ns) * 1e3:10,.3f} MB/s  {octets / 1e6:14,.3f} MB{waiting}")
-            shown, last_ns = octets, now_ns
+            say(f"{(nbytes - shown) / (now_ns - last_ns) * 1e3:10,.3f} MB/s  {nbytes / 1e6:14,.3f} MB{waiting}")
+            shown, last_ns = nbytes, now_ns
     written = recorder.written
-    done = _result(sum(written.values()), octets, begin_ns, sorted(written))
+    done = _result(sum(written.values()), nbytes, begin_ns, sorted(written))
     return done | {"delayed": recorder.delayed, "unrecorded": recorder.unrecorded}
 
 
@@ -242,9 +242,9 @@ def _parse(channel: str) -> tuple[SplitResult, int]:
         raise ConfigurationError(f"channel {channel!r}: {error}") from None
 
 
-def _result(messages: int, octets: int, begin_ns: int, recordings: list[int]) -> dict[str, Any]:
+def _result(messages: int, nbytes: int, begin_ns: int, recordings: list[int]) -> dict[str, Any]:
     seconds = (SYSTEM_CLOCK.monotonic_ns() - begin_ns) / NS_PER_SECOND
-    return {"messages": messages, "bytes": octets, "seconds": round(seconds, 3), "recordings": recordings}
+    return {"messages": messages, "bytes": nbytes, "seconds": round(seconds, 3), "recordings": recordings}
 
 
 class ShipProcess:
@@ -279,7 +279,7 @@ class ShipProcess:
         return self._process
 
     def poll(self) -> None:
-        """Starts the shipper again where it has died; called often."""
+        """Start the shipper again where it has died; called often."""
         now_ns = SYSTEM_CLOCK.monotonic_ns()
         if now_ns - self._checked_ns < CHECK_NS:
             return

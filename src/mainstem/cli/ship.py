@@ -196,7 +196,7 @@ def _options(
 
 
 def _give_way() -> None:
-    """Leaves the processors to the recorder, as far as the system lets it."""
+    """Leave the processors to the recorder, as far as the system lets it."""
     os.nice(NICENESS)
     if hasattr(os, "sched_setscheduler"):
         # It does not interrupt what runs when its data arrives. What was started as an idle task may not leave its class.
@@ -211,7 +211,7 @@ def _until_end_of_input(drains: threading.Event) -> None:
 
 
 def _ship(shipper: ArchiveShipper, stop: Stop, once: bool, drains: threading.Event) -> bool:
-    """Ships until it is asked to end; whether nothing was left under way."""
+    """Ship until it is asked to end; whether nothing was left under way."""
     try:
         while not stop.requested:
             try:

@@ -133,7 +133,7 @@ class _Reader:
         self.meter = RateMeter(SYSTEM_CLOCK.monotonic_ns())
 
     def read(self, stop: Stop, count: int, exit_at_end: bool, timeout: float) -> None:
-        """Reads until a limit, an end or a signal."""
+        """Read until a limit, an end or a signal."""
         now_ns = last_ns = SYSTEM_CLOCK.monotonic_ns()
         report_ns = now_ns + NS_PER_SECOND
         notice = SlowStepNotice(
@@ -193,7 +193,7 @@ class _Reader:
         out.flush()
 
     def report_all(self) -> None:
-        """Reports the totals."""
+        """Report the totals."""
         meter = self.meter
         overall = amount(*meter.overall(SYSTEM_CLOCK.monotonic_ns())).strip()
         say(f"received {meter.messages:,} messages, {meter.nbytes:,} bytes: {overall}")

@@ -177,7 +177,7 @@ def token(
 
 @contextmanager
 def _exporting(listen: str, endpoint: Endpoint) -> Iterator[None]:
-    """Serves the endpoint's metrics inside the block, if ``--metrics-listen`` says where."""
+    """Serve the endpoint's metrics inside the block, if ``--metrics-listen`` says where."""
     if not listen:
         yield
         return

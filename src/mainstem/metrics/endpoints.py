@@ -53,7 +53,7 @@ class Endpoint(Protocol):
     """
 
     def stats(self) -> EndpointStats:
-        """Returns the figures of this moment.
+        """Return the figures of this moment.
 
         Returns:
             The figures.
@@ -83,7 +83,7 @@ class Endpoints:
         self._ended: dict[tuple[str, str, str], dict[str, int]] = {}
 
     def add(self, name: str, endpoint: Endpoint) -> None:
-        """Adds an endpoint.
+        """Add an endpoint.
 
         Args:
             name: Its name in the program, the value of the label ``name``: few different ones, and none made of addresses.
@@ -97,7 +97,7 @@ class Endpoints:
             self._sources.append((name, endpoint))
 
     def families(self) -> list[Family]:
-        """Returns every metric of the endpoints.
+        """Return every metric of the endpoints.
 
         They are ``mainstem_endpoint_...``, and ``mainstem_aqueduct_...`` for what only Aqueduct has.
 
@@ -115,7 +115,7 @@ class Endpoints:
         return _families(totals)
 
     def _let_go(self) -> None:
-        """Keeps the counters of endpoints that have ended, and nothing else of them."""
+        """Keep the counters of endpoints that have ended, and nothing else of them."""
         remaining = []
         for name, endpoint in self._sources:
             stats = endpoint.stats()

@@ -56,7 +56,7 @@ class Family:
 
 
 def families(snapshot: Snapshot) -> list[Family]:
-    """Returns every metric of a driver's directory.
+    """Return every metric of a driver's directory.
 
     ``mainstem_driver_heartbeat_age_seconds`` (-1 once it has shut down), ``mainstem_system_*`` for the driver's own counters,
     ``mainstem_stream_*`` for those of streams, with labels, and ``mainstem_counter`` for counters of other types.

@@ -53,11 +53,7 @@ class Collector:
             return []
 
     def refresh(self) -> None:
-        """Creates an instrument for each metric that is new.
-
-        Example:
-            >>> collector.refresh()
-        """
+        """Create an instrument for each metric that is new."""
         for family in self._families():
             if family.name in self._known:
                 continue

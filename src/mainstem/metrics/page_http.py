@@ -28,7 +28,7 @@ class Request:
 
 
 def parse_head(head: bytes) -> Request | None:
-    """Returns the request whose head this is, up to the empty line; None if it isn't one of HTTP/1.x."""
+    """Return the request whose head this is, up to the empty line; None if it isn't one of HTTP/1.x."""
     first, *fields = head.partition(END_OF_HEAD)[0].decode("latin-1").split("\r\n")
     parts = first.split(" ")
     hosts = [value.strip() for name, _, value in (field.partition(":") for field in fields) if name.lower() == "host"]
@@ -38,7 +38,7 @@ def parse_head(head: bytes) -> Request | None:
 
 
 def refusal(request: Request | None, *, own_name: str | None) -> bytes | None:
-    """Returns the response to a request that isn't for the page, else None.
+    """Return the response to a request that isn't for the page, else None.
 
     ``own_name`` is the name that the request may call this machine, beside its addresses; None for any name.
     """
@@ -55,12 +55,12 @@ def refusal(request: Request | None, *, own_name: str | None) -> bytes | None:
 
 
 def response(status: HTTPStatus, text: str, *fields: str) -> bytes:
-    """Returns a whole response of one line of text."""
+    """Return a whole response of one line of text."""
     return page_response(status, f"{printable(text)}\n".encode(), "text/plain; charset=utf-8", *fields)
 
 
 def page_response(status: HTTPStatus, body: bytes, content_type: str, *fields: str) -> bytes:
-    """Returns a whole response, after which the connection ends."""
+    """Return a whole response, after which the connection ends."""
     head = [
         f"HTTP/1.1 {status.value} {status.phrase}",
         f"Content-Type: {content_type}",
@@ -74,5 +74,5 @@ def page_response(status: HTTPStatus, body: bytes, content_type: str, *fields: s
 
 
 def without_body(reply: bytes) -> bytes:
-    """Returns the same response to a HEAD request."""
+    """Return the same response to a HEAD request."""
     return reply.partition(END_OF_HEAD)[0] + END_OF_HEAD

@@ -54,7 +54,7 @@ class PageServer:
     """
 
     def __init__(self, listen: str, page: Callable[[], str], *, name: str) -> None:
-        """Starts. Raises ConfigurationError, which has ``name``, when ``listen`` (HOST:PORT) cannot be listened on."""
+        """Start. Raises ConfigurationError, which has ``name``, when ``listen`` (HOST:PORT) cannot be listened on."""
         self._page = page
         self._host, self._listening = _listen(listen, name)
         self.url = f"{url_of(self._listening[0], 'http')}{PATH}"
@@ -70,7 +70,7 @@ class PageServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends all connections and stops serving. Twice is fine."""
+        """End all connections and stop serving. Twice is fine."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
@@ -128,7 +128,7 @@ class PageServer:
             self._loop.add_reader(listening, self._accept, listening)
 
     def _make_room(self) -> bool:
-        """Ends the connection that has been silent for longest. Returns whether there was one."""
+        """End the connection that has been silent for longest. Returns whether there was one."""
         oldest = next(iter(self._silent), None)
         if oldest is None:
             return False
@@ -156,7 +156,7 @@ class PageServer:
             return  # the peer has gone, or is too slow
 
     async def _read_head(self, sock: socket.socket) -> bytes:
-        """Returns what came up to the end of the head, or one byte more than it may have."""
+        """Return what came up to the end of the head, or one byte more than it may have."""
         head = bytearray()
         while END_OF_HEAD not in head and len(head) <= MAX_HEAD_BYTES:
             received = await self._loop.sock_recv(sock, MAX_HEAD_BYTES + 1 - len(head))

@@ -16,7 +16,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def render(snapshot: Snapshot) -> str:
-    """Returns a whole page for a scrape, in Prometheus's text format 0.0.4.
+    """Return a whole page for a scrape, in Prometheus's text format 0.0.4.
 
     Args:
         snapshot: A snapshot of the directory, from ``DirectoryReader.snapshot``.
@@ -32,7 +32,7 @@ def render(snapshot: Snapshot) -> str:
 
 
 def render_families(metrics: Iterable[Family]) -> str:
-    """Returns metrics of any origin as a page, in Prometheus's text format 0.0.4.
+    """Return metrics of any origin as a page, in Prometheus's text format 0.0.4.
 
     Args:
         metrics: The metrics, from ``families`` or ``shipping_families``.

@@ -45,7 +45,7 @@ class MetricsServer:
         return self._server.url
 
     def close(self) -> None:
-        """Ends all connections and stops serving. Twice is fine.
+        """End all connections and stop serving. Twice is fine.
 
         Example:
             >>> server.close()

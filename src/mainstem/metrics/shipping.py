@@ -23,7 +23,7 @@ _COUNTERS = {
 
 
 def shipping_families(status: ShippingStatus) -> list[Family]:
-    """Returns every metric of a shipper.
+    """Return every metric of a shipper.
 
     Args:
         status: The shipper's status.
