@@ -104,6 +104,15 @@ def test_what_waits_says_for_what_and_is_known_by_its_name(directory: str) -> No
     assert "no subscriber connected within 2 s" in lines[-1]
 
 
+def test_a_reader_of_sub_that_has_enough_is_no_error(directory: str) -> None:
+    with running("sub", "aeron:ipc", "85", "--dir", directory) as sub:
+        assert sub.stdout
+        sub.stdout.close()
+        with running("pub", "aeron:ipc", "85", "--dir", directory, "-t", "60") as pub:
+            pub.communicate(b"tide\n", timeout=PATIENCE_S)
+        assert sub.wait(timeout=PATIENCE_S) == 0
+
+
 def test_without_a_driver_those_that_run_are_named(directory: str, tmp_path: Path) -> None:
     place = str(tmp_path / "none")
     with running("pub", "aeron:ipc", "1", "--dir", place, environ={"AERON_DRIVER_TIMEOUT": "1500ms"}) as pub:
@@ -128,6 +137,19 @@ def test_a_message_that_is_too_long_is_named(directory: str) -> None:
     assert pub.returncode == 1
     assert "Traceback" not in error
     assert "message 2 or one soon after it" in error
+
+
+@pytest.mark.parametrize(
+    "command", [("pub", "aeron:ipc", "84"), ("ping", "--ping-channel", "aeron:ipc", "--pong-channel", "aeron:ipc")]
+)
+def test_a_generated_message_that_is_too_long_is_refused_before_anything_is_sent(
+    command: tuple[str, ...], directory: str
+) -> None:
+    # Without a subscriber, and without a wait for one: a message that long is never made.
+    with running(*command, "--size", "10g", "--dir", directory, "--timeout", "0") as refused:
+        said = refused.communicate(timeout=PATIENCE_S)[1].decode()
+    assert refused.returncode == 1
+    assert "--size must be at most 8m on this channel (got 10g)" in said
 
 
 def test_pong_responds_to_ping(directory: str) -> None:

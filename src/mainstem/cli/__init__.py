@@ -144,13 +144,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _end(str(missing))
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of our output has closed it.
-        sys.stderr.close()
-        sys.exit(EXIT_ERROR)
+    except SystemExit as end:
+        # Where the reader of the output has closed it, as `head` does, typer ends with status 1. The reader has what it wanted.
+        if isinstance(end.__context__, BrokenPipeError) and _is_output_closed():
+            sys.exit()
+        raise
     except OSError as error:
         if not sys.stdout.closed:
             _discard_output()
+        if isinstance(error, BrokenPipeError) and _is_output_closed():
+            sys.exit()
         _end(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
 
 
@@ -180,6 +183,15 @@ def _end(sentence: str) -> NoReturn:
 
     say(f"mainstem: {sentence}", logging.ERROR)
     sys.exit(EXIT_ERROR)
+
+
+def _is_output_closed() -> bool:
+    """Whether the reader of standard output has closed it."""
+    import select
+
+    output = select.poll()
+    output.register(1, 0)  # an end is always reported
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))
 
 
 def _discard_output() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rich.text import Text
 
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
+from mainstem._internal.units import format_size
 from mainstem.aeron.client import Aeron
 from mainstem.aeron.client.base import Attaching
 from mainstem.aeron.client.context import ClientContext
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from mainstem.aeron.client import ExclusivePublication, Publication
     from mainstem.aeron.tools.snapshot import Snapshot
     from mainstem.aeron.tools.streams import Stream
     from mainstem.cli._process import Stop
@@ -202,6 +204,16 @@ def connect(directory: str, command: str) -> Aeron:
     except DriverTimeout as error:
         raise DriverTimeout(f"{error}; {hint_of_drivers(directory)}", timeout=error.timeout) from None
     return Aeron(conductor)
+
+
+def check_length(length: int, publication: Publication | ExclusivePublication) -> None:
+    """Raise ConfigurationError for generated messages that are too long for the publication."""
+    longest = publication.max_message_length
+    if length > longest:
+        raise ConfigurationError(
+            f"--size must be at most {format_size(longest)} on this channel (got {format_size(length)}): an eighth of a term, and "
+            "16m at most; a longer term allows longer messages (term-length=64m in the channel)"
+        )
 
 
 class SlowStepNotice:

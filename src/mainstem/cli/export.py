@@ -65,7 +65,8 @@ def run(
     """Write recordings as Parquet, CSV, JSON lines or Arrow, without Spark.
 
     A row is a message, with the columns of the Spark source; with --codec it has the columns of ingest. A file appears under
-    its name when it is complete; `-` is standard output. Arrow is its IPC stream format.
+    its name when it is complete; `-` is standard output, and pipes and devices are written to directly. Arrow is its IPC
+    stream format.
 
     Example: mainstem export tides --format parquet -o tides.parquet --stream 1001 --since 2026-01-31T12:00:00
     """
@@ -81,7 +82,7 @@ def run(
 
 @contextmanager
 def _output(name: str) -> Iterator[IO[bytes]]:
-    """Standard output, or a file that takes its name when it is whole and is gone when it is not."""
+    """Standard output, a pipe or device, or a file that takes its name when it is whole and is gone when it is not."""
     if name == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -89,6 +90,11 @@ def _output(name: str) -> Iterator[IO[bytes]]:
     path = Path(name)
     if path.is_dir():
         raise ConfigurationError(f"--out: {path} is a directory")
+    if path.exists() and (not path.is_file() or path.is_relative_to("/dev") or path.is_relative_to("/proc")):
+        # Written in place: another file with its name would not reach whoever reads it.
+        with path.open("wb") as file:
+            yield file
+        return
     part = path.with_name(f".{path.name}.part")
     try:
         with part.open("wb") as file:

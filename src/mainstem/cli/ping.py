@@ -15,7 +15,7 @@ from mainstem.aeron.client.offer_status import offer_error
 from mainstem.aeron.client.resource import raise_error_of
 from mainstem.aeron.tools.channel_checks import check_publication, check_subscription
 from mainstem.aeron.tools.latency import PERCENTILES, LatencyHistogram
-from mainstem.cli._drivers import connect, wait_until
+from mainstem.cli._drivers import check_length, connect, wait_until
 from mainstem.cli._options import (
     PING_CHANNEL,
     PING_STREAM,
@@ -75,6 +75,7 @@ def run(
         aeron.add_subscription(pong_channel, pong_stream) as pongs,
         aeron.add_exclusive_publication(ping_channel, ping_stream) as pings,
     ):
+        check_length(length, pings)
         wait_until(
             lambda: pings.is_connected and pongs.is_connected, "no pong responds to pings", timeout=timeout, stop=stop
         )

@@ -18,7 +18,7 @@ from mainstem.aeron.client.publication import offer_error_of
 from mainstem.aeron.tools.channel_checks import check_publication
 from mainstem.aeron.tools.latency import Pacer, RateMeter
 from mainstem.aeron.tools.message_text import Outgoing, read_json, read_lines, read_with_length
-from mainstem.cli._drivers import connect, wait_until
+from mainstem.cli._drivers import check_length, connect, wait_until
 from mainstem.cli._options import (
     SIZE_HELP,
     ChannelArgument,
@@ -113,6 +113,7 @@ def run(
         stop = stack.enter_context(stopping())
         add = aeron.add_exclusive_publication if exclusive else aeron.add_publication
         with add(channel, own_stream) as publication:
+            check_length(message_size or 0, publication)
             try:
                 wait_until(lambda: publication.is_connected, "no subscriber connected", timeout=timeout, stop=stop)
             except Timeout as error:
