@@ -28,6 +28,7 @@ WITHOUT_SPARK = (
     "--ignore=tests/unit/spark",
     "--ignore=tests/unit/demo",
     "--ignore=tests/unit/capture/test_remote_captures.py",
+    "--ignore=tests/unit/codecs/test_hostile_messages.py",
     "--ignore=tests/unit/test_benchmark_options.py",
 )
 SPARK_TESTS = (

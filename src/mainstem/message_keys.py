@@ -122,7 +122,9 @@ class MessageKey(NamedTuple):
             >>> key, payload = MessageKey.decode(message), message[KEY_LENGTH:]
         """
         if len(message) < KEY_LENGTH:
-            raise RemoteProtocolError(f"a message of {len(message)} bytes has no key of {KEY_LENGTH} in front of it")
+            raise RemoteProtocolError(
+                f"no key: a message of {len(message)} bytes is shorter than one ({KEY_LENGTH} bytes)"
+            )
         return cls(*_KEY.unpack_from(message))
 
 
@@ -233,7 +235,7 @@ class FrameSplitter:
         while len(buffered) - at >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(buffered, at)
             if length > self._max_length:
-                raise RemoteProtocolError(f"a message of {length} bytes is announced; {self._max_length} is the limit")
+                raise RemoteProtocolError(f"message of {length} bytes is too long (limit {self._max_length})")
             begin = at + _LENGTH.size
             if len(buffered) - begin < length:
                 break

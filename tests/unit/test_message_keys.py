@@ -70,7 +70,7 @@ def test_messages_are_found_again_whatever_pieces_they_come_in(messages: list[by
 
 
 def test_a_length_that_cannot_be_is_refused_before_its_bytes_are_awaited() -> None:
-    with pytest.raises(RemoteProtocolError, match="is announced"):
+    with pytest.raises(RemoteProtocolError, match="is too long"):
         FrameSplitter().feed(b"\xff\xff\xff\xff")
 
 

@@ -16,7 +16,9 @@ class AddressPrefixes:
 
     def __init__(self, *, ipv4: int = 32, ipv6: int = 64) -> None:
         if not 0 < ipv4 <= 32 or not 0 < ipv6 <= 128:
-            raise ConfigurationError(f"prefixes /{ipv4} and /{ipv6} are not 1 to 32 and 1 to 128 bits")
+            raise ConfigurationError(
+                f"prefixes must have 1 to 32 bits for IPv4 and 1 to 128 for IPv6 (got {ipv4} and {ipv6})"
+            )
         self._lengths = {4: ipv4, 6: ipv6}
 
     def prefix_of(self, address: str) -> str:

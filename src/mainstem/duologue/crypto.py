@@ -59,7 +59,7 @@ class ServerKey:
 
     def __init__(self, private: bytes) -> None:
         if len(private) != KEY_LENGTH:
-            raise ConfigurationError(f"a private key has {KEY_LENGTH} bytes, not {len(private)}")
+            raise ConfigurationError(f"the private key must be {KEY_LENGTH} bytes (got {len(private)})")
         self._key = X25519PrivateKey.from_private_bytes(private)
         self.public = self._key.public_key().public_bytes_raw()
 
@@ -107,7 +107,7 @@ class ClientHandshake:
 
     def __init__(self, server_public: bytes, key: int, rng: Random) -> None:
         if len(server_public) != PUBLIC_KEY_LENGTH:
-            raise ConfigurationError(f"a server's public key has {PUBLIC_KEY_LENGTH} bytes, not {len(server_public)}")
+            raise ConfigurationError(f"server_key must be {PUBLIC_KEY_LENGTH} bytes (got {len(server_public)})")
         self._server_public = server_public
         self._ephemeral = X25519PrivateKey.from_private_bytes(rng.randbytes(KEY_LENGTH))
         self._public = self._ephemeral.public_key().public_bytes_raw()
@@ -119,7 +119,7 @@ class ClientHandshake:
     def finish(self, connect: Connect, duologue_session: int) -> Ciphers:
         """The client's end, once CONNECT has proved itself. Raises RemoteProtocolError for one that the server did not make."""
         if not connect.tag:
-            raise RemoteProtocolError("CONNECT came without the server's key", rule="encryption")
+            raise RemoteProtocolError("CONNECT has no key: the server does not encrypt", rule="encryption")
         secrets = self._secret + _agree(self._ephemeral, connect.public_key)
         keys = _Keys.derive(secrets, self._public, self._server_public, connect.public_key, duologue_session)
         _open(keys.confirm, connect.tag, connect.plain_part, what="CONNECT")
@@ -137,7 +137,7 @@ class Sealer:
     def seal(self, message: bytes) -> bytes:
         """The message with its number, encrypted. One message of a number may go out, once, and in order."""
         if self.number >= MAX_MESSAGES:
-            raise LocalProtocolError("all numbers of this duologue's messages are used up")
+            raise LocalProtocolError("this duologue has used all of its message numbers; open another one")
         number = self.number.to_bytes(NUMBER_LENGTH, "little")
         return number + self._cipher.encrypt(b"\0\0\0\0" + number, bytes(message), self._session)
 
@@ -154,18 +154,18 @@ class Opener:
         """The message. Raises RemoteProtocolError for one that is not the next that the peer sealed, unchanged."""
         number = sealed[:NUMBER_LENGTH]
         if len(sealed) < OVERHEAD:
-            raise RemoteProtocolError(f"a message of {len(sealed)} bytes is not an encrypted one", rule="encryption")
+            raise RemoteProtocolError(
+                f"not encrypted: a message of {len(sealed)} bytes (at least {OVERHEAD})", rule="encryption"
+            )
         if int.from_bytes(number, "little") != self.number:
             raise RemoteProtocolError(
-                f"message {int.from_bytes(number, 'little')} came where {self.number} was due: replayed, lost or reordered",
+                f"expected message {self.number}, received {int.from_bytes(number, 'little')}: replayed, lost or reordered",
                 rule="encryption",
             )
         try:
             return self._cipher.decrypt(b"\0\0\0\0" + number, sealed[NUMBER_LENGTH:], self._session)
         except InvalidTag:
-            raise RemoteProtocolError(
-                f"message {self.number} is not what the peer encrypted", rule="encryption"
-            ) from None
+            raise RemoteProtocolError(f"message {self.number} was changed on its way", rule="encryption") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ def _agree(own: X25519PrivateKey, public: bytes) -> bytes:
     try:
         return own.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
-        raise RemoteProtocolError("a public key gives no secret", rule="encryption") from None
+        raise RemoteProtocolError("the peer's public key is invalid", rule="encryption") from None
 
 
 def _open(key: bytes, sealed: bytes, vouched: bytes, *, what: str) -> bytes:

@@ -178,7 +178,9 @@ class DuologueEnd(End):
         while session.state is not DuologueState.CLOSED:
             yield deadline.left("wait for the end of the duologue")
         if session.queued:
-            raise BackPressured(f"duologue {session.session_id}: {session.queued} messages were not sent")
+            raise BackPressured(
+                f"duologue {session.session_id}: {session.queued} messages were not sent: the client does not read"
+            )
         if session.error is not None and not session.has_told:
             session.has_told = True
             raise session.error

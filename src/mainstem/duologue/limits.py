@@ -29,7 +29,7 @@ def checked_message(message: bytes | str, longest: int) -> bytes:
     """The bytes of a message. Raises TypeError where it is neither text nor bytes, ValueError where it is too long."""
     data = as_message(message)
     if len(data) > longest:
-        raise ValueError(f"a message of {len(data)} bytes is above the {longest} of a duologue")
+        raise ValueError(f"message of {len(data)} bytes is too long (limit {longest}, by term_length)")
     return data
 
 

@@ -68,7 +68,7 @@ class Outbox:
     def queue(self, message: bytes, now_ns: int) -> None:
         """Send a message, or queue it behind those that wait. Raises BackPressured when too much waits already."""
         if len(self._queue) >= MAX_QUEUED or self._nbytes >= MAX_QUEUED_BYTES:
-            raise BackPressured(f"{self._name}: {len(self._queue)} messages of {self._nbytes} bytes wait already")
+            raise BackPressured(f"{self._name}: the queue is full ({len(self._queue)} messages, {self._nbytes} bytes)")
         queue, length = self._queue, len(message)
         is_first = not queue
         # Calls nothing.
@@ -130,7 +130,7 @@ class Outbox:
 
     def _check_open(self, status: int) -> None:
         if status in (OfferStatus.CLOSED, OfferStatus.MAX_POSITION_EXCEEDED):
-            raise ClosedError(f"{self._name}: the publication is closed or used up")
+            raise ClosedError(f"{self._name}: the publication is closed or has used all of its positions")
 
     def _refused(self, status: int, now_ns: int) -> None:
         self._check_open(status)
@@ -139,4 +139,4 @@ class Outbox:
         elif now_ns - self._since_ns >= self._retry_ns:
             kind = NotConnected if status == OfferStatus.NOT_CONNECTED else BackPressured
             reason = "nobody is connected" if kind is NotConnected else "the peer does not read"
-            raise kind(f"{self._name}: a message was refused for {self._retry_ns // NS_PER_MS} ms: {reason}")
+            raise kind(f"{self._name}: could not send a message for {self._retry_ns // NS_PER_MS} ms: {reason}")

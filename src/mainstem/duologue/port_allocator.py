@@ -23,7 +23,7 @@ class PortAllocator:
 
     def __init__(self, first: int, count: int, random: Random) -> None:
         if not (first > 0 and count > 0 and first + count <= 65536):
-            raise ConfigurationError(f"ports {first} to {first + count - 1} are not between 1 and 65535")
+            raise ConfigurationError(f"ports must be from 1 to 65535 (got {first} to {first + count - 1})")
         self._random = random
         self._ports = list(range(first, first + count))
         self._place = {port: index for index, port in enumerate(self._ports)}
@@ -71,7 +71,7 @@ class SessionAllocator:
 
     def __init__(self, random: Random, *, first: int = FIRST_SESSION_ID, last: int = LAST_SESSION_ID) -> None:
         if first > last:
-            raise ConfigurationError(f"session ids {first} to {last} are none")
+            raise ConfigurationError(f"there are no session ids from {first} to {last}")
         self._random = random
         self._first, self._last = first, last
         self._used: set[int] = set()

@@ -205,7 +205,7 @@ class Session:
             reason = self.lifetime.on_time_event(now_ns)
             if reason and self.is_open:
                 limit = self._settings.idle_timeout
-                self.error = Timeout(f"{self.owner} sent nothing for {limit:g} s", timeout=limit)
+                self.error = Timeout(f"{self.owner} sent no message for {limit:g} s (idle_timeout)", timeout=limit)
             return work, reason
 
     def _step(self, now_ns: int, on_open: Callable[[Session], None]) -> int:
@@ -257,7 +257,9 @@ class Session:
             work += 1
             source = image.source_identity
             if self._settings.check_address and address_of(source) != self.owner:
-                raise RemoteProtocolError(f"{source} joined what {self.owner} asked for", rule="guide 4.3", peer=source)
+                raise RemoteProtocolError(
+                    f"{source} joined the duologue of {self.owner}", rule="guide 4.3", peer=source
+                )
             exchange.image = image
         return work
 

@@ -165,4 +165,4 @@ class Exchange:
         if image.is_end_of_stream:
             raise ClosedError(f"{self._peer} ended the duologue")
         if image.closed or not (publication.closed or publication.is_connected):
-            raise ConnectionLost(f"nothing was heard from {self._peer} for too long")
+            raise ConnectionLost(f"no heartbeat from {self._peer}: it is presumed dead")

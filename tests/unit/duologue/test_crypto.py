@@ -82,7 +82,7 @@ def test_a_replayed_a_skipped_and_a_reflected_message_are_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="lost"):
         unseal(server, third)
     assert unseal(server, second) == b"2"
-    with pytest.raises(RemoteProtocolError, match="not what the peer encrypted"):
+    with pytest.raises(RemoteProtocolError, match="was changed on its way"):
         unseal(agreed()[0], first)
 
 
@@ -91,7 +91,7 @@ def test_a_direction_ends_before_its_numbers_would_repeat(monkeypatch: pytest.Mo
     client, server, _ = agreed()
     for message in (b"first", b"last"):
         assert unseal(server, seal(client, message)) == message
-    with pytest.raises(LocalProtocolError, match="used up"):
+    with pytest.raises(LocalProtocolError, match="has used all of its message numbers"):
         seal(client, b"one more")
 
 
@@ -115,7 +115,7 @@ def test_a_hello_for_another_server_is_refused() -> None:
 
 def test_a_public_key_without_a_secret_is_refused() -> None:
     key, client, _ = handshake()
-    with pytest.raises(RemoteProtocolError, match="no secret"):
+    with pytest.raises(RemoteProtocolError, match="public key is invalid"):
         key._open_hello(replace(client.hello, public_key=bytes(32)))
 
 

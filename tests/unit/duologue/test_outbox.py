@@ -129,7 +129,7 @@ def test_holds_no_more_than_its_limit() -> None:
     outbox = Outbox(Window(0), name="x")
     for _ in range(MAX_QUEUED):
         outbox.queue(b"a", 0)
-    with pytest.raises(BackPressured, match="wait already"):
+    with pytest.raises(BackPressured, match="the queue is full"):
         outbox.queue(b"a", 0)
 
 

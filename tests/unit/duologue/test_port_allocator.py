@@ -28,8 +28,8 @@ class CountedList(list[int]):
 
 @given(st.integers(1, 40), st.lists(st.booleans(), max_size=200), st.integers(0, 1 << 32))
 def test_a_port_is_never_given_out_twice_and_always_comes_back(count: int, steps: list[bool], seed: int) -> None:
-    chance = Random(seed)
-    ports = PortAllocator(9010, count, chance)
+    rng = Random(seed)
+    ports = PortAllocator(9010, count, rng)
     held: set[int] = set()
     for take in steps:
         if take:
@@ -40,7 +40,7 @@ def test_a_port_is_never_given_out_twice_and_always_comes_back(count: int, steps
                 assert 9010 <= port < 9010 + count
                 held.add(port)
         elif held:
-            port = chance.choice(sorted(held))
+            port = rng.choice(sorted(held))
             held.remove(port)
             ports.release(port)
         assert ports.in_use == held
