@@ -47,7 +47,7 @@ def _names(cls: ast.ClassDef) -> set[str]:
 
 
 class DefaultValues(griffe.Extension):
-    """Resolves the defaults of functions and of dataclasses' fields once everything is loaded. Names of anything but numbers and texts stay."""
+    """Shows values instead of names for defaults that are numbers or strings, in functions and dataclass fields."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         _resolve(pkg)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.eyeballs import NoneSucceededError, race, resolve
