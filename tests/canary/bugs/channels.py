@@ -32,7 +32,7 @@ BUGS = (
     Bug(
         name="Aqueduct: a cascade misses one half",
         harm="a channel whose creation was lost waits for ever",
-        file="aqueduct/lifecycle.py",
+        file="aqueduct/send.py",
         old="        state.lost.extend(entry.links)\n",
         new="        state.lost.extend(entry.links[1:])\n",
         finder=Simulator(scenarios=("aqueduct",)),
@@ -40,7 +40,7 @@ BUGS = (
     Bug(
         name="Aqueduct: an acknowledgement makes nothing reachable",
         harm="links are kept for as long as the connection lives",
-        file="aqueduct/lifecycle.py",
+        file="aqueduct/send.py",
         old="        state.reached.extend(entry.links)\n",
         new="        state.reached.extend(entry.links[1:])\n",
         finder=Simulator(scenarios=("aqueduct",)),
