@@ -178,7 +178,7 @@ def size_of_first(df: DataFrame) -> int:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"channel": "tcp://localhost:1"}, "none of 'aeron:...'"),
+        ({"channel": "tcp://localhost:1"}, "must be aeron:"),
         ({"channel": "aeron:ipc"}, "needs the option 'streamId'"),
         ({"channel": "bymux://localhost"}, "no host and port"),
         ({"channel": "bymux://localhost:1", "column": "colour"}, "only payload"),

@@ -48,7 +48,7 @@ def parse_mode(text: str, *, name: str = "mode") -> int | None:
 
 
 def group_id(name: str) -> int:
-    """The number of a group, given by its name or number. Raises ConfigurationError where there is none."""
+    """The number of a group, given by its name or number. Raises ConfigurationError if there is none."""
     if name.isdecimal():
         return int(name)
     try:

@@ -264,7 +264,7 @@ class CncAttach:
         elif cnc.is_driver_active(now_ms=epoch_ms, timeout_ms=self._timeout_ms):
             return cnc
         else:
-            # Mapped afresh next time: a driver that starts anew makes a new file under the same name.
+            # Mapped afresh next time: a driver that restarts makes a new file under the same name.
             waiting_for = _why_inactive(cnc, epoch_ms)
             cnc.close()
         if now_ns >= self._deadline_ns:

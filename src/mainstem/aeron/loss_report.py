@@ -51,7 +51,7 @@ class LossEntryWriter:
 
 
 class LossReport:
-    """Writes the report; one thread of one process. It goes on behind what is there."""
+    """Writes the report; one thread of one process. It continues after what is there."""
 
     def __init__(self, buffer: AtomicBuffer) -> None:
         self._buffer = buffer

@@ -17,7 +17,7 @@ bounded; forgetting an old range costs a ghost receiver one round trip and nothi
 
 ``buffered`` is the sum of everything that waits here: unread messages, held streams, half frames. Above
 ``Limits.max_buffered_bytes`` the whole connection stops being read, and at twice as much, which only a peer that ignores flow
-control can reach, it ends. A connection must not stop for ever because of channels that are never read while the application
+control can reach, it ends. A connection must not stop forever because of channels that are never read while the application
 waits at another one: while a reader waits at an empty receiver (``awaited``) the bound is half as much again. Invariant:
 ``held`` is True exactly while the transport was asked to stop reading.
 

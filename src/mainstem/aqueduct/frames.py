@@ -116,7 +116,7 @@ class AckReliable:
 
 @dataclass(slots=True)
 class AckNackUnreliable:
-    """Run lengths from where the last one ended: acknowledged, given up for ever, acknowledged, ..."""
+    """Run lengths from where the last one ended: acknowledged, given up forever, acknowledged, ..."""
 
     counts: tuple[int, ...]
 
@@ -298,7 +298,7 @@ class FrameReader:
         return self._needed > self._pieces_size + size
 
     def next_frame(self) -> Frame | None:
-        """The next whole frame, None where there is none yet. Raises RemoteProtocolError."""
+        """The next whole frame, None if there is none yet. Raises RemoteProtocolError."""
         if self._pieces:
             if self._pieces_size < self._needed:
                 return None

@@ -331,7 +331,7 @@ def take(state: ConnectionState, receiver: ReceiverHalf) -> ReceivedMessage | by
 
 
 def take_run(state: ConnectionState, receiver: ReceiverHalf) -> deque[bytes] | None:
-    """The run of plain messages at the head of the queue; None where there is none."""
+    """The run of plain messages at the head of the queue; None if there is none."""
     run, size = receiver.pop_run()
     if run is not None:
         _taken(state, receiver, size)

@@ -97,7 +97,7 @@ def send(state: ConnectionState, sender: SenderHalf, item: Pending) -> None:
 
 
 def quick_sender(state: ConnectionState, sender: SenderHalf, mode: Mode) -> QuickSender | None:
-    """The short way for the plain messages of one sender that do not travel in order; None where there is none."""
+    """The short way for the plain messages of one sender that do not travel in order; None if there is none."""
     if sender.oneshot or state.is_observed:
         return None
     return QuickSender(

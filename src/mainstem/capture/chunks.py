@@ -16,7 +16,7 @@ CHUNK_BYTES = 1 << 20
 class Chunk:
     """Whole records in ``[offset, end)``; ``packet`` packets came before, ``section`` is an index into the sections.
 
-    Times are of the first and the last packet by the clock, -1 where there is none. ``tcp`` and ``fragments`` have a bit for
+    Times are of the first and the last packet by the clock, -1 if there is none. ``tcp`` and ``fragments`` have a bit for
     each bucket of flows that the stretch has packets of.
     """
 

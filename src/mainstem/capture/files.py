@@ -20,7 +20,7 @@ _CAPTURE = re.compile(r"\.(pcap|pcapng|cap|ntar)\d*(\.(gz|zst|xz|bz2|lz4))?$", r
 
 
 def captures(path: str, *, must_exist: bool = True, options: Mapping[str, str] | None = None) -> list[str]:
-    """The captures of a path, sorted by name. Raises CaptureError where there is none and there must be one.
+    """The captures of a path, sorted by name. Raises CaptureError if there is none and there must be one.
 
     Of a folder, the files that are named as captures are; of a pattern (``**`` too), every file that it matches but the
     indexes of captures. Of a URL the same, but only its last part may be a pattern; ``options`` are those of its store.

@@ -90,7 +90,7 @@ def _save(place: Path, index: FrameIndex) -> None:
 
 
 def _load(place: Path) -> FrameIndex | None:
-    """The index that is kept, or None where there is none that can be used."""
+    """The index that is kept, or None if there is none that can be used."""
     try:
         line, _, body = place.read_bytes().partition(b"\n")
         head = json.loads(line)

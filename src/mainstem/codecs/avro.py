@@ -58,7 +58,7 @@ class Avro(RowCodec):
     ) -> None:
         super().__init__(**options)
         if framing not in FRAMINGS:
-            raise ConfigurationError(f"the option framing: {framing!r} is none of {', '.join(FRAMINGS)}")
+            raise ConfigurationError(f"framing must be one of {', '.join(FRAMINGS)} (got {framing!r})")
         self._framing = framing
         self._source = schemas_of(
             schemas, registry, ".avsc", user=registry_user, ca=registry_ca, insecure=registry_insecure
@@ -85,7 +85,7 @@ class Avro(RowCodec):
         return files
 
     def __getstate__(self) -> dict[str, Any]:
-        # Parsed schemas are made anew in each process.
+        # Parsed schemas are made again in each process.
         parsed = {name for name, value in vars(type(self)).items() if isinstance(value, cached_property)}
         return {name: value for name, value in self.__dict__.items() if name not in parsed}
 

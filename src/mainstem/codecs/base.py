@@ -291,7 +291,7 @@ class RowCodec(ABC):
             The array, of the same values.
 
         Raises:
-            ValueError: A value is none of that type: 2.5 is no integer, and 5 no text.
+            ValueError: A value does not have that type: 2.5 is not an integer, and 5 is not a string.
 
         Example:
             >>> find_codec("json").column(["2026-01-31"], pa.date32())

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FRAMINGS = ("none", "confluent")
 # Of the indexes that name a message: a message is nested in no more.
 MAX_INDEXES = 64
-# Types in memory, by number and indexes; beyond them all are made anew.
+# Types in memory, by number and indexes; beyond them all are made again.
 MAX_READINGS = 1024
 
 
@@ -60,9 +60,9 @@ class Protobuf(RowCodec):
     ) -> None:
         super().__init__(**options)
         if framing not in FRAMINGS:
-            raise ConfigurationError(f"the option framing: {framing!r} is none of {', '.join(FRAMINGS)}")
+            raise ConfigurationError(f"framing must be one of {', '.join(FRAMINGS)} (got {framing!r})")
         if timestamps not in ("us", "ns"):
-            raise ConfigurationError(f"the option timestamps: {timestamps!r} is none of us, ns")
+            raise ConfigurationError(f"timestamps must be us or ns (got {timestamps!r})")
         if bool(descriptors) and bool(module):
             raise ConfigurationError("the options descriptors and module exclude each other")
         if (schemas or registry) and framing == "none":
@@ -81,7 +81,7 @@ class Protobuf(RowCodec):
         _ = self._reader
 
     def __getstate__(self) -> dict[str, Any]:
-        # Descriptors are made anew in each process.
+        # Descriptors are made again in each process.
         parsed = {name for name, value in vars(type(self)).items() if isinstance(value, cached_property)}
         return {name: value for name, value in self.__dict__.items() if name not in parsed}
 
@@ -101,7 +101,7 @@ class Protobuf(RowCodec):
             descriptor = pool.FindMessageTypeByName(self._name)
         except KeyError:
             names = [f"{file.package}.{each.name}".lstrip(".") for file in files for each in file.message_type]
-            raise ConfigurationError(f"the option message: {self._name!r} is none of {', '.join(names[:20])}") from None
+            raise ConfigurationError(f"message must be one of {', '.join(names[:20])} (got {self._name!r})") from None
         return _Reading(descriptor, self._nanos)
 
     @cached_property
@@ -324,7 +324,7 @@ def _proto_of(file: Any) -> Any:
 
 
 def _message_at(file: Any, indexes: list[int]) -> Any:
-    """The message of a file that indexes name. Raises ValueError where there is none."""
+    """The message of a file that indexes name. Raises ValueError if there is none."""
     proto = _proto_of(file)
     messages, names = proto.message_type, [proto.package] if proto.package else []
     for index in indexes:

@@ -275,7 +275,7 @@ def _number_of(value: Any, numbers: dict[str, int]) -> int:
     if isinstance(value, str) and value not in numbers and value.lstrip("-").isdecimal():
         return int(value)
     if not isinstance(value, str) or value not in numbers:
-        raise ValueError(f"{value!r:.60} is none of {', '.join(numbers)}")
+        raise ValueError(f"must be one of {', '.join(numbers)} (got {value!r:.60})")
     return numbers[value]
 
 

@@ -40,7 +40,7 @@ class PortAllocator:
         return frozenset(self._ports[: self._used])
 
     def allocate(self) -> int | None:
-        """Allocate a free port, any of them equally likely; None where there is none."""
+        """Allocate a free port, any of them equally likely; None if there is none."""
         if not self.free_count:
             return None
         chosen = self._random.randrange(self._used, len(self._ports))

@@ -203,7 +203,7 @@ class ServerCore:
         return ""
 
     def _evict(self) -> bool:
-        """End the oldest duologue that no client has joined, if it had its chance; False where there is none."""
+        """End the oldest duologue that no client has joined, if it had its chance; False if there is none."""
         waiting = [
             each
             for each in self._sessions.values()

@@ -143,7 +143,7 @@ class Exchange:
         return work
 
     def take(self) -> bytes | None:
-        """The oldest message that was not received; None where there is none."""
+        """The oldest message that was not received; None if there is none."""
         received = self._received
         if not received:
             return None

@@ -100,7 +100,7 @@ class Talk(End):
         """Receive the next message if one is there; never waits.
 
         Returns:
-            The message; None where there is none now.
+            The message; None if there is none now.
 
         Raises:
             MainstemError: As `receive`, but no Timeout.

@@ -13,7 +13,7 @@ until ``_consumed`` reports them to the protocol, which then restores the peer's
 queue until credit and a turn let them leave; this class has no copy of them.
 
 Reads are safe to cancel: a read waits first and takes bytes out of the buffer afterwards, in one step without ``await``, when it
-can return all that it was called for. A read of more bytes than the window would wait for ever that way, so while it waits the
+can return all that it was called for. A read of more bytes than the window would wait forever that way, so while it waits the
 bytes in the buffer are reported as consumed; ``_credited`` counts those, and those that ``_unread`` put back, which are not
 reported again when they are read. The buffer therefore holds at most the window
 beyond the largest read that ever waited, or ``read_limit`` bytes for ``read(-1)``.

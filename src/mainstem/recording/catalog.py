@@ -71,7 +71,7 @@ MAX_TIMESTAMP = ((1 << 63) - 1) // NS_PER_MS
 
 @dataclass(frozen=True, kw_only=True)
 class RecordingDescriptor:
-    """One recording as its catalog describes it. Timestamps are epoch milliseconds, -1 where there is none yet."""
+    """One recording as its catalog describes it. Timestamps are epoch milliseconds, -1 if there is none yet."""
 
     recording_id: int
     start_timestamp: int
@@ -135,7 +135,7 @@ class RecordingDescriptor:
 
         Args:
             data: The entry's bytes after its header.
-            entry_offset: Its offset in the catalog, for errors; -1 where there is none.
+            entry_offset: Its offset in the catalog, for errors; -1 if there is none.
 
         Returns:
             The descriptor.

@@ -220,7 +220,7 @@ class RecordingIndex:
         raise NotImplementedError
 
     def refresh(self) -> None:
-        """Read anew what is elsewhere; a mapped file is always current."""
+        """Read again what is elsewhere; a mapped file is always current."""
 
     def _read(self, first: int, last: int) -> bytes:
         """The bytes of the entries ``[first, last)``, fewer where the file ends."""
@@ -466,7 +466,7 @@ class StoredIndex(RecordingIndex):
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the header anew. Raises FileNotFoundError, or CorruptIndexError."""
+        """Read the header again. Raises FileNotFoundError, or CorruptIndexError."""
         first = self._store.read(self._file, 0, BLOCK_LENGTH)
         recorded, self.origin, self._life = _header(self._name, first, self._recording_id)
         self._recorded = _checked(self._name, recorded)

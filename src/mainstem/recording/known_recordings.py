@@ -47,7 +47,7 @@ class KnownRecordings:
     def previous(
         self, stream: RecordingDescriptor, life: StreamLife, written: Container[int]
     ) -> RecordingDescriptor | None:
-        """The last recording of the same life of a stream; None where there is none, or it is being written.
+        """The last recording of the same life of a stream; None if there is none, or it is being written.
 
         ``stream`` is the recording that would begin now, ``written`` are the ids of those that are being written.
         """

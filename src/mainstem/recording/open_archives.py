@@ -38,7 +38,7 @@ class ReadOptions:
         tail_store: Options of the tail's store.
         archive_id: Open only this archive of a location that has several.
         keep_listing: Whether segments are listed once, until ``refresh``: for planning over many recordings.
-        allow_missing: Whether to return no archive where there is none, rather than one that raises RecordingError when it is read.
+        allow_missing: Whether to return no archive if there is none, rather than one that raises RecordingError when it is read.
     """
 
     store: Mapping[str, str] = field(default_factory=dict, repr=False)

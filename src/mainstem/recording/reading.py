@@ -82,7 +82,7 @@ def batches(
         column_mask: An OR of ``COLUMN_...`` bits of ``mainstem._core.layout``.
         frames: Whether a row is a frame, not a message.
         rows: The most rows of a batch.
-        strict: Whether a problem raises; otherwise reading goes on behind it, at the next entry of the index or the next
+        strict: Whether a problem raises; otherwise reading continues after it, at the next entry of the index or the next
             segment that is there.
         on_skip: Is called with each range that is passed over when ``strict`` is false; None for no notice.
 

@@ -40,7 +40,7 @@ How nothing is lost or doubled over the recorder's own death:
   same life, and its recording is extended. Another image of the network continues a recording only exactly where that ends, from
   the same source, and if the publisher had not ended the stream: a driver makes a new image of a stream that it met again.
   Another image over IPC or of a spy is another publication. Everything else begins a new recording.
-* After the machine itself went down, the end of each recording is determined anew (``recording.recovery``): what is torn is cut.
+* After the machine itself went down, the end of each recording is determined again (``recording.recovery``): what is torn is cut.
   Recovery runs when the recorder opens, before the first run is written; readers see the recorded position go back then, and
   only then.
 """
@@ -258,7 +258,7 @@ class Recorder:
         return self._extended(stream, life) or self._added(stream, life)
 
     def _extended(self, stream: RecordingDescriptor, life: StreamLife) -> RecordingWriter | None:
-        """Extend the recording that a stream goes on with; None where there is none."""
+        """Extend the recording that a stream goes on with; None if there is none."""
         previous = self._known.previous(stream, life, self._writers)
         if previous is None:
             return None

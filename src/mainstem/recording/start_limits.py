@@ -1,6 +1,6 @@
 """How many recordings a recorder begins: what a peer with ever new sessions may make it do.
 
-A recording costs an entry in the catalog and two files for ever, and, while it is written, four descriptors. So new ones are
+A recording costs an entry in the catalog and two files forever, and, while it is written, four descriptors. So new ones are
 limited: in an hour, of one source and in all, and by the descriptors that the process may have. A stream beyond a limit waits
 without being read, which holds its publisher back: it is recorded from where it was met as soon as there is room.
 

@@ -137,7 +137,7 @@ class ServedDirectory:
             return file.read()
 
     def identity_bytes(self) -> bytes:
-        """The file with the identity of the archive. Raises NotServedError where there is none."""
+        """The file with the identity of the archive. Raises NotServedError if there is none."""
         with open(self._open_regular(IDENTITY_FILE), "rb") as file:
             return file.read(MAX_IDENTITY_LENGTH)
 
@@ -222,7 +222,7 @@ class ServedDirectory:
     # -- the list of files -------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """The names of all files that are served, sorted; read anew when the directory has changed. May run in a thread."""
+        """The names of all files that are served, sorted; read again when the directory has changed. May run in a thread."""
         try:
             status = os.stat(self.path)
             key = (status.st_dev, status.st_ino, status.st_mtime_ns)

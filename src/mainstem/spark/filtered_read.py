@@ -60,7 +60,7 @@ def recordings(
     location = (
         {"path": str(path)} if isinstance(path, str | Path) else {"paths": json.dumps([str(each) for each in path])}
     )
-    # Here the session can be asked anew: executors may have come since the source was registered.
+    # Here the session can be asked again: executors may have come since the source was registered.
     parallelism = parallelism_of(spark)
     defaults = {} if parallelism is None else {"parallelism": str(parallelism)}
 

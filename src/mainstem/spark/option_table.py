@@ -130,7 +130,7 @@ def choice(*values: str) -> Callable[[str, str], str]:
 
     def parse(value: str, name: str) -> str:
         if value not in values:
-            raise ConfigurationError(f"{name}: {value!r} is none of {', '.join(map(repr, values))}")
+            raise ConfigurationError(f"{name} must be one of {', '.join(map(repr, values))} (got {value!r})")
         return value
 
     return parse

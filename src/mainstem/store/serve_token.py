@@ -21,7 +21,7 @@ MAX_TOKEN_LENGTH = 4096
 
 
 def token_for(options: Mapping[str, str], host: str, port: int) -> str:
-    """Return the token for a server, empty where there is none. Raises ConfigurationError."""
+    """Return the token for a server, empty if there is none. Raises ConfigurationError."""
     token = options.get("token", "")
     if not token and (path := options.get("token_file")):
         token = _read(path)

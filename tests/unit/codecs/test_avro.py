@@ -339,7 +339,7 @@ def test_a_text_of_any_depth_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({}, "the option schema names"), ({"framing": "kafka"}, "'kafka' is none of"), ({"schema": "/nowhere"}, "No such file"),
+        ({}, "the option schema names"), ({"framing": "kafka"}, "one of .*'kafka'"), ({"schema": "/nowhere"}, "No such file"),
         ({"framing": "confluent", "schemas": "/nowhere"}, "is no directory"), ({"colour": "blue"}, "no option 'colour'"),
         ({"framing": "confluent", "registry": "ftp://x"}, "no http"), ({"registry": "http://x"}, "is for framing=confluent"),
         ({"framing": "confluent", "registry": "http://a:b@x"}, "ends up in logs"),

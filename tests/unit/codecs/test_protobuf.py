@@ -182,7 +182,7 @@ def test_a_time_between_microseconds_is_a_problem_or_an_integer(options: dict[st
     ("change", "reason"),
     [
         ({"i32": 1 << 31}, "i32: "), ({"i32": True}, "i32: True"), ({"u64": Decimal("1.5")}, "u64: "), ({"u32": -1}, "u32: "),
-        ({"side": "HOLD"}, "side: 'HOLD' is none of"), ({"left": 1, "right": "r"}, "right: left of the same oneof"),
+        ({"side": "HOLD"}, "side: must be one of"), ({"left": 1, "right": "r"}, "right: left of the same oneof"),
         ({"other": 1}, "other: the message has no such field"), ({"at": datetime(2026, 1, 1)}, "at: .*offset from UTC"),
         ({"level": {"deep": 1}}, "level.deep: "), ({"name": b"x"}, "name: "), ({"flag": 1}, "flag: "), ({"tags": "ab"}, "no list"),
     ],

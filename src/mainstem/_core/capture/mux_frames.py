@@ -187,7 +187,7 @@ class MuxParser:
         return o
 
     def measure(self) -> cython.int:
-        """Bytes of a header by its first; 0 where there is none such."""
+        """Bytes of a header by its first; 0 if there is none such."""
         first: cython.int = get8(self.head, 0)
         size: cython.int = 1
         if self.jmux:

@@ -29,7 +29,7 @@ SLOT_STRIDE = 66_048
 
 @cython.cclass
 class Address:
-    """A packed socket address, as ``sockaddr_in`` or ``sockaddr_in6``; empty where there is none."""
+    """A packed socket address, as ``sockaddr_in`` or ``sockaddr_in6``; empty if there is none."""
 
     memory: readonly[AtomicBuffer]
     base: cython.p_uchar
@@ -65,7 +65,7 @@ class Transport:
 
     ``incoming`` and ``outgoing`` drop datagrams on purpose, on their way in and out. ``max_segments`` is how many equal
     datagrams go as one run (1 where the kernel has no segmentation offload). ``last_error`` is the errno of the last failed call.
-    ``fd`` is the socket's, -1 where there is none.
+    ``fd`` is the socket's, -1 if there is none.
     """
 
     fd: readonly[cython.int]

@@ -300,7 +300,7 @@ class LossDetector:
                 self.deadline_ns = self.timer[i]
 
     def next_due(self, start: cython.int, now_ns: cython.longlong) -> cython.int:
-        """The first piece from ``start`` on whose time has come, its timer started again; -1 where there is none.
+        """The first piece from ``start`` on whose time has come, its timer started again; -1 if there is none.
 
         ``request_length`` is to be requested from its position on: the pieces of the same gap behind it that are due, too.
         """

@@ -19,7 +19,7 @@ DEFAULT_WINDOW_LENGTH = 128 * 1024
 # NAKs remembered at once. A receiver of ours reports 64 gaps together; a group's pool is the channel's ``max-resend``.
 UNICAST_ACTIONS = 64
 DEFAULT_GROUP_ACTIONS = 16
-# What may be sent again, times what is sent anew: more than loss can ask for, at 50 % and to several receivers.
+# The limit on retransmitted bytes, as a multiple of new bytes: more than loss can ask for, at 50 % and to several receivers.
 FRESH_MULTIPLE = cython.declare(cython.longlong, 4)
 # What requests from a source that has sent no status message get of the rate.
 STRANGERS_SHARE = cython.declare(cython.longlong, 16)
@@ -33,8 +33,8 @@ class RetransmitHandler:
     Positions and lengths are in bytes. With ``group`` semantics (multicast, many destinations) a full pool of ``max_actions``
     refuses, and ``overflows`` counts it; otherwise the oldest action makes room. ``deadline_ns`` is when ``on_time`` has work.
 
-    ``rate`` bounds the bytes that are sent again, whatever is asked for: so many in a second, and FRESH_MULTIPLE times what was
-    sent anew since; as many may have been saved up as a second gives, or as the publisher's window holds. Requests of strangers,
+    ``rate`` bounds the bytes that are sent again, whatever is asked for: so many in a second, and FRESH_MULTIPLE times the
+    new bytes since; as many may have been saved up as a second gives, or as the publisher's window holds. Requests of strangers,
     whose address no status message came from, have an allowance of their own, a sixteenth of the rate: they take nothing from the
     receivers' own. What is refused for that counts as an overflow too. 0 is no bound.
     """
@@ -146,7 +146,7 @@ class RetransmitHandler:
         return 0 if self.delayed[i] else length
 
     def allow_more(self, sender_position: cython.longlong, now_ns: cython.longlong) -> cython.void:
-        """Add to the allowances what time and what was sent anew have given since the last request."""
+        """Add to the allowances what time and new data have added since the last request."""
         elapsed_ns: cython.longlong = now_ns - self.allowed_ns
         fresh: cython.longlong = sender_position - self.allowed_position
         if elapsed_ns > SECOND_NS:
@@ -186,7 +186,7 @@ class RetransmitHandler:
         self.set_deadline()
 
     def next_due(self, start: cython.int) -> cython.int:
-        """The first action from ``start`` on that is due, which it is no longer then; -1 where there is none."""
+        """The first action from ``start`` on that is due, which it is no longer then; -1 if there is none."""
         i: cython.int
         for i in range(start, self.count):
             if self.due[i]:

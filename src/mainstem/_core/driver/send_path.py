@@ -264,7 +264,7 @@ class SendEndpointCore:
         if get32(base, at + SM_RECEIVER_WINDOW_OFFSET) < 0 or offset < 0 or (offset & (FRAME_ALIGNMENT - 1)) != 0:
             return False
         fadd64(self.cells, SYSTEM_STATUS_MESSAGES_RECEIVED * COUNTER_VALUE_LENGTH, 1)
-        # Also when the publication is unknown: a name is resolved anew where nothing is heard on the endpoint.
+        # Also when the publication is unknown: a name is resolved again where nothing is heard on the endpoint.
         self.last_status_ns = now_ns
         if self.many and not self.destinations.refresh(self.transport, get64(base, at + SM_RECEIVER_ID_OFFSET), now_ns):
             # A dynamic destination announces itself by its status messages. Only Python adds one, as it needs an ``Address``.

@@ -17,7 +17,7 @@ MIN_SPAN_NS = 10_000_000
 PPB = 1_000_000_000
 # Clocks are never further apart than this, a century: a frame that implies it was not written by a sender.
 MAX_CLOCK_DIFFERENCE_NS = 100 * 365 * 86_400 * 1_000_000_000
-# A clock that jumps by more was set anew, or the frame came from another sender: the estimate begins again.
+# A clock that jumps by more was set again, or the frame came from another sender: the estimate begins again.
 MAX_STEP_NS = 60 * 1_000_000_000
 
 

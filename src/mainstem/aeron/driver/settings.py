@@ -347,7 +347,7 @@ class DriverSettings(Settings):
     retransmit_unicast_linger_ns: int = duration(10 * NS_PER_MS, "How long a repeated request for the same is ignored.")
     retransmit_rate: int = size(
         16 * MIB,
-        "Bytes that a stream sends again in a second, beyond four times what it sends anew; 0 for any number.",
+        "Bytes that a stream sends again in a second, beyond four times its new bytes; 0 for any number.",
         high=1 << 32,
     )
     max_resend: int = integer(16, "Retransmissions under way with several receivers.", low=1, high=MAX_RESEND)
@@ -499,7 +499,7 @@ class DriverSettings(Settings):
     event_log: str = text("", "Events to log: admin, all, or names or ids; empty for none.")
     event_log_disable: str = text("", "Events to leave out of those.")
     event_log_filename: str = text("", "File of the event log; empty for the standard error.")
-    event_log_file_max_length: int = size(0, "When that file is begun anew; 0 for never.")
+    event_log_file_max_length: int = size(0, "Length at which that file is started again; 0 for never.")
 
     @property
     def has_endpoint_filter(self) -> bool:

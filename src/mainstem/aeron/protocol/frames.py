@@ -263,7 +263,7 @@ class Nak(ControlFrame):
 class StatusMessage(ControlFrame):
     """A receiver's position and window (13.4): everything before the position was consumed; the window counts from there.
 
-    With SM_FLAG_SEND_SETUP it requests a SETUP, and term and window are zero. ``group_tag`` is None where there is none; options
+    With SM_FLAG_SEND_SETUP it requests a SETUP, and term and window are zero. ``group_tag`` is None if there is none; options
     behind it are passed over.
     """
 

@@ -217,7 +217,7 @@ def _stream_state(stream: Stream, before: Stream | None, seconds: float, losses:
 
 
 class DriverMonitor:
-    """Samples one driver's directory. A driver may end, start anew, or not be there yet: that is a state, and no error.
+    """Samples one driver's directory. A driver may end, restart, or not be there yet: that is a state, and no error.
 
     ``history`` holds the last samples of the driver's own rates, ``stream_history`` those of each stream's rate, NAKs and lag.
     """

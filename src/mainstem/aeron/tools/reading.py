@@ -63,7 +63,7 @@ class ReadingFiles(MappedFiles):
 
 
 class DirectoryReader:
-    """A driver's directory, open for reading. Follows a driver that starts anew in the same place.
+    """A driver's directory, open for reading. Follows a driver that restarts in the same place.
 
     Raises DriverTimeout when there is no CnC file that a driver has finished writing. A directory whose driver is dead
     can be read as it was left.

@@ -219,7 +219,7 @@ def finalize_rows(state: PathState, now_ns: int, out: list[Row]) -> None:
 
 
 def settle_all(state: PathState, out: list[Row]) -> None:
-    """Gives every gap as it stands: the stream begins anew."""
+    """Gives every gap as it stands: the stream starts over."""
     out.extend(row_of(state, gap) for gap in state.closed + state.gaps)
     state.closed.clear()
     state.gaps.clear()

@@ -34,7 +34,7 @@ Invariants:
 - The order of time is the caller's to give. Within one instant packet and frame index decide.
 
 Without a SETUP the term length is not known. Positions are then far apart (a term is taken for 2^40 bytes) until a second term
-appears, whose distance gives a power of two; a frame beyond it proves that guess wrong, and positions start anew.
+appears, whose distance gives a power of two; a frame beyond it proves that guess wrong, and positions restart.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def _change(state: PathState, events: Events, at: int, out: list[Row]) -> None:
 
 
 def _restart(state: PathState, base_term: int, out: list[Row]) -> None:
-    """Positions begin anew: a first frame, other parameters, or a length of terms that proved wrong."""
+    """Positions start over: a first frame, other parameters, or a length of terms that proved wrong."""
     if state.base_term is not None:
         _end_positions(state, out)
     state.base_term, state.base_end, state.term_length = base_term, 0, 0
@@ -294,7 +294,7 @@ def _advance(state: PathState, events: Events, out: list[Row]) -> int:
 
 
 def _another_life(kind: Any, sizes: Any, goes_back: Any, since_data: Any, silence: Any, ended: Any) -> int:
-    """The index of the first frame of another life of the publisher; the number of frames where there is none.
+    """The index of the first frame of another life of the publisher; the number of frames if there is none.
 
     SETUP and heartbeats carry the publisher's position, which never goes back in one life; only a frame that others overtook is
     behind. Data behind it is sent because a receiver asked, by a publisher that has been heard of all the time.

@@ -257,7 +257,7 @@ class QuicAdapter:
     # From the library to the engine.
 
     def deliver(self, engine: AqueductEngine, now_ns: int) -> bool:
-        """Pass on every event of the library; False where there is none."""
+        """Pass on every event of the library; False if there is none."""
         next_event = self.quic.next_event
         event = next_event()
         if event is None:

@@ -54,7 +54,7 @@ class Qh3Adapter(QuicAdapter):
     def __init__(self, quic: Any, settings: Settings, *, is_client: bool) -> None:
         super().__init__(quic, settings, is_client=is_client)
         # The peer's streams that have ended, of two directions and of one. The library remembers the last 1,024 ended
-        # streams; the copy of a packet that comes later opens an older one anew.
+        # streams; the copy of a packet that comes later opens an older one again.
         self._ended = {0: RangeSet(), UNIDIRECTIONAL: RangeSet()}
         self._paths = Paths()
 

@@ -181,7 +181,7 @@ class SessionCache:
             make: Makes the library's ticket from its fields.
 
         Returns:
-            The newest valid ticket; None where there is none.
+            The newest valid ticket; None if there is none.
 
         Example:
             >>> ticket = sessions.take("localhost:4433", "qh3", SessionTicket)
@@ -214,7 +214,7 @@ class SessionCache:
             origin: The server's ``host:port``.
 
         Returns:
-            The newest token; empty where there is none.
+            The newest token; empty if there is none.
 
         Example:
             >>> token = sessions.take_token("localhost:4433")

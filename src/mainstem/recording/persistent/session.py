@@ -69,7 +69,7 @@ class SessionStream:
 
     @property
     def join_position(self) -> int | None:
-        """Where the first live image that was not read yet joined; None where there is none."""
+        """Where the first live image that was not read yet joined; None if there is none."""
         return self._live[0].join_position if self._live else None
 
     @property

@@ -34,7 +34,7 @@ class Chunk:
     ``before`` is the number of messages that end at or before ``start``, ``messages`` how many end in the chunk,
     ``first_entry`` how many shipped index entries lie before ``start``, ``entries`` how many in the chunk. What it holds was
     recorded at ``first_ns`` or later and at ``last_ns`` or earlier (epoch; ``UNKNOWN`` without an index). ``crc32`` is that of
-    frames and index, ``checksums`` that of the table of checksums; ``UNKNOWN`` where there is none.
+    frames and index, ``checksums`` that of the table of checksums; ``UNKNOWN`` if there is none.
     """
 
     start: int

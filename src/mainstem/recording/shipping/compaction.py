@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from mainstem.store import Store
 
-# Segments for one commit: a commit writes their pages anew, and what is done is not done again after a kill.
+# Segments for one commit: a commit writes their pages again, and what is done is not done again after a kill.
 SEGMENTS_PER_COMMIT = 16
 # An object that nothing refers to may be one that a shipper is about to refer to. It does so within minutes.
 MIN_ORPHAN_AGE_NS = 24 * 3600 * NS_PER_SECOND

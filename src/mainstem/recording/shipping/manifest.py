@@ -9,7 +9,7 @@ that a manifest refers to is there before it is written and is deleted only when
 that nothing refers to.
 
 Writers are a shipper and, now and then, ``rm`` and ``compact``. Each reads the highest manifest, derives the next one, and puts
-it under the next number. Of two at once one gets it; the other derives its change anew from what the winner wrote
+it under the next number. Of two at once one gets it; the other derives its change again from what the winner wrote
 (``commit``). A shipper writes its own id into the manifest when it begins, and never into one that names another shipper:
 that is an error which names both.
 
@@ -289,7 +289,7 @@ class ManifestLog:
         return bytes(self.store.read(name, 0, size))
 
     def latest(self, *, probe: bool = False) -> Manifest | None:
-        """The archive's present manifest; None where there is none.
+        """The archive's present manifest; None if there is none.
 
         With ``probe`` later numbers are tried too: what a late listing does not show yet.
         """

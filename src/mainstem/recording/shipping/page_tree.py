@@ -6,7 +6,7 @@ pages of one level go into a page of the level above. So an entry holds at most 
 chunks there are 128 at most on each of three levels, and a position, a time or a number of messages is reached through as many
 pages as there are levels.
 
-Pages are never changed. ``spliced`` (retention and compaction) writes the pages that it touches anew and returns the names of those
+Pages are never changed. ``spliced`` (retention and compaction) rewrites the pages that it touches and returns the names of those
 that they replace. Items are in the order of their positions: the oldest are in the highest level.
 """
 

@@ -150,7 +150,7 @@ class DeltaTable:
         self._table: Any = None
 
     def _load(self) -> Any:
-        """The table as it is now; None where there is none."""
+        """The table as it is now; None if there is none."""
         import deltalake
         from deltalake.exceptions import DeltaError, TableNotFoundError
 

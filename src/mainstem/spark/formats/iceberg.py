@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 COMMITTED = "mainstem.committed."
 QUERY, BATCH = "mainstem.query-id", "mainstem.batch-id"
-# Every commit writes the table's metadata anew: so many old ones stay, and manifests are merged.
+# Every commit writes the table's metadata again: so many old ones stay, and manifests are merged.
 NEW_TABLE = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
@@ -221,7 +221,7 @@ class IcebergTable:
             return None
 
     def existing(self) -> Any:
-        """The table as it is now. Raises ConfigurationError where there is none."""
+        """The table as it is now. Raises ConfigurationError if there is none."""
         table = self._load()
         if table is None:
             raise ConfigurationError(f"{self.name} is no table of its catalog")

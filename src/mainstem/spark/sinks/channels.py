@@ -182,7 +182,7 @@ _kept: dict[ChannelOptions, Channel] = {}
 def send(options: ChannelOptions, epoch: int, partition: int, messages: Iterable[Any]) -> int:
     """Sends a partition's messages over this worker's connection, which is made when there is none.
 
-    A connection that was kept from an earlier task and is found broken is made anew, once. What the protocol raises comes out
+    A connection that was kept from an earlier task and is found broken is made again, once. What the protocol raises comes out
     with the place it happened at; Spark then tries the partition again, with the same keys.
     """
     rows = list(messages)

@@ -87,7 +87,7 @@ def parse_options(options: Mapping[str, str]) -> ChannelOptions:
     made = made if made.channel else replace(made, channel=path)
     if made.protocol not in PROTOCOLS:
         raise ConfigurationError(
-            f"channel: {made.channel!r} is none of 'aeron:...', 'bymux://HOST:PORT', 'jmux://HOST:PORT', 'aqueduct://HOST:PORT'"
+            f"channel must be aeron:..., bymux://HOST:PORT, jmux://HOST:PORT or aqueduct://HOST:PORT (got {made.channel!r})"
         )
     if made.protocol == "aeron" and "streamid" not in texts:
         raise ConfigurationError("mainstem.channel needs the option 'streamId' for an Aeron channel")

@@ -151,7 +151,7 @@ def read_range(part: RecordingRange, archives: TaskArchives) -> Iterator[pa.Reco
 
 
 def _whole_ranges(reader: RecordingReader, part: RecordingRange) -> Iterator[tuple[int, int]]:
-    """The range; where it is verified, without the stretches whose checksums differ. Reading goes on behind each."""
+    """The range; where it is verified, without the stretches whose checksums differ. Reading continues after each."""
     position = part.start
     if part.verify:
         for problem in sorted(find_problems(reader, part.start, part.end), key=lambda each: each.position):

@@ -1,6 +1,6 @@
 """Offsets of recordings as Spark keeps them: positions, and of which recordings they are positions.
 
-A recording id is a number in an archive, and an archive may be made anew. So an offset holds, for each archive, beside each
+A recording id is a number in an archive, and an archive may be made again. So an offset holds, for each archive, beside each
 position what identifies the recording: when it began (milliseconds since 1970), its session and its original channel.
 
 Spark writes an offset for each micro-batch, and most of ten thousand recordings have ended and are fully read. So those are packed:

@@ -15,7 +15,7 @@ a start and an end, both at boundaries between messages. Three parts do it:
 Who runs what. The driver holds a ``Planner``, which is never pickled; tasks get a ``RecordingRange`` or a group of them, which
 names archive, descriptor and positions, and open a reader of their own. Spark calls the planner of one query from one thread
 at a time. The recorder may be writing the same segments in another process: a reader sees whole frames up to
-``end_position``, which only grows, and the catalogs are read anew at each call, so that new recordings appear.
+``end_position``, which only grows, and the catalogs are read again at each call, so that new recordings appear.
 
 What it costs. Of ten thousand recordings few move between two triggers. A trigger reads each catalog once and decodes what
 changed in it; of recordings that have ended the catalog has the end, of the others the recorded position is read without a
@@ -31,7 +31,7 @@ Invariants:
 - An offset is of recordings, not of ids: ``resumed`` compares identity and end before anything is planned from one.
 - The end offset is never before the start offset, and contains every recording that the start contained.
 - Where positions are lost (purged segments, a damaged frame, a recording that is gone) the query fails, or with
-  ``failOnDataLoss=false`` logs and goes on behind the loss: it never skips without either.
+  ``failOnDataLoss=false`` logs and continues after the loss: it never skips without either.
 
 The index (``mainstem.recording.index``) makes boundaries and times cheap to find; without one the same functions walk the
 frames from the start of a term, which is correct and slower.
@@ -227,7 +227,7 @@ class Planner:
         mapping = self._mapping(before) if before is not None else {}
         for key, earlier in (before.archives if before is not None else {}).items():
             mapped = mapping.get(key, key)
-            # What is of no archive that is there now is carried on; what is there is made anew, but for what is gone of it.
+            # What is of no archive that is there now is carried on; what is there is made again, but for what is gone of it.
             archives[mapped] = (
                 ArchiveOffset(self._archives[mapped].url, {}, dict(earlier.identities))
                 if mapped in self._archives
@@ -448,7 +448,7 @@ class Planner:
         fault = next(find_problems(reader, start, end, checksums=False), None)
         if fault is None:
             return reached
-        # Without this the query would stay here for ever, without an error.
+        # Without this the query would stay here forever, without an error.
         reached = reader.boundary_after(fault.position, end)
         self._lost(fault.text, key, fault.position, reached)
         return reached

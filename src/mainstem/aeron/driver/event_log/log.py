@@ -26,7 +26,7 @@ ENTRY_HEADER = 16
 
 
 class EventLog:
-    """Writes lines to an unbuffered file, begun anew when it would exceed ``max_length`` (0 for never).
+    """Writes lines to an unbuffered file, started again when it would exceed ``max_length`` (0 for never).
 
     Every thread of the driver may write: a line is one write. A file that cannot be written to ends the log, not the driver.
     """
@@ -86,7 +86,7 @@ def event_log(settings: DriverSettings) -> EventLog | None:
         return EventLog(events, open(STANDARD_ERROR, "ab", buffering=0, closefd=False))
     try:
         open(name, "wb").close()
-        # Appending, so that a line written by one thread while another begins the file anew leaves no hole.
+        # Appending, so that a line written by one thread while another begins the file again leaves no hole.
         file = open(name, "ab", buffering=0)  # noqa: SIM115 - open as long as the driver
     except OSError as error:
         raise ConfigurationError(f"AERON_EVENT_LOG_FILENAME {name}: {error}") from error

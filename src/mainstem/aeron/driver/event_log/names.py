@@ -92,7 +92,7 @@ def known_events() -> set[str]:
 def chosen_events(text: str, *, setting: str) -> set[str]:
     """The events of ``all``, ``admin`` (all but frames), or names and numbers separated by commas.
 
-    Raises ConfigurationError for what is none of these.
+    Raises ConfigurationError for anything else.
     """
     known = known_events()
     chosen: set[str] = set()

@@ -132,7 +132,7 @@ class NameResolver:
             self._drivers.close()
 
     def lookup(self, text: str, key: str, *, again: bool = False) -> str:
-        """The table's replacement for ``text``, the value of URI parameter ``key``; the text itself where there is none."""
+        """The table's replacement for ``text``, the value of URI parameter ``key``; the text itself if there is none."""
         before_ns = self._clock.monotonic_ns()
         name = text if self._table is None else self._table.lookup(text, key, again=again)
         if self._events is not None:
