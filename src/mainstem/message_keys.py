@@ -27,7 +27,7 @@ __all__ = [
     "framed",
 ]
 
-# The reserved value has 63 bits without its sign: so many are left for each part.
+# The reserved value has 63 bits without its sign, divided between these parts.
 EPOCH_BITS, PARTITION_BITS, ROW_BITS = 27, 12, 24
 MAX_PARTITIONS, MAX_ROWS = 1 << PARTITION_BITS, 1 << ROW_BITS
 KEY_LENGTH = 16

@@ -225,7 +225,7 @@ WALK_FULL = 2
 WALK_TORN = 3
 WALK_CORRUPT = 4
 
-# Rows between two checks of capacities: the headers of so many frames stay in the first-level cache.
+# Rows between two checks of capacities: the headers of this many frames fit the first-level cache.
 COLUMN_CHUNK_ROWS = 512
 # Offsets into a payload column are int32, as Arrow's ``binary`` has them; a batch is cut well before they end.
 COLUMN_MAX_PAYLOAD = 1073741824

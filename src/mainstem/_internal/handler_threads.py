@@ -119,7 +119,7 @@ class HandlerThreads:
 
 
 class Slots:
-    """At most so many at once, in all and of one address; addresses take turns."""
+    """Limits how many run at once, in total and per address. Addresses take turns."""
 
     def __init__(self, most: int, most_per_address: int) -> None:
         self._free = most

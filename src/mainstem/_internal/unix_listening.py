@@ -79,7 +79,7 @@ def _remove_dead(path: str) -> None:
         except FileNotFoundError:
             return
         except BlockingIOError:
-            # So many connections wait that it takes no more now.
+            # Its queue of connections is full.
             raise _in_use() from None
         else:
             raise _in_use()

@@ -17,7 +17,7 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
-# Rates are remembered for so many prefixes; beyond that the one that was quiet longest is forgotten.
+# Number of prefixes whose rates are remembered. Beyond that, the one quiet for longest is forgotten.
 MAX_RATES = 4_096
 ALL_SOURCES = "all"
 

@@ -51,7 +51,7 @@ class LossEntryWriter:
 
 
 class LossReport:
-    """Writes the report; one thread of one process. It continues after what is there."""
+    """Writes the report, from one thread of one process. It appends to existing entries."""
 
     def __init__(self, buffer: AtomicBuffer) -> None:
         self._buffer = buffer

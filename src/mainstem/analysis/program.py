@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from mainstem.analysis.options import AnalyzeOptions, Inputs, ProgressListener
 
-# What this process reads in seconds and holds. So much of captures makes four million frames of Aeron.
+# Bytes of captures that this process reads itself, in seconds: about four million Aeron frames.
 LOCAL_CAPTURE_BYTES = 256 << 20
 # A frame of bymux takes as little as a byte.
 LOCAL_MUX_BYTES = 8 << 20

@@ -822,7 +822,7 @@ class RemoteSender(Waiters):
         self.wake()
 
     def ended(self, state: SenderState, messages: int = 0, size: int = 0, tally: Tally = NO_MESSAGES) -> None:
-        """The sender ceased to exist; so many messages, of ``size`` bytes, were not delivered."""
+        """The sender ceased to exist with this many messages, of ``size`` bytes, undelivered."""
         self.state = state
         self._tally = tally + Tally(waiting=len(self._pipe.queue))
         messages += len(self._pipe.queue)

@@ -294,7 +294,7 @@ class FrameReader:
             self._pieces_size += len(data)
 
     def awaits_more_than(self, size: int) -> bool:
-        """Whether so many bytes more do not complete a frame."""
+        """Whether this many more bytes do not complete a frame."""
         return self._needed > self._pieces_size + size
 
     def next_frame(self) -> Frame | None:

@@ -67,7 +67,7 @@ class SenderOwner(Protocol):
         """Raise the error by which the sender ended."""
 
     def ended(self, state: SenderState, messages: int, size: int, tally: Tally) -> None:
-        """The sender ceased to exist; so many messages, of ``size`` bytes, were not delivered."""
+        """The sender ceased to exist with this many messages, of ``size`` bytes, undelivered."""
 
 
 class ReceiverOwner(Protocol):
@@ -254,7 +254,7 @@ class SenderHalf:
 
     @property
     def has_much_room(self) -> bool:
-        """So much is free that waking a waiting task pays: a quarter of the bounds, one message at least."""
+        """Whether enough is free to wake a waiting task: a quarter of the limits, at least one message."""
         ledger = self.ledger
         messages, size = ledger.max_messages, ledger.max_bytes
         return ledger.count + len(self.pending) <= messages - max(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 INTEGER = re.compile(r"[+-]?[0-9]+")
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 NOT_FINITE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
-# So many digits survive in any number of these bits, as long as there is no exponent.
+# Digits that always survive in a number of this many bits, without an exponent.
 SAFE_DIGITS = {16: 3, 32: 6, 64: 15}
 # The exponent of a number near zero, as JSON ends it: digits are lost there, or all of the number.
 TINY = re.compile(rb"-[0-9]{3,}[ \t]*[,\]}]")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mainstem.demo.figures import CarrierMonth
     from mainstem.demo.sampling import Sample
 
-# So many points make a line that can be read, however long the run was.
+# Points per line: enough to read, however long the run was.
 POINTS = 80
 COLOURS = {"sender": "orange", "receiver": "green", "subscriber": "blue"}
 

@@ -23,7 +23,7 @@ def unused(name: str, names: list[str]) -> str:
     return name
 
 
-# Texts of so many rows are made at once: well below the 2 GiB that one Arrow array of texts can hold.
+# Rows encoded at once: well below the 2 GiB limit of an Arrow string array.
 ROWS_AT_ONCE = 50_000
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.1
 MARKER = ".mainstem-demo"  # in the demo's directory of work: the next demo may delete it
-# Without any progress for so long something is broken, and waiting on would be forever.
+# Give up after this long without progress: something is broken.
 STALL_SECONDS = 60.0
 # A cold JVM on a slow machine takes its time over the first micro-batch.
 FIRST_ROWS_SECONDS = 300.0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 STREAM_ID = 1001
 # Rows that are offered at once: one claim in the term buffer, far below an eighth of a term.
 BATCH = 256
-# So many rows go first, alone, until the reader has seen them: the rest then meets a query that runs.
+# Rows sent first, until the reader has seen them, so that the rest arrives at a running query.
 PILOT_ROWS = 500
 IDLE_SECONDS = 0.0005
 CONNECT_SECONDS = 20.0

@@ -192,7 +192,7 @@ class Server(ServerEnd):
         self._close(waits=True)
 
     def abort(self) -> None:
-        """End at once: the clients learn that their duologues were aborted, and no handler is waited for.
+        """End at once: the clients learn that their duologues were aborted, and it does not wait for handlers.
 
         Example:
             >>> server.abort()

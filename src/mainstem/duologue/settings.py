@@ -123,7 +123,7 @@ class Settings:
         """
         return {
             **self.driver_settings(),
-            # Handshakes come and go, and several may be under way; beyond that only a flood makes so many sessions.
+            # Handshakes come and go, and several may be under way; only a flood makes more sessions than that.
             "driver_stream_session_limit": 2 * self.max_clients + 64,
             "endpoint_filter_max_term_length": self.max_term_length,
             "endpoint_filter_rate": math.ceil(self.hello_rate),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mainstem.mux.transports import TransportHandler
 
 CONNECT_TIMEOUT_S = 10.0
-# Broken rules of peers that a server logs one by one, in so many seconds; the others are counted.
+# Protocol errors of peers that a server logs individually per interval; the others are counted.
 LOG_BURST = 10
 LOG_INTERVAL_S = 60.0
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
-# The latency of a request is paid once for so many bytes; a look-up of a few frames fetches no more than the first of them.
+# Bytes fetched with one request. A lookup of a few frames fetches only the first of these blocks.
 RANGE_BYTES = 8 << 20
 FIRST_RANGE_BYTES = 256 << 10
 # A ring of terms of 16 MiB. Rings that are kept for the next segment: a reader has one at a time, and a process few readers.

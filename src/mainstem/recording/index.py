@@ -43,12 +43,12 @@ ENTRY_LENGTH = 32
 RECORDED_POSITION_OFFSET = 16
 RECORDED_TIME_OFFSET = 24
 LIFE_OFFSETS = (48, 56)
-# A split or a time filter is exact to about so much; it costs one part in two thousand of the recording's size.
+# Precision of splits and time filters, in bytes. The index takes one part in two thousand of the recording's size.
 INDEX_INTERVAL = 64 << 10
 # On a slow stream times are exact to this.
 INDEX_INTERVAL_NS = 100_000_000
 
-# Of a file that is elsewhere so much is read at once: the whole index of a recording of 128 MiB, with one request.
+# Bytes read at once from a remote file: the whole index of a 128 MiB recording with one request.
 BLOCK_LENGTH = 64 << 10
 # A search in the index of a terabyte reads fourteen blocks; two places are searched for one range.
 MAX_BLOCKS = 32
@@ -180,7 +180,7 @@ class IndexRepair:
         return count, before[1]
 
     def cut(self, position: int, entries: int) -> None:
-        """Keep so many entries, and store the recorded position. A file that has just these is left as it is."""
+        """Truncate to ``count`` entries and store the recorded position, unless the file has exactly these."""
         length, recorded = HEADER_LENGTH + entries * ENTRY_LENGTH, struct.pack("<q", position)
         has_more = os.fstat(self._fd).st_size > length
         if not has_more and os.pread(self._fd, len(recorded), RECORDED_POSITION_OFFSET) == recorded:
@@ -220,7 +220,7 @@ class RecordingIndex:
         raise NotImplementedError
 
     def refresh(self) -> None:
-        """Read again what is elsewhere; a mapped file is always current."""
+        """Read a remote file again. A mapped file is always current."""
 
     def _read(self, first: int, last: int) -> bytes:
         """The bytes of the entries ``[first, last)``, fewer where the file ends."""
@@ -254,7 +254,7 @@ class RecordingIndex:
         return self._before(self._first(lambda entry: entry.time_ns >= time_ns))
 
     def within(self, messages: int, position: int) -> IndexEntry | None:
-        """The last entry with at most so many messages before it, and not past ``position``."""
+        """Return the last entry with at most ``count`` messages before it and not past ``position``."""
         return self._before(self._first(lambda entry: entry.messages > messages or entry.position > position))
 
     def around(self, start: int, end: int) -> list[IndexEntry]:

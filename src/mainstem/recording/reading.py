@@ -122,7 +122,7 @@ def _until_problem(
         for run in reader.ranges(start, end):
             at, span = run.offset, BYTES_PER_BATCH
             while at < run.limit:
-                # So many bytes at a time, so that a batch of large messages ends too.
+                # Limited to these bytes at a time, so that a batch of large messages ends, too.
                 limit = min(run.limit, at + span)
                 position, left = run.position + at - run.offset, rows - columns.rows
                 if frames:

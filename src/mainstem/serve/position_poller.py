@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # Adds half of it to the latency of a live reader, and costs about one part in a hundred of a CPU while one waits.
 PAUSE_S = 0.001
-# The pause is at least so many times what one round of readings took: waiting takes a tenth of the loop at most.
+# The pause, as a multiple of the time one round of readings took: polling takes at most a tenth of the loop's time.
 PAUSE_SHARE = 10
 
 

@@ -40,7 +40,7 @@ INITIAL_WINDOW_LENGTH = 128 * 1024
 SLACK_NS = 15 * NS_PER_MS
 # A sender that has data to send reads what came for it in every sixth duty cycle; what it sends then is seen by the pump after it.
 PUMPS_TO_RESPOND = 8
-# A NAK is served from so far behind the sender, and for so many windows at once.
+# How far behind the sender a NAK is served from, and for how many windows at once.
 MAX_MESSAGE_LENGTH = 16 << 20
 WINDOW_MULTIPLE = 4
 

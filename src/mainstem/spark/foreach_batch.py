@@ -42,12 +42,12 @@ def to_delta(
     """Writes micro-batches to a Delta table: executors write data files, the driver commits, each micro-batch once.
 
     Args:
-        url: The table, which is created if there is none: a directory that driver and executors share, or a URL.
+        url: The table, created if it does not exist: a directory that driver and executors share, or a URL.
         partition_by: The columns that a new table is partitioned by.
         options: Options of the store, by pyarrow's names or Hadoop's.
         evolve: Whether columns that the table lacks are added to it; else they are refused.
         target_file_size: Bytes of a data file at which a task begins another.
-        compact_every: After so many micro-batches small files are joined, in the driver; 0 for never.
+        compact_every: Join small files after this many micro-batches, in the driver; 0 for never.
         query_id: What the commits name the query; empty for the id in its checkpoint.
 
     Returns:
@@ -85,7 +85,7 @@ def to_iceberg(
     """Writes micro-batches to an Iceberg table: executors write data files, the driver commits, each micro-batch once.
 
     Args:
-        table: Its name in the catalog, as in ``sea.tides``; it is created if there is none.
+        table: Its name in the catalog, as in ``sea.tides``; created if it does not exist.
         warehouse: Where new tables go. A directory has its catalog in a file, unless one is named.
         catalog: A catalog of pyiceberg's own configuration.
         catalog_options: Options of the catalog, as ``uri``.
@@ -93,7 +93,7 @@ def to_iceberg(
         options: Options of the warehouse's store, by pyarrow's names or Hadoop's.
         evolve: Whether columns that the table lacks are added to it, and types widened; else they are refused.
         target_file_size: Bytes of a data file at which a task begins another.
-        compact_every: After so many micro-batches small files are joined, in the driver; 0 for never.
+        compact_every: Join small files after this many micro-batches, in the driver; 0 for never.
         query_id: What the commits name the query; empty for the id in its checkpoint.
 
     Returns:
@@ -177,7 +177,7 @@ def in_transaction(
     Args:
         connect: Opens a connection (PEP 249) without autocommit; it is closed after the micro-batch.
         function: Gets the micro-batch and the connection; it neither commits nor rolls back.
-        table: The table of the numbers, created if there is none: ``query_id``, ``batch_id``.
+        table: The table of the numbers, created if it does not exist: ``query_id``, ``batch_id``.
         query_id: What the table names the query; empty for the query's id in its checkpoint.
 
     Returns:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from mainstem.store.base import Store
 
-# One request's latency is paid once for so many bytes; two of them are held, and one is on its way.
+# Bytes per request; two blocks are held while one is in flight.
 BLOCK_BYTES = 8 << 20
 # Until a file is read forwards: its head, or one place of it.
 FIRST_BYTES = 256 << 10

@@ -114,7 +114,7 @@ class FrameRows:
         return 0
 
     def reserve(self, text: cython.longlong, payload: cython.longlong) -> None:
-        """Room for so many more bytes of text and of payload; what is there stays."""
+        """Grow the buffers of text and payload by these numbers of bytes, keeping their content."""
         self.text_capacity = max(self.text_capacity, self.text_length + text)
         if self.payload_capacity:
             self.payload_capacity = max(self.payload_capacity, self.payload_length + payload)

@@ -113,5 +113,5 @@ PASSED_TCP = 5
 PASSED_SEGMENT = 6
 PASSED_FRAGMENT = 7
 PASSED_REASONS = 8
-# Flows are dealt into so many buckets: one bit of a word for each.
+# Number of buckets that flows are assigned to: one bit of a word for each.
 FLOW_BUCKETS = 64

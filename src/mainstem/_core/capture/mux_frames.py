@@ -21,7 +21,7 @@ else:
 REASON_BYMUX = cython.declare(cython.int, 10)
 REASON_JMUX = cython.declare(cython.int, 11)
 REASON_AMOUNT = cython.declare(cython.int, 12)
-# A payload is kept up to so many bytes: the rest of a longer packet is counted, not kept.
+# Bytes of a payload that are kept; the rest of a longer packet is only counted.
 KEPT = cython.declare(cython.longlong, 16777216)
 # The largest header: a byte, an id of 8, an amount of 8.
 HEAD = cython.declare(cython.int, 17)
@@ -96,7 +96,7 @@ class MuxParser:
         self.body.clear()
 
     def skip(self, count: cython.longlong) -> bool:
-        """So many bytes are lost. True where they were in the middle of one packet's body: parsing may go on."""
+        """Skip lost bytes. Returns True if all were inside one packet's body, so that parsing can continue."""
         if self.pending or self.body_left < count:
             return False
         self.body_left -= count

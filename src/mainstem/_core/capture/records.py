@@ -29,7 +29,7 @@ MICROSECONDS = cython.declare(cython.int, 6)
 SECOND_NS = cython.declare(cython.longlong, 1000000000)
 # The first second, in 2262, whose nanoseconds do not fit 64 bits.
 END_OF_TIME_S = cython.declare(cython.longlong, 9223372036)
-# Each block says its length twice, so many in a row are no accident.
+# Each block states its length twice, so this many in a row are no coincidence.
 RESYNC_BLOCKS = cython.declare(cython.int, 64)
 # A packet longer than this is believed only where the file's own limit allows it.
 ORDINARY_PACKET = cython.declare(cython.longlong, 262144)

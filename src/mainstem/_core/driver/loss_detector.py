@@ -41,7 +41,7 @@ from mainstem._core.driver.delay import DelayGenerator
 
 # Senders ignore repeats for so long (docs/protocols/aeron.md, 16.4): without a reason none is sent before.
 LINGER_NS = cython.declare(cython.longlong, 10_000_000)
-# The least time that a response is waited for after that. Over loopback responses take less, and a processor that is busy longer.
+# The shortest wait for a response after that. Over loopback responses take less; on a busy processor, longer.
 MIN_OVERDUE_NS = cython.declare(cython.longlong, 1_000_000)
 # A response that takes longer is not waited for: a sender that stopped for a while must not slow down repair for long.
 MAX_OVERDUE_NS = cython.declare(cython.longlong, 1_000_000_000)
@@ -336,7 +336,7 @@ class LossDetector:
             self.timer[i] = max(now_ns + self.patience(self.times[i]), self.first_asked[i] + LINGER_NS)
 
     def patience(self, times: cython.int) -> cython.longlong:
-        """How long to wait for the response to a request that was made so many times."""
+        """How long to wait for the response to a request, given how many times it was made."""
         wait: cython.longlong = self.delay.retry()
         usual: cython.longlong = self.response_ns + 4 * self.deviation_ns
         if self.response_ns == 0:

@@ -65,7 +65,7 @@ else:
     from mainstem._core.memory.plain import *
     from mainstem._core.memory.plain import Memory
 
-# A batch is published in runs of so many bytes: long enough that the reader's and the writer's caches meet seldom, short
+# A batch is published in runs of this many bytes: long enough that the reader's and the writer's caches rarely meet, short
 # enough that the reader copies one run out of the shared cache while the next is written.
 RUN_LENGTH = cython.declare(cython.longlong, 8192)
 CACHE_LINE_LENGTH = cython.declare(cython.longlong, 64)

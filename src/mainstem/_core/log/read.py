@@ -885,7 +885,7 @@ class SubscriptionReader:
                     watched[count] = image.base + image.place(get64(image.position_base, image.position_offset))
                     count += 1
             if has_closed:
-                # One that closes waits until no one waits for it any more: threads that come back at once would hold it forever.
+                # Closing waits until nothing waits for it: threads that return at once would hold it forever.
                 images = tuple([image for image in images if not image.closed])
             # No code of Python's runs until the GIL is let go, so none of these can close in between.
             for image in images:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A pause gives way to the loop's other tasks so often, then sleeps: from the shortest sleep to the longest, doubling.
+# Times that a pause yields to the loop's other tasks before it sleeps, doubling from the shortest sleep to the longest.
 TURNS_BEFORE_SLEEP = 20
 MIN_SLEEP = 0.0001
 MAX_SLEEP = 0.002

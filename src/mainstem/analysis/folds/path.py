@@ -87,7 +87,7 @@ CHANNEL = (
     f" when {_TO_PUBLISHER} then concat(src, ':', src_port)"
     " else concat(dst, ':', dst_port) end"
 )
-# RTT requests whose reply is awaited; one that gets none leaves when so many came after it.
+# RTT requests awaiting a reply. One without a reply is dropped after this many later ones.
 MAX_QUESTIONS = 64
 # A publisher that begins again is silent for longer than a SETUP is overtaken by data; a heartbeat is sent every 100 ms anyway.
 OVERTAKEN_SETUP_NS = 20 * NS_PER_MS

@@ -150,7 +150,7 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
     def _check_copies(self, core: Any) -> None:
         """Nothing is queued. Where the fate of all that was copied is known too, no copy is left.
 
-        A loss meanwhile may have been that of a copy, which is then sent once more: that is waited for in its turn.
+        A loss meanwhile may have been that of a copy, which is then sent once more: it waits for that in turn.
         """
         assert self._copied is not None
         packets = core.outstanding_application_packets

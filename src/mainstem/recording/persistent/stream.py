@@ -27,7 +27,7 @@ Start = str | int | datetime | dict[int, int]
 
 # The live stream is joined when so little of the recordings is left to read: what comes meanwhile is held in memory.
 NEAR_BYTES = 4 << 20
-# While there is nothing to read, the archive is read again so often, and no more than a tenth of the time.
+# Interval of checking the archive while there is nothing to read, at most a tenth of the time.
 REFRESH_NS = 10 * NS_PER_MS
 REFRESH_SHARE = 10
 # A stream that is live and that no recorder has is an error after so long, where its past was asked for.

@@ -81,7 +81,7 @@ def sample(readers: Sequence[RecordingReader]) -> list[bytes]:
 
 
 def sampled(reader: RecordingReader, recordings: int) -> list[bytes]:
-    """One recording's part of a sample of so many recordings."""
+    """One recording's share of a sample over several recordings."""
     count = max(SAMPLE // max(recordings, 1), LEAST_SAMPLE) // SAMPLE_POINTS
     payloads: list[bytes] = []
     # A problem is met again when the messages are read.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from zlib import crc32
 
-# As fine as the index of a recording: what is changed costs a reader that goes on so much, and a table a 16,000th of its object.
+# As fine as the index of a recording. A corrupt block costs readers this much; a table takes 1/16,000 of its object.
 BLOCK = 64 << 10
 SUM_LENGTH = 4
 
@@ -17,7 +17,7 @@ _SUM = struct.Struct("<I")
 
 
 def table_length(nbytes: int) -> int:
-    """Bytes of the table of an object of so many."""
+    """Return the size of the checksum table for an object of this many bytes."""
     return -(-nbytes // BLOCK) * SUM_LENGTH if nbytes > BLOCK else 0
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mainstem.recording.shipping.chunks import Chunk
     from mainstem.store import Store
 
-# Less than a request's own cost: so much more is read to have the table with it.
+# Extra bytes read to get the table with the same request; cheaper than a request of its own.
 NEAR_BYTES = 256 << 10
 # Tables that are kept: 8 kB for a chunk of 128 MiB, 128 kB for the longest that there are.
 MAX_TABLES = 64

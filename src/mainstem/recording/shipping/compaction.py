@@ -38,7 +38,7 @@ MIN_ORPHAN_AGE_NS = 24 * 3600 * NS_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What compaction did: so many chunks are so many objects now."""
+    """What compaction did: the number of chunks before, and of objects after."""
 
     chunks: int
     objects: int

@@ -61,7 +61,7 @@ RECORDINGS_PER_PAGE = 256
 # A thousand growing recordings with full tails; more is not a manifest.
 MAX_MANIFEST_LENGTH = 256 << 20
 MAX_RECORDINGS_PAGE_LENGTH = 64 << 20
-# Each attempt loses to another writer's success; so many in a row do not happen to a few writers.
+# Attempts to commit. Each failure is another writer's success, so a few writers never lose this many in a row.
 MAX_ATTEMPTS = 100
 
 _DESCRIPTOR_FIELDS = [each.name for each in fields(RecordingDescriptor) if each.name != "entry_offset"]

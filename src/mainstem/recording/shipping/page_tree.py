@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from mainstem.store import Store
 
-# A page of so many rows has about 20 kB: a commit writes few of them, and a query reads one for each level.
+# Rows per page, about 20 kB: a commit writes few pages, and a query reads one per level.
 FANOUT = 128
 # What a page can have at most: rows have names of at most 512 bytes and nine numbers.
 MAX_PAGE_LENGTH = 1 << 20

@@ -41,7 +41,7 @@ SLOWEST_BYTES_PER_S = 64 << 10
 MAX_OVERDUE = 8
 # How often a waiting call checks whether shipping ends.
 CHECK_S = 0.05
-# An outage is one line in the log, and then one for so many seconds.
+# Seconds between log lines during an outage, after the first.
 LOG_INTERVAL_NS = 60 * NS_PER_SECOND
 
 

@@ -86,7 +86,7 @@ DEFAULT_CHUNK_SIZE = 8 << 20
 MIN_CHUNK_SIZE = 64 << 10
 MAX_CHUNK_SIZE = 1 << 30
 DEFAULT_UPLOADS = 4
-# A commit has so many chunks at most, so that what is shipped is soon there for readers.
+# Maximum chunks per commit, so that readers soon see what was shipped.
 CHUNKS_PER_COMMIT = 256
 # Chunks that the manifest holds itself, over all recordings, before short tails move into pages too: 800 kB.
 MAX_INLINE_CHUNKS = 4096

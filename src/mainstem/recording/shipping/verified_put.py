@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mainstem.store import Store
 
-# A store that returns other bytes than it was given, so many times in a row, is broken.
+# A store that returns other bytes than it was given this many times in a row is broken.
 ATTEMPTS = 10
 # Read back at a time.
 RANGE_LENGTH = 8 << 20

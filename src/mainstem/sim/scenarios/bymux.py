@@ -36,7 +36,7 @@ class Way(Direction):
         super().__init__(name, rng, longest, rarely=LONG if longest >= MEDIUM else 0)
         self.writer: StreamState | None = None
         self.reader: StreamState | None = None
-        # The writer drops what is queued once so much is written, the reader stops reading once so much is read.
+        # The writer drops its queue, and the reader stops reading, after these numbers of bytes.
         self.discard_at = rng.randrange(self.goal + 1) if rng.random() < 0.1 else None
         self.stop_at = rng.randrange(self.goal + 1) if rng.random() < 0.15 else None
         self.eagerness = rng.choice((1.0, 1.0, 0.5, 0.1, 0.0))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 STREAM = 1001
 ROUNDS = 5
 UNBLOCK_NS = 15 * NS_PER_SECOND  # the setting's own value
-TIMER_NS = NS_PER_SECOND  # the conductor sees a claim's end or a stuck position so much later
+TIMER_NS = NS_PER_SECOND  # how much later the conductor sees a claim's end or a stuck position
 
 
 def claims(world: World) -> str:

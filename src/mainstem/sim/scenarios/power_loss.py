@@ -47,7 +47,7 @@ MAX_ACTIONS = 60
 MAX_SESSIONS = 12
 MAX_OLD_RECORDINGS = 80  # whose entries are in the catalog before, on some pages
 MAX_ALIAS, MAX_LONG_ALIAS = 200, 5_000  # an entry may take more than a page
-# Directories in memory, where the machine has them: no device is waited for.
+# Directories in memory, if the host has them: nothing waits for a device.
 MEMORY = Path("/dev/shm")
 
 _HEADER = struct.Struct("<iBBHiiiiq")

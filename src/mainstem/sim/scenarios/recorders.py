@@ -43,7 +43,7 @@ LIVENESS_NS = 2 * NS_PER_SECOND  # of clients: for so long a driver holds a dead
 SHORT_NS = NS_PER_SECOND  # a recorder that is away for less finds its position held
 LONG_NS = 5 * NS_PER_SECOND
 PATIENCE_NS = 300 * NS_PER_SECOND
-# Directories in memory, where the machine has them: no device is waited for.
+# Directories in memory, if the host has them: nothing waits for a device.
 MEMORY = Path("/dev/shm")
 
 
@@ -86,7 +86,7 @@ class RecordersRun:
         self.loses_power = self.rng.random() < 0.4
         self.device = Device(directory, self.rng)
         self.host = world.add_host("one", client_liveness_timeout_ns=LIVENESS_NS)
-        world.idle_ns = IDLE_TICK_NS  # a program's client that has its turn more seldom is taken for dead
+        world.idle_ns = IDLE_TICK_NS  # a client that runs less often is presumed dead
         self.publication = self.host.aeron.add_exclusive_publication(CHANNEL, STREAM)
         self.ends: list[int] = []  # the position after each message that was offered
         self.payloads: list[bytes] = []

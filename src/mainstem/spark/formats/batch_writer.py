@@ -24,7 +24,7 @@ class BatchWriter:
         table: The table.
         evolve: Whether columns that it lacks are added to it.
         target_bytes: The size at which a task begins another file.
-        compact_every: After so many micro-batches small files are joined; 0 for never.
+        compact_every: Join small files after this many micro-batches; 0 for never.
         query_id: What the commits name the query; empty for the id in Spark's checkpoint.
     """
 

@@ -54,7 +54,7 @@ class WriteFiles:
 
 
 def write(files: DataFiles, batches: Iterator[pa.RecordBatch], target_bytes: int) -> Iterator[bytes]:
-    """Writes batches to files of about so many bytes; what the commit needs to know of each."""
+    """Writes batches to files of about the target size, and collects what a commit needs to know about each."""
     opened: OrderedDict[Hashable, _OpenFile] = OrderedDict()
     finished: list[_OpenFile] = []
     group_bytes = max(min(ROW_GROUP_BYTES, target_bytes), 1)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 COMMITTED = "mainstem.committed."
 QUERY, BATCH = "mainstem.query-id", "mainstem.batch-id"
-# Every commit writes the table's metadata again: so many old ones stay, and manifests are merged.
+# Every commit rewrites the table's metadata. This many old versions are kept, and manifests are merged.
 NEW_TABLE = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",

@@ -99,7 +99,7 @@ def _join(table: IcebergTable, target_bytes: int) -> tuple[int, int]:
 
 
 def _expire(table: IcebergTable, keep_s: float) -> int:
-    """Forgets snapshots, and deletes data files of ingests and compactions, of before so many seconds; how many files."""
+    """Expire snapshots older than this many seconds, delete data files only they use, and return the number of files."""
     from pyarrow.fs import FileSelector, FileType
 
     before = datetime.now(UTC) - timedelta(seconds=keep_s)

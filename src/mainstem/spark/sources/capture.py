@@ -187,7 +187,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._frozen = self._latest()
 
     def _within(self, file: str, start: int, target: int, room: int) -> int:
-        """The last end of a stretch within so many bytes; at least one stretch."""
+        """Return the end of the last stretch within this many bytes; at least one stretch."""
         end = start
         for chunk in self._index(file).chunks:
             if chunk.end <= start or chunk.offset >= target:

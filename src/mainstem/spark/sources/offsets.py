@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mainstem.recording import RecordingDescriptor
 
 VERSION = 1
-# Ids, positions and checksums of so many recordings are 200 MB: what unpacks to more is no offset.
+# Ids, positions and checksums of this many recordings are 200 MB. Anything that unpacks to more is not an offset.
 MAX_PACKED_LENGTH = 200 << 20
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # Less than that for each core is shared by the cores, in pieces of no less than this.
 SHARED_BYTES = 16 << 20
-# Opening a recording takes as long as reading so much: a task of ten thousand tiny ones is a long one.
+# Opening a recording takes as long as reading this many bytes, so a task of ten thousand tiny ones is long.
 RECORDING_BYTES = 1 << 20
 Where = str | int
 TIMESTAMPS = ("recorded_at", "reserved_value_ns", "reserved_value_us", "reserved_value_ms")

@@ -97,7 +97,7 @@ class ReadPositions:
 
 
 def tasks_for(total: int, partition_bytes: int, cores: int) -> int:
-    """How many tasks read ``total`` bytes on so many cores, ``partition_bytes`` each at most.
+    """Return the number of tasks that read ``total`` bytes on this many cores, at most ``partition_bytes`` each.
 
     No core is idle for long: where there is less than that for each they share it, in pieces of ``SHARED_BYTES`` or more; where
     there is more, each gets as many tasks as the others.
@@ -482,7 +482,7 @@ class Planner:
         return _shared(pieces, max(tasks, parallelism), self._options.max_rows_per_partition)
 
     def _by_rows(self, key: Key, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """The range in pieces of so many messages as a task reads at most; behind a fault nothing is counted."""
+        """Split the range by the maximum messages of a task. Nothing is counted after a problem."""
         most = self._options.max_rows_per_partition
         while most is not None and (end - start) // FRAME_BYTES > most:
             boundary = self.reader(key).advance(start, end, max_messages=most)
@@ -549,7 +549,7 @@ def _truncated(recording_id: int, url: str, end: int, position: int) -> str:
 def _shared(
     pieces: list[RecordingRange], tasks: int, max_rows: int | None = None
 ) -> list[RecordingRange | RecordingGroup]:
-    """The pieces as they are, or where they are more than ``tasks`` in groups of about equal cost, and so many rows at most."""
+    """Return the pieces, or if they exceed ``tasks``, groups of about equal cost with a limit of rows."""
     if len(pieces) <= tasks:
         return list(pieces)
     costs = [max(piece.end - piece.start, RECORDING_BYTES) for piece in pieces]

@@ -82,7 +82,7 @@ class ImageLinks:
         self._state_changed(source, position, TetherState.LINGER)
 
     def enter_active(self, source: StreamSource, position: SubscriberPosition) -> None:
-        """It is waited for again, from the join position on."""
+        """The image waits for it again, from the join position on."""
         source.add_subscriber(position)
         self.announce(source, position)
         self._state_changed(source, position, TetherState.RESTING)

@@ -210,7 +210,7 @@ class DriverNameResolver:
         self._open.close()
 
     def _announce(self, now_ns: int) -> int:
-        """Send what is due, so many datagrams at most; how many there were. The own name first: it keeps this driver known."""
+        """Send up to the limit of due datagrams, and return how many. Its own name goes first: it keeps this driver known."""
         room = MAX_SENDS_PER_CYCLE
         sent = self._send(islice(self._sending_self, room))
         if sent < room and now_ns >= self._self_due_ns:
