@@ -98,6 +98,7 @@ async def ends(family: Family, blocks: bool, numbers: list[int], ending: str, af
             assert sent(numbers).startswith(bytes(far.received))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES[1:])
 @VARIANTS
 @given(numbers=st.lists(st.integers(0, 255), min_size=1, max_size=40), ending=st.sampled_from(["finish", "close"]))
@@ -129,6 +130,7 @@ async def shuts_down(family: Family, blocks: bool, numbers: list[int], ending: s
         assert talk.server_closed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES[1:])
 @VARIANTS
 @given(
