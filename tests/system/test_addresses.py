@@ -415,7 +415,7 @@ async def test_a_server_leaves_a_path_alone_that_is_no_longer_its_own(protocol: 
 def test_a_file_that_is_no_socket_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "notes"
     path.write_text("keep")
-    with pytest.raises(OSError, match="no socket"):
+    with pytest.raises(OSError, match="not a socket"):
         UnixListener(str(path), backlog=1)
     assert path.read_text() == "keep"
 

@@ -261,8 +261,8 @@ async def test_a_lost_connection_is_an_error_on_every_stream_that_had_not_ended(
         stream = await connection.open_stream()
         stream.write(b"x")
         assert await stream.read() == b"x"
-        for connection in list(listener._connections):
-            connection.end(abort=True)
+        for accepted in list(listener._connections):
+            accepted.end(abort=True)
         with pytest.raises(ConnectionLost):
             await soon(stream.read())
         with pytest.raises(MainstemError):

@@ -55,7 +55,7 @@ CHILDREN = {
         try:
             use()
         except mainstem.ClosedError as error:
-            assert "forked" in str(error), error
+            assert "after the fork" in str(error), error
         else:
             raise SystemExit(1)
     assert publication.closed and subscription.closed and aeron.closed

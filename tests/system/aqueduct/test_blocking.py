@@ -358,7 +358,7 @@ def test_settings_that_cannot_be_are_refused(certificates: CertificateFiles) -> 
         aqueduct.serve(respond)
     with pytest.raises(ConfigurationError):
         aqueduct.connect("localhost", 0)
-    with pytest.raises(TypeError, match="no_such"):
+    with pytest.raises(ConfigurationError, match="no_such"):
         aqueduct.connect("localhost", 1, no_such=1)
     server = aqueduct.serve(respond, certificate=certificates.certificate, key=certificates.key)
     with pytest.raises(OSError, match="in use"):

@@ -58,5 +58,5 @@ def test_without_duckdb_spark_does_it_and_without_both_the_smaller_extra_is_name
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert needs_spark(options.split(), {})
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(MissingExtraError, match=r"duckdb is not installed: pip install 'mainstem\[report\]'"):
+    with pytest.raises(MissingExtraError, match=r"duckdb is not installed: pip install 'mainstem\[tables\]'"):
         analyze_here(options)

@@ -78,7 +78,7 @@ def test_any_setting_may_be_given_by_its_name(module: object) -> None:
         connect("127.0.0.1", 1, timeout=0)
     with pytest.raises(ConfigurationError, match="max_clients=0"):
         serve(print, settings=duologue.Settings(mtu=64), max_clients=0)
-    with pytest.raises(TypeError, match="no_such_setting"):
+    with pytest.raises(ConfigurationError, match="no_such_setting"):
         connect("127.0.0.1", 1, no_such_setting=1)
 
 

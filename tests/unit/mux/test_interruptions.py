@@ -178,7 +178,11 @@ def test_an_interrupted_accept_leaves_the_stream_to_the_next(
     interrupt: Callable[..., None],
 ) -> None:
     peer, connection = pair
-    ids = [thread.run(peer.open_stream()).id for _ in range(3)]
+
+    async def open_stream() -> int:
+        return (await peer.open_stream()).id
+
+    ids = [thread.run(open_stream()) for _ in range(3)]
     accepted = []
     for _ in ids:
         interrupt(lambda: connection.accept_stream(timeout=STALL_S))
