@@ -257,7 +257,7 @@ class Server(ServerEnd):
     @property
     def closed(self) -> bool:
         """Whether it is closed."""
-        return not self._life.is_connected
+        return self._life.is_aborted or not self._life.is_connected
 
     async def _run(self) -> None:
         life = self._life
