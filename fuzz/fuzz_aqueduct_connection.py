@@ -64,10 +64,10 @@ def step(conn: AqueductEngine, kind: int, stream_id: int, body: bytes, now: int)
     elif kind == 5:
         conn.receive_stop_sending(stream_id, now)
     else:
-        act(conn, stream_id, body, now)
+        act(conn, stream_id, body)
 
 
-def act(conn: AqueductEngine, number: int, body: bytes, now: int) -> None:
+def act(conn: AqueductEngine, number: int, body: bytes) -> None:
     state = conn._state
     senders, receivers = sorted(state.senders), sorted({*state.receivers, *state.drained})
     if number % 3 == 0 and senders:
@@ -79,7 +79,7 @@ def act(conn: AqueductEngine, number: int, body: bytes, now: int) -> None:
     elif number % 3 == 1 and receivers:
         conn.receive(receivers[number % len(receivers)])
     elif senders:
-        (conn.finish if number & 4 else conn.cancel)(senders[number % len(senders)], now)
+        (conn.finish if number & 4 else conn.cancel)(senders[number % len(senders)])
 
 
 def listen(conn: AqueductEngine, now: int) -> None:

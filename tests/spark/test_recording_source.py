@@ -164,7 +164,7 @@ def test_positions_bound_a_batch(spark: SparkSession, recorded: tuple[Path, list
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"rows": "bytes"}, "none of 'messages', 'frames', 'problems'"),
+        ({"rows": "bytes"}, "one of 'messages', 'frames', 'problems'"),
         ({"maxRowsPerTrigger": "-1"}, "not above zero"),
         ({"startingPositions": "soon"}, "none of 'earliest'"),
         ({"startingPositions": "17"}, "no frame boundary"),

@@ -113,7 +113,7 @@ def test_captures_are_tables_too(spark: SparkSession, tmp_path: Path) -> None:
             "create table t using mainstem.recording options (path '{}', secret_key 'x')",
             r"WITH \(secret_key = '...'\)",
         ),
-        ("create table t using mainstem.recording options (path '{}', rows 'cells')", "none of 'messages', 'frames'"),
+        ("create table t using mainstem.recording options (path '{}', rows 'cells')", "one of 'messages', 'frames'"),
     ],
 )
 def test_a_wrong_table_is_refused_when_it_is_created(

@@ -329,7 +329,7 @@ def test_types_that_no_column_holds_are_refused(tmp_path: Path) -> None:
     for name, reason in (
         ("r.Node", "r.Node contains itself"),
         ("r.Nothing", "no fields"),
-        ("r.Other", "none of r.Node"),
+        ("r.Other", "one of r.Node"),
     ):
         with pytest.raises(ConfigurationError, match=reason):
             find_codec("protobuf", {"descriptors": place, "message": name})
@@ -339,8 +339,8 @@ def test_types_that_no_column_holds_are_refused(tmp_path: Path) -> None:
     ("more", "reason"),
     [
         ({}, "name the type of the messages"), ({"module": "nowhere:X"}, "no class of Protobuf"),
-        ({"framing": "x"}, "none of none"),
-        ({"module": "json:dumps"}, "no class of Protobuf"), ({"timestamps": "ms"}, "none of us, ns"),
+        ({"framing": "x"}, "one of none"),
+        ({"module": "json:dumps"}, "no class of Protobuf"), ({"timestamps": "ms"}, "must be us or ns"),
         ({"colour": "x"}, "no option"),
         ({"schemas": "/tmp"}, "are for framing=confluent"), ({"descriptors": "/nowhere"}, "No such file"),
     ],

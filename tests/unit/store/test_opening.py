@@ -119,7 +119,7 @@ def test_options_that_cannot_be_are_refused_without_their_value() -> None:
     assert "topsecret" not in str(caught.value)
     with pytest.raises(ConfigurationError, match=r"'fs\.s3a\.fast\.upload' is not supported"):
         s3_options("s3://b", "b", {"fs.s3a.fast.upload": "true"})
-    with pytest.raises(ConfigurationError, match="names no account"):
+    with pytest.raises(ConfigurationError, match="has no account"):
         azure_options("abfs://c", "", {})
 
 
