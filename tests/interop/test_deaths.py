@@ -109,7 +109,7 @@ def test_a_client_says_that_its_driver_was_killed(
     one.kill()
     # The reference's client writes this and ends the program; Mainstem's raises it.
     wanted = {
-        "mainstem": "DriverTimeout: the media driver's last heartbeat is",
+        "mainstem": "DriverTimeout: the media driver is presumed dead",
         "pyaeron": "MediaDriver keepalive: age=",
     }
     assert wanted[client] in watching.last_words()

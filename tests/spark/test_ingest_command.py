@@ -32,5 +32,5 @@ def test_a_query_that_fails_is_explained_in_one_sentence(tmp_path: Path) -> None
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("mainstem: ")
-    assert "a frame header is not possible" in last
+    assert "a frame header is invalid" in last
     assert "exception str() failed" not in done.stderr

@@ -292,10 +292,10 @@ def test_the_reason_of_a_damaged_recording_is_known_in_batch_and_in_streaming(
         file.write(bytes([5, 0, 0, 0]))
     with pytest.raises(Exception) as caught:
         spark.read.format("mainstem.recording").load(str(folder)).collect()
-    assert "at offset 1280 (position 1280): a frame header is not possible" in root_cause(caught.value)
+    assert "at offset 1280 (position 1280): a frame header is invalid" in root_cause(caught.value)
     stream = spark.readStream.format("mainstem.recording").load(str(folder))
     query = stream_into(spark, stream, "damaged", tmp_path)
     with pytest.raises(Exception) as caught:
         query.processAllAvailable()
-    assert "at offset 1280 (position 1280): a frame header is not possible" in root_cause(caught.value)
+    assert "at offset 1280 (position 1280): a frame header is invalid" in root_cause(caught.value)
     assert "position 1280" in root_cause(query.exception())

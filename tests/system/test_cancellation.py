@@ -378,7 +378,7 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
         sent, whole = poured[head]
         assert data == sent if whole else sent.startswith(data)
     assert all(head in sunk for head, (_, whole) in poured.items() if whole), "what was closed in order arrived"
-    return [lambda end=end: connection_leftovers(end._runner) for end in ends]  # type: ignore[misc]
+    return [lambda end=end: mux_leftovers(end._runner) for end in ends]  # type: ignore[misc]
 
 
 def mux_leftovers(connection: Any) -> str:
@@ -479,7 +479,7 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
     # 128 sessions of a connection are busy, so that the next waits or connects.
     busy = [await client.open_session() for _ in range(rng.choice((0, 0, 127, 128)))]
     work = [stream() for _ in range(3)] + [call() for _ in range(3)] + [give_up()]
-    connecting = asyncio.ensure_future(client._add_connection())
+    connecting = asyncio.ensure_future(client._pool.add())
     working = asyncio.gather(*work)
     for _ in range(20):
         await asyncio.sleep(0)
