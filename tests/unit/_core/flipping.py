@@ -150,7 +150,7 @@ def recorder(path: Path) -> tuple[Callable[[], object], Callable[[], None]]:
             assert recording.end_position() == writer.position
             # Term offsets are those of the log's first term, so that only lengths can be checked.
             position = 0
-            for run in recording.runs(0, writer.position):
+            for run in recording.ranges(0, writer.position):
                 at = run.offset
                 while at < run.limit:
                     length = struct.unpack_from("<i", run.memory, at)[0]
