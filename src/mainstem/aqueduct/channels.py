@@ -740,7 +740,7 @@ class RemoteSender(Waiters):
         self._runner.reported(self)
 
     def send(self, message: Any, *, tag: object = None) -> None:
-        """Encode and send one message, with the handles in it. Raises BackPressured where there is no room."""
+        """Encode and send one message and the handles in it. Raises BackPressured if there is no room."""
         self.check()
         runner, half, pipe = self._runner, self._half, self._pipe
         if not self.has_room:

@@ -237,7 +237,7 @@ class AqueductEngine:
     def receive_next(self, channel_id: int) -> deque[bytes] | Incoming | None:
         """Take the oldest unread messages as far as they carry no attachments, or else one that does.
 
-        None where there are none. The application waits then: what other channels do not read holds the connection for less.
+        Return None if there are none. The application then counts as waiting, and the connection may buffer half as much again.
         """
         state = self._state
         receiver = state.receivers.get(channel_id) or state.drained.get(channel_id)

@@ -77,7 +77,7 @@ def check(state: ConnectionState, sender: SenderHalf, payload: bytes, mode: Mode
 def send(state: ConnectionState, sender: SenderHalf, item: Pending) -> None:
     """Send or queue a message that `check` has passed.
 
-    Where there is no room for an unreliable one, the oldest that waits makes way; without any, the new one is lost.
+    If there is no room for an unreliable message, the oldest one in the queue is dropped, or the new one if there is none.
     """
     mode = item.mode
     full = mode is Mode.UNRELIABLE and sender.unreliable_count >= state.limits.unreliable_outstanding

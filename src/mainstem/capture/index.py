@@ -189,7 +189,7 @@ class _Builder:
         index.tail = Problem(layout.PROBLEM_TRUNCATED_FILE, index.packets, index.end, text)
 
     def _resync(self) -> bool:
-        """Search for the next records after a corrupt one; False where there are none."""
+        """Search for the next records after a corrupt one. Return False if there are none."""
         index, start = self._index, self._index.end
         offset = start + 1
         while offset < self._size:

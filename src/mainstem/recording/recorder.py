@@ -258,7 +258,7 @@ class Recorder:
         return self._extended(stream, life) or self._added(stream, life)
 
     def _extended(self, stream: RecordingDescriptor, life: StreamLife) -> RecordingWriter | None:
-        """Extend the recording that a stream goes on with; None if there is none."""
+        """Extend the recording that a stream continues. Return None if there is none."""
         previous = self._known.previous(stream, life, self._writers)
         if previous is None:
             return None

@@ -54,7 +54,7 @@ def _digest(token: str) -> bytes:
 
 
 def read_tokens(token_file: Path | None) -> tuple[str, ...]:
-    """The tokens of a file, one a line, else of the environment variable MAINSTEM_SERVE_TOKEN. Raises ConfigurationError."""
+    """Return the tokens in a file, one per line, or the one in ``MAINSTEM_SERVE_TOKEN``. Raises ConfigurationError."""
     if token_file is None:
         token = os.environ.get(TOKEN_VARIABLE)
         if token is None:

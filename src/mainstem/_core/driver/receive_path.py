@@ -725,7 +725,7 @@ class ReceivePath:
         ``reminders``: a status message may be sent though nothing was consumed.
         """
         work: cython.int = 0
-        # A window that was too small for want of blocks is announced again with each step.
+        # If the window was small because blocks were missing, announce it again each time it grows.
         if self.allocator is not None and self.allocator.follow(
             self.scheduled_position + self.scheduled_window, now_ns
         ):
