@@ -429,6 +429,8 @@ class MuxRun:
         elif isinstance(failure, ConnectionLost):
             allowed = (fate != "whole" and struck) or self._is_ending
         else:
-            allowed = isinstance(failure, ClosedError) and (fate in ("left", "shut down") or self._is_ending)
+            # An end whose stream is clogged gives its peer up and leaves, which the peer may see as an orderly end.
+            is_left = fate in ("left", "shut down", "clogged") and struck
+            allowed = isinstance(failure, ClosedError) and (is_left or self._is_ending)
         if not allowed:
             raise Violation(f"{carrier.name} failed in a run that is {fate}: {failure}") from failure
