@@ -14,6 +14,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_LENGTH = 60  # of a value that is shown: a longer one is left as its name
+# Classes whose objects come from functions such as `connect`.
+CREATED_BY_FUNCTIONS = {
+    *(
+        "Aeron",
+        "Client",
+        "ClientSession",
+        "Connection",
+        "Counter",
+        "Duologue",
+        "ExclusivePublication",
+        "Image",
+        "MediaDriver",
+    ),
+    *("Operation", "PersistentSubscription", "Publication", "Receiver", "RecordingReader", "Scan", "Sender", "Server"),
+    *("ServerSession", "Stream", "Subscription"),
+}
 OPERATIONS = (ast.Expression, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.operator, ast.unaryop, ast.Load)
 
 
@@ -90,6 +106,16 @@ def _value(name: griffe.ExprName) -> str | None:
         return None
     value = repr(eval(compile(tree, name.canonical_path, "eval"), {"__builtins__": {}}))
     return value if len(value) <= MAX_LENGTH else None
+
+
+class Constructors(griffe.Extension):
+    """Hides the parameters of constructors that only Mainstem's own functions call."""
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        for module in _modules(pkg):
+            for cls in module.classes.values():
+                if not cls.is_alias and cls.name in CREATED_BY_FUNCTIONS:
+                    cls.set_member("__init__", griffe.Function("__init__", parent=cls))
 
 
 class BlockingMethods(griffe.Extension):

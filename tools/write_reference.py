@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import extras
-from public_api import ELSEWHERE, MAINSTEM_PAGES, PUBLIC
+from public_api import ELSEWHERE, MAINSTEM_PAGES, PUBLIC, SIGNATURE_TYPES
 from reference_tables import PAGES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,17 +30,28 @@ These modules are public. All others are private and may change in any release.
 | module | for |
 | --- | --- |
 """
+AFTER_MODULES = """
+Types that programs get or pass without importing them are [on one page](types.md).
+"""
+TYPES = """# Types in signatures
+
+Public functions take or return these types, and programs need not import them. The modules they are in are private.
+
+"""
 
 
 def pages() -> dict[str, str]:
     """The text of every page, by file name."""
     rows = "".join(f"| [`{module}`]({page}.md) | {meaning} |\n" for module, (page, meaning) in PUBLIC.items())
     lists = "".join(f"| [{meaning}]({page}.md) |\n" for page, (meaning, _) in PAGES.items())
-    texts = {"index.md": INDEX.replace("{tables}", lists) + rows}
+    texts = {"index.md": INDEX.replace("{tables}", lists) + rows + AFTER_MODULES}
     texts |= {f"{page}.md": write() for page, (_, write) in PAGES.items()}
     for module, (page, meaning) in PUBLIC.items():
         texts[f"{page}.md"] = f"# `{module}`\n\n{_sentence(meaning)}\n\n::: {module}\n"
     texts["aio.md"] += _own_of_aio()
+    texts["types.md"] = TYPES + "\n".join(
+        f"::: {name}\n    options:\n      show_root_heading: true\n" for name in SIGNATURE_TYPES
+    )
     return texts | mainstem_pages()
 
 

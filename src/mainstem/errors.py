@@ -52,17 +52,16 @@ __all__ = [
 
 
 class Delivery(StrEnum):
-    """How much of what was sent has reached the peer.
-
-    After ``NONE``, sending it again is safe: the peer has processed nothing of it.
-    """
+    """How much of a request the peer has processed. After ``NONE`` it is safe to send the request again."""
 
     NONE = "none"
-    #: Some of it was sent and some was not, or some is known to have arrived.
+    """The peer has processed nothing of it."""
     PARTIAL = "partial"
+    """The peer may have processed part of it."""
     COMPLETE = "complete"
-    #: All of it was sent, and it is not known whether it arrived.
+    """The peer has processed all of it."""
     UNKNOWN = "unknown"
+    """All of it was sent, and nothing is known of the peer."""
 
 
 class MainstemError(Exception):

@@ -240,6 +240,7 @@ class Receiver(Facade["aio.Receiver[M]"], Handle, Generic[M]):
         return self._inner.is_networked
 
     def __iter__(self) -> Iterator[M]:
+        """Iterate over messages until the sender closes the channel. Raises what `receive` raises."""
         while True:
             # Nothing is kept of a message here: a handle in it that the program has dropped ends its channel.
             try:

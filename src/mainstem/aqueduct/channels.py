@@ -612,6 +612,7 @@ class Receiver(_Half, Generic[M]):
         return self._pipe.remote_receiver is not None
 
     def __aiter__(self) -> AsyncIterator[M]:
+        """Iterate over messages until the sender closes the channel. Raises what `receive` raises."""
         return self._messages()
 
     async def _messages(self) -> AsyncIterator[M]:

@@ -14,6 +14,7 @@ from mainstem.errors import LocalProtocolError, RemoteProtocolError
 
 Bytes = bytes | bytearray | memoryview
 Headers = tuple[tuple[str, bytes], ...]
+"""Names and values of connection headers, in order."""
 
 PROTOCOL_ERROR = 1
 """QUIC application close code: a rule of the protocol was broken."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.stats import AqueductStats
 
 HeaderSource = Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | None
+"""Connection headers to send: a mapping, or pairs if a name repeats. Text is encoded as UTF-8."""
 
 LINGER_S = 10.0
 """Seconds that waiting for channels takes at most, and closing a server for its handlers."""

@@ -27,7 +27,9 @@ class Handle:
 
 
 AttachFunction = Callable[[Any], int]
+"""Adds a sender or receiver to the message that is being encoded. Returns its number in the message."""
 DetachFunction = Callable[[int], Any]
+"""Returns the sender or receiver with a number in the message that is being decoded."""
 
 
 class Serializer(Protocol):

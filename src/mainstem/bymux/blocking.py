@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from mainstem.bymux.state import Role
 
     Handler = Callable[["Stream"], object]
+    """Handles one stream that the peer opened. It runs in a thread of its own."""
     ConnectionHandler = Callable[["Connection"], object]
+    """Is told of one connection that a server accepted. It runs in a thread of its own."""
 
 __all__ = ["Connection", "Server", "Stream", "attach", "connect", "over_publications", "serve"]
 

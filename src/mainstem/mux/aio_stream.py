@@ -263,6 +263,7 @@ class BaseStream:
         return self._eof and not self._buffer.size
 
     def __aiter__(self) -> Self:
+        """Iterate over the data as `read` returns it, until the peer finishes its half. Raises what `read` raises."""
         return self
 
     async def __anext__(self) -> bytes:

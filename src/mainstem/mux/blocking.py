@@ -121,6 +121,7 @@ class BaseStream(PeerFacade[S]):
         self._thread.run(work, timeout)
 
     def __iter__(self) -> Iterator[bytes]:
+        """Iterate over the data as `read` returns it, until the peer finishes its half. Raises what `read` raises."""
         while data := self.read():
             yield data
 

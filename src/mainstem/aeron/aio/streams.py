@@ -99,6 +99,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
     _image_kind = Image
 
     def __aiter__(self) -> AsyncIterator[bytes]:
+        """Iterate over `messages` without a timeout."""
         return self.messages()
 
     @overload

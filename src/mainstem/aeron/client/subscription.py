@@ -233,6 +233,7 @@ class Subscription(SubscriptionBase[Image], Destinations):
     _image_kind = Image
 
     def __iter__(self) -> Iterator[bytes]:
+        """Iterate over `messages` without a timeout."""
         return self.messages()
 
     @overload

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.settings import Settings
 
 Address = tuple[Any, ...]
+"""The address of a peer as `socket` has it: host and port first."""
 
 EARLY_STREAMS = 16
 """Streams of each kind that a client may open before it knows the server's limits."""

@@ -39,6 +39,7 @@ class PersistentSubscription(PersistentBase, Closing):
         self._closing = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
+        """Iterate over `messages` without a timeout."""
         return self.messages()
 
     async def messages(self, *, timeout: float | None = None) -> AsyncIterator[bytes]:
