@@ -1,0 +1,1 @@
+"""Private: Aeron Archive's control protocol."""
