@@ -56,7 +56,7 @@ class ChannelOptions:
     timeout: float = option(
         "timeout",
         _seconds,
-        "seconds that the other side may push back, or be away, before the task fails",
+        "seconds that a task waits under back pressure or without a connection before it fails",
         default="30",
     )
     epoch: int | None = option(

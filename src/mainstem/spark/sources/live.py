@@ -57,23 +57,23 @@ class LiveOptions:
     """The options of ``mainstem.live`` beside those of ``mainstem.recording``, in the order of the documentation."""
 
     channel: str = option("channel", _channel, "an Aeron channel. Required")
-    stream_ids: tuple[int, ...] = option("streamId", _streams, "stream ids with commas between them. Required")
+    stream_ids: tuple[int, ...] = option("streamId", _streams, "stream ids, separated by commas. Required")
     driver_directory: str = option(
         "directory", text, "the media driver's directory", default="", shown="the user's default directory"
     )
     record_to: str = option(
         "recordTo",
         text,
-        "**exactly once**: the recording stays in this directory, and a restarted query goes on from its checkpoint. The media "
-        "driver holds the stream for the client liveness timeout (10 s by default) while no query runs. For longer, let `mainstem "
-        "record` record into that directory: the query then only reads",
+        "**exactly once**: the recording stays in this directory, and a restarted query resumes from its checkpoint. While no "
+        "query runs, the media driver holds the stream for the client liveness timeout (10 s by default). To bridge longer pauses, "
+        "let `mainstem record` record into that directory; the query then only reads",
         default="",
     )
     scratch: str = option(
         "scratch",
         text,
-        "without `recordTo`: where the stream is kept while the query runs. **At most once**: what was not committed when the "
-        "query ended is gone, and a warning is logged. Segments are deleted as they are committed",
+        "without `recordTo`: where the stream is kept while the query runs. **At most once**: messages that were not committed "
+        "when the query ended are lost, and a warning is logged. Segments are deleted as they are committed",
         default="",
         shown="the machine's temporary directory",
     )
