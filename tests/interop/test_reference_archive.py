@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -14,6 +15,7 @@ from tests.support.recording_server import RunningServer
 from tests.support.shipping import ManualClock, shipped, shipper
 
 from mainstem import open_recordings
+from mainstem.cli import main
 from mainstem.recording import messages
 from mainstem.store import open_store
 
@@ -29,18 +31,22 @@ def payload(number: int) -> bytes:
     return number.to_bytes(8, "big") + bytes((number + i) % 256 for i in range(8, length))
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive's directory as the reference left it."""
+def write(folder: Path, **properties: object) -> Path:
+    """An archive's directory as the reference leaves it."""
     java.require_java()
-    folder = tmp_path_factory.mktemp("reference")
     driver = Path("/dev/shm") / f"mainstem-reference-{os.getpid()}"
+    arguments = (folder / "archive", COUNT, driver, random.randrange(20_000, 30_000))
     try:
-        done = java.run("RecordStreams", folder / "archive", COUNT, driver, random.randrange(20_000, 30_000))
+        done = java.run("RecordStreams", *arguments, properties=properties)
     finally:
         shutil.rmtree(driver, ignore_errors=True)
     assert done.returncode == 0, done.stderr
     return folder / "archive"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("reference"))
 
 
 @pytest.fixture
@@ -76,3 +82,30 @@ def test_a_reference_archive_is_shipped(archive: Path, tmp_path: Path) -> None:
     ship.close()
     sent = [payload(number) for number in range(COUNT)]
     assert [shipped(open_store(place), number) for number in (0, 1)] == [sent, sent]
+
+
+def exit_code(*words: str) -> object:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    return ended.value.code or 0
+
+
+@pytest.mark.parametrize("checksum", ["Crc32", "Crc32c"])
+def test_verify_finds_the_changed_byte_that_the_archive_tool_finds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], checksum: str
+) -> None:
+    name = f"org.agrona.checksum.{checksum}"
+    folder = write(tmp_path, **{"aeron.archive.record.checksum": name})
+    assert exit_code("recordings", "verify", str(folder)) == 0
+    with open_recordings(folder) as recordings:
+        check(recordings)
+    segment = folder / "0-131072.rec"
+    data = bytearray(segment.read_bytes())
+    data[40] ^= 1
+    segment.write_bytes(data)
+    capsys.readouterr()
+    assert exit_code("recordings", "verify", str(folder), "--json") == 1
+    (problem,) = json.loads(capsys.readouterr().out)
+    assert (problem["recording_id"], problem["position"], problem["kind"]) == (0, 131072, "checksum")
+    told = java.run(java.ARCHIVE_TOOL, folder, "verify", "0", "-a", "-checksum", name)
+    assert "checksum failed" in (told.stdout + told.stderr).lower()

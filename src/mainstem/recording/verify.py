@@ -11,12 +11,13 @@ from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, find_catalog_problems, read_catalog
 from mainstem.recording.ends import find_end
 from mainstem.recording.fetching import CorruptRangeError
+from mainstem.recording.frame_checksums import FrameChecksums
 from mainstem.recording.index import damage_of
 from mainstem.recording.reading import REASONS, stop_reason
 from mainstem.recording.segments import CutShortError, all_segment_bases, segment_base
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from mainstem.recording.reader import RecordingReader
@@ -29,9 +30,9 @@ class Problem:
     """What is wrong with a recording, and the position up to which it can be trusted.
 
     ``kind`` is ``unwritten`` (zeros where frames should be), ``torn`` (a frame is truncated), ``corrupt`` (a header that cannot
-    be), ``checksum`` (bytes changed after they were recorded; exact to an entry of the index), ``missing`` (no file, or a
-    short one), ``index`` (a file of positions that is none) or ``catalog`` (an entry that cannot be read, ``recording_id`` -1 and
-    ``position`` in the catalog, or a recording with segments and without an entry).
+    be), ``checksum`` (bytes changed after they were recorded; exact to an entry of the index, or to a frame of Aeron Archive),
+    ``missing`` (no file, or a short one), ``index`` (a file of positions that is none) or ``catalog`` (an entry that cannot be
+    read, ``recording_id`` -1 and ``position`` in the catalog, or a recording with segments and without an entry).
     """
 
     recording_id: int
@@ -43,23 +44,27 @@ class Problem:
 def find_problems(reader: RecordingReader, start: int, end: int, *, checksums: bool = True) -> Iterator[Problem]:
     """Find the problems in ``[start, end)``.
 
-    Only recordings of Mainstem's recorder have checksums; what follows the last entry of the index has none yet.
+    Checksums are those of the index of Mainstem's recorder, which cover the recording up to the last entry, and those that Aeron
+    Archive stores in frames (``aeron.archive.record.checksum``).
 
     Args:
         reader: The recording.
         start: A position between two messages.
         end: The position to stop at.
-        checksums: Whether the checksums of the index are compared: of entries that lie in the range as a whole or in part.
+        checksums: Whether checksums are compared: of the frames, and of the index's entries that overlap the range.
 
     Yields:
-        Each broken frame and each segment that is missing or short, as far as a walk can go on behind it
-        (``RecordingReader.boundary_after``); then each checksum that differs.
+        Each broken frame, each stretch of frames whose checksums differ, and each segment that is missing or short, as far as a
+        walk can go on behind it (``RecordingReader.boundary_after``); then each checksum of the index that differs.
 
     Example:
         ``list(find_problems(reader, reader.start_position, reader.end_position()))``
     """
     position = start
-    while position < end and (problem := _first_broken(reader, position, end)) is not None:
+    while position < end:
+        problem = yield from _until_broken(reader, position, end, checksums=checksums)
+        if problem is None:
+            break
         yield problem
         position = reader.boundary_after(problem.position, end)
     if checksums:
@@ -81,27 +86,39 @@ def find_directory_problems(directory: Path) -> Iterator[Problem]:
             yield Problem(each.recording_id, each.start_position, "index", text)
 
 
-def _first_broken(reader: RecordingReader, start: int, end: int) -> Problem | None:
-    """The first frame that is broken, or segment that is not there, in ``[start, end)``."""
+def _until_broken(
+    reader: RecordingReader, start: int, end: int, *, checksums: bool
+) -> Generator[Problem, None, Problem | None]:
+    """The frames with wrong checksums in ``[start, end)``; returns the first that is broken, or segment that is missing."""
     recording_id, position = reader.descriptor.recording_id, start
-    walk = FrameWalk()
+    walk, sums = FrameWalk(), FrameChecksums(reader.descriptor.session_id)
     walk.term_mask = reader.descriptor.term_buffer_length - 1
+    problem = None
     try:
         for run in reader.ranges(start, end):
             stopped = walk.run(run.memory, run.offset, run.limit)
+            found = list(sums.check(run.memory, run.offset, walk.offset, run.position)) if checksums else []
             run.check()
+            yield from (_wrong_checksum(recording_id, *each) for each in found)
             position = run.position + walk.offset - run.offset
             if stopped != WALK_AT_LIMIT:
                 stopped = stop_reason(stopped, run.memory, walk.offset)
                 offset = position - segment_base(reader.descriptor, position)
                 text = f"{run.path} at offset {offset}: {REASONS[stopped]}, although {end} was recorded"
-                return Problem(recording_id, position, _KINDS[stopped], text)
+                problem = Problem(recording_id, position, _KINDS[stopped], text)
+                break
     except CutShortError:
         raise
     except RecordingError as error:
         kind = "checksum" if isinstance(error, CorruptRangeError) else "missing"
-        return Problem(recording_id, position, kind, str(error))
-    return None
+        problem = Problem(recording_id, position, kind, str(error))
+    yield from (_wrong_checksum(recording_id, *each) for each in sums.finish())
+    return problem
+
+
+def _wrong_checksum(recording_id: int, start: int, end: int) -> Problem:
+    text = f"the frames of positions {start} to {end} do not have the checksum that the archive recorded"
+    return Problem(recording_id, start, "checksum", text)
 
 
 def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Problem]:

@@ -252,7 +252,7 @@ class RecordingOptions(TriggerOptions):
         tuning=True,
     )
     verify: bool = option(
-        "verify", flag, "compare the checksums of the index before reading, see below", default="false"
+        "verify", flag, "compare the checksums of index and frames before reading, see below", default="false"
     )
 
     @property

@@ -1,0 +1,88 @@
+"""Frames of Aeron Archive that are not what was recorded, by the checksums that it stores in their session ids.
+
+Nothing says whether a recording has them, or from where on: an archive that extends one may have been configured otherwise, and
+then the stream has another session. So each stretch of frames shows it: their session ids are the session of the catalog, or
+CRC-32C or CRC-32 of each frame, or one other session in at least two frames in a row. A frame that has none of these is corrupt if
+a frame with a checksum is next to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, FRAME_SESSION_ID_OFFSET
+from mainstem._core.log.checksums import CRC32, CRC32C, FrameChecksum, end_of_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from mmap import mmap
+
+_ALGORITHMS = (FrameChecksum(CRC32C), FrameChecksum(CRC32))
+
+
+class FrameChecksums:
+    """Checks the frames of one recording in order. Yields ranges of positions in which no frame has its checksum."""
+
+    def __init__(self, session_id: int) -> None:
+        self._session_id = session_id
+        # What the session ids are: one session, or checksums.
+        self._kind: int | FrameChecksum = session_id
+        self._is_known = False
+        # The last frame if its session id is neither: where it starts and ends, and that id.
+        self._doubtful: tuple[int, int, int] | None = None
+        self._wrong: tuple[int, int] | None = None
+
+    def check(self, memory: mmap | bytes, offset: int, limit: int, position: int) -> Iterator[tuple[int, int]]:
+        """Check the frames of ``[offset, limit)``, which are whole; the first one is at ``position``."""
+        base = position - offset
+        while offset < limit:
+            if (right := self._end_of_right(memory, offset, limit)) > offset:
+                yield from self._settle()
+                self._is_known, offset = True, right
+                continue
+            length = int.from_bytes(memory[offset : offset + 4], "little")
+            end = offset + (length + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
+            at = offset + FRAME_SESSION_ID_OFFSET
+            session_id = int.from_bytes(memory[at : at + 4], "little", signed=True)
+            kind = self._kind_of(memory, offset, end, session_id)
+            if kind is not None:
+                has_checksum, self._kind = isinstance(self._kind, FrameChecksum), kind
+                yield from self._settle(has_checksum)
+                continue
+            yield from self._settle()
+            self._doubtful = (base + offset, base + end, session_id)
+            offset = end
+
+    def finish(self) -> Iterator[tuple[int, int]]:
+        """After the last frame."""
+        yield from self._settle(not self._is_known)
+        if self._wrong is not None:
+            yield self._wrong
+
+    def _end_of_right(self, memory: mmap | bytes, offset: int, limit: int) -> int:
+        if isinstance(self._kind, FrameChecksum):
+            return limit if self._kind.check(memory, offset, limit) else self._kind.offset
+        return end_of_session(memory, offset, limit, self._kind)
+
+    def _kind_of(self, memory: mmap | bytes, offset: int, end: int, session_id: int) -> int | FrameChecksum | None:
+        if session_id == self._session_id:
+            return session_id
+        if self._doubtful is not None and session_id == self._doubtful[2]:
+            self._doubtful = None
+            return session_id
+        for algorithm in _ALGORITHMS:
+            if algorithm.compute(memory, offset + DATA_HEADER_LENGTH, end) == session_id:
+                return algorithm
+        return None
+
+    def _settle(self, has_checksum: bool = False) -> Iterator[tuple[int, int]]:
+        """Decide on a doubtful frame, now that what follows it is known."""
+        doubtful, self._doubtful = self._doubtful, None
+        if doubtful is None or not (has_checksum or isinstance(self._kind, FrameChecksum)):
+            return
+        start, end, _ = doubtful
+        if self._wrong is not None and self._wrong[1] == start:
+            start = self._wrong[0]
+        elif self._wrong is not None:
+            yield self._wrong
+        self._wrong = start, end
