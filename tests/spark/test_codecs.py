@@ -78,7 +78,7 @@ def test_a_schema_is_inferred_or_named_and_what_cannot_be_is_refused(spark: Spar
     reasons = {
         row.problem.partition(":")[0] for row in decode(df, "json", "n bigint").where("problem is not null").collect()
     }
-    assert reasons == {"JSONDecodeError", "there is no message"}
+    assert reasons == {"the message is not JSON", "there is no message"}
     with pytest.raises(ConfigurationError, match="no column 'body'"):
         decode(df, "json", payload="body")
     with pytest.raises(ConfigurationError, match="'n' has the name of one of ours"):

@@ -40,7 +40,7 @@ def test_pub_encodes_lines_and_names_the_one_that_does_not_fit() -> None:
         wait_for(lambda: received.extend(subscription.poll_bytes(10)) or len(received) == 2)
     assert [row for each in received for row in CODEC.decode(each)] == ROWS
     assert done.returncode == 1
-    assert "line 3: a line is a JSON object" in done.stderr
+    assert "line 3: a line must be a JSON object" in done.stderr
 
 
 def test_sub_prints_rows_as_lines_and_what_is_none_with_its_problem() -> None:

@@ -117,7 +117,9 @@ def decoded_lines(codec: Codec, message: bytes) -> bytes:
     except (StoreError, MissingExtraError):
         raise
     except Exception as error:
-        problem = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()
+        from mainstem.codecs.base import reason_of
+
+        problem = reason_of(error).encode("utf-8", "backslashreplace").decode()
         return _json_lines([{"problem": problem, "payload": b64encode(message).decode()}])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from mainstem.codecs.base import Decoded
+from mainstem.codecs.base import Decoded, reason_of
 from mainstem.codecs.exact import exact_array
 from mainstem.codecs.inference import widest
 from mainstem.codecs.limits import as_nullable, within_limits
@@ -104,7 +104,7 @@ class ArrowIpc:
                 if reasons:
                     raise ValueError(min(reasons.values()))
             except Exception as error:
-                problems[i] = f"{type(error).__name__}: {error}"
+                problems[i] = reason_of(error)
                 continue
             rescued |= {len(origins) + row: text for row, text in texts.items()}
             tables.append(table)
@@ -115,11 +115,14 @@ class ArrowIpc:
 
 
 def _table(payload: bytes) -> pa.Table:
-    """The rows of a message. Raises ArrowException for one whose buffers contradict each other, which would crash later."""
+    """The rows of a message. Raises ValueError for one whose buffers contradict each other, which would crash later."""
     import pyarrow as pa
 
-    table = pa.ipc.open_stream(payload).read_all()
-    table.validate(full=True)
+    try:
+        table = pa.ipc.open_stream(payload).read_all()
+        table.validate(full=True)
+    except pa.ArrowException as error:
+        raise ValueError(f"the message is not an Arrow IPC stream: {error}") from None
     if len(set(table.column_names)) < table.num_columns:
         raise ValueError("two columns have the same name")
     return table
@@ -146,7 +149,10 @@ def _conformed(message: pa.Table, schema: pa.Schema) -> pa.Table:
             column = pa.chunked_array([pa.array(column.to_pylist(), pa.type_for_alias(VIEWS[str(column.type)]))])
         if _column_type(column.type) is None or not _is_kept(column.type, item.type):
             raise ValueError(f"{item.name}: {column.type} is not of type {item.type}")
-        columns.append(column.cast(item.type))
+        try:
+            columns.append(column.cast(item.type))
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{item.name}: {error}") from None
     return pa.table(columns, schema=schema)
 
 

@@ -218,7 +218,8 @@ class _Reading:
                 stream, self.writer.parsed, self._reader, return_named_type=self._is_walked
             )
         except (EOFError, IndexError) as error:
-            raise ValueError(f"the message is cut off, or of another schema ({error})") from None
+            reason = f" ({error})" if str(error) else ""
+            raise ValueError(f"the message is cut off, or of another schema{reason}") from None
         if rest := len(payload) - stream.tell():
             raise ValueError(f"{rest} bytes are left after the record")
         if self._is_promoted:

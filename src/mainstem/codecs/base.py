@@ -15,7 +15,7 @@ from mainstem.codecs.exact import exact_array
 from mainstem.codecs.inference import fields_of
 from mainstem.codecs.limits import as_nullable, within_limits
 from mainstem.codecs.rescued import rescue
-from mainstem.errors import ConfigurationError, MissingExtraError, StoreError, needs_extras
+from mainstem.errors import ConfigurationError, MainstemError, MissingExtraError, StoreError, needs_extras
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -248,7 +248,7 @@ class RowCodec(ABC):
             except (StoreError, MissingExtraError):
                 raise
             except Exception as error:
-                problems[i] = f"{type(error).__name__}: {error}"
+                problems[i] = reason_of(error)
                 continue
             rows += decoded
             origins += [i] * len(decoded)
@@ -335,7 +335,7 @@ class RowCodec(ABC):
                 by_type.setdefault(type(row.get(item.name)), []).append(k)
             for places in by_type.values():
                 for i, error in self._misfits([rows[k].get(item.name) for k in places], item.type):
-                    bad.setdefault(origins[places[i]], f"{item.name}: {type(error).__name__}: {error}")
+                    bad.setdefault(origins[places[i]], f"{item.name}: {reason_of(error)}")
         return bad
 
     def _misfits(self, values: list[Any], kind: Any) -> Iterator[tuple[int, Exception]]:
@@ -365,6 +365,14 @@ class RowCodec(ABC):
         half = len(values) // 2
         yield from self._halved(values[:half], first, kind)
         yield from self._halved(values[half:], first + half, kind)
+
+
+def reason_of(error: Exception) -> str:
+    """An error as a message's problem. The type is named where the text need not be a sentence: ``KeyError: 'id'``."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"the message is not UTF-8: byte {error.object[error.start]:#04x} at {error.start}"
+    is_sentence = type(error) is ValueError or isinstance(error, MainstemError)
+    return str(error) if is_sentence and str(error) else f"{type(error).__name__}: {error}"
 
 
 def _rows(decoded: Any) -> list[dict[str, Any]]:

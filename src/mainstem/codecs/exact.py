@@ -6,6 +6,7 @@ time without a zone for UTC.
 
 from __future__ import annotations
 
+import json
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,56 @@ _SHOWN = 60
 
 def exact_leaf(values: list[Any], kind: pa.DataType) -> pa.Array:
     """An array of a type without members. Raises ValueError for the first value that the type does not hold."""
+    return or_misfit(_exact, values, kind)
+
+
+def or_misfit(
+    make: Leaf, values: list[Any], kind: pa.DataType, explain: Callable[[Any, Any], str] | None = None
+) -> pa.Array:
+    """``make(values, kind)``. If Arrow or Python refuse the values, raises ValueError with the first one and the type's limits.
+
+    Args:
+        make: Makes an array of values and a type.
+        values: The values.
+        kind: The type.
+        explain: Says why the type does not hold a value; None for the words that fit numbers and times.
+    """
+    import pyarrow as pa
+
+    refusals = (OverflowError, TypeError, pa.ArrowException)
+    try:
+        return make(values, kind)
+    except refusals:
+        while len(values) > 1:
+            half = values[: len(values) // 2]
+            try:
+                make(half, kind)
+                values = values[len(half) :]
+            except refusals:
+                values = half
+            except ValueError:
+                break
+        raise ValueError((explain or _misfit)(values[0], kind)) from None
+
+
+def _misfit(value: Any, kind: Any) -> str:
+    """Why a type does not hold a value."""
+    import pyarrow.types as is_
+
+    text = shown(value)
+    if is_.is_integer(kind) and isinstance(value, int | float | Decimal):
+        least = 0 if is_.is_unsigned_integer(kind) else -1 << kind.bit_width - 1
+        return f"{text} is outside the range of {kind}, {least} to {least + (1 << kind.bit_width) - 1}"
+    if is_.is_decimal(kind) and isinstance(value, int | Decimal):
+        return (
+            f"{text} is not exactly a {kind}, which has {kind.precision} digits, {kind.scale} of them after the point"
+        )
+    if (is_.is_timestamp(kind) or is_.is_time(kind) or is_.is_duration(kind)) and not isinstance(value, str):
+        return f"{text} is not exactly a {kind}: its unit is {kind.unit}"
+    return f"{text} is not of type {kind}"
+
+
+def _exact(values: list[Any], kind: Any) -> Any:
     import pyarrow as pa
     import pyarrow.types as is_
 
@@ -102,8 +153,13 @@ def exact_array(values: list[Any], kind: pa.DataType, leaf: Leaf = exact_leaf) -
 
 
 def shown(value: Any) -> str:
-    """A value for an error message, shortened."""
-    text = repr(value)
+    """A value for an error message, shortened: as JSON writes it where it is a literal, else as Python does."""
+    if value is None or isinstance(value, bool):
+        text = json.dumps(value)
+    elif isinstance(value, Decimal | datetime | date | time):
+        text = str(value)
+    else:
+        text = repr(value)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
@@ -146,7 +202,7 @@ def _decimal(value: Decimal, kind: Any) -> Decimal:
         return Decimal(0)
     exponent += len(digits) - len(text)
     if exponent < -kind.scale or value.adjusted() >= kind.precision - kind.scale:
-        raise ValueError(f"{shown(value)} is not exactly a {kind}")
+        raise ValueError(_misfit(value, kind))
     return Decimal((sign, tuple(map(int, text)), exponent))
 
 
@@ -184,7 +240,9 @@ def _temporal(values: list[Any], kind: Any) -> Any:
     if is_.is_timestamp(kind):
         _require(values, datetime, kind)
         if wrong := [each for each in values if each is not None and (each.tzinfo is None) != (kind.tz is None)]:
-            raise ValueError(f"{shown(wrong[0])} has {'no' if kind.tz else 'a'} time zone, and {kind} has the opposite")
+            raise ValueError(
+                f"{shown(wrong[0])} has {'no' if kind.tz else 'a'} time zone, and {kind} {'needs one' if kind.tz else 'has none'}"
+            )
         # The cast refuses what the coarser unit does not hold; pa.array truncates it.
         return pa.array(values, pa.timestamp("us", kind.tz)).cast(kind)
     if is_.is_date(kind):
@@ -216,8 +274,8 @@ def _require(values: Sequence[Any], allowed: Any, kind: Any) -> None:
 
 
 def _pairs(value: Any) -> list[tuple[Any, Any]]:
-    pairs = list(value.items()) if isinstance(value, dict) else [tuple(pair) for pair in value]
-    if wrong := [pair for pair in pairs if len(pair) != 2 or pair[0] is None]:
+    pairs = list(value.items()) if isinstance(value, dict) else value
+    if wrong := [pair for pair in pairs if not isinstance(pair, tuple | list) or len(pair) != 2 or pair[0] is None]:
         raise ValueError(f"{shown(wrong[0])} is not a key with a value")
     return pairs
 

@@ -9,11 +9,11 @@ from operator import methodcaller, not_
 from typing import TYPE_CHECKING, Any
 
 from mainstem.codecs.base import Decoded, RowCodec
-from mainstem.codecs.exact import exact_array, exact_leaf
+from mainstem.codecs.exact import exact_array, exact_leaf, shown
 from mainstem.codecs.json_prefilter import Prefilter
 from mainstem.codecs.json_read import read_exactly
 from mainstem.codecs.limits import as_nullable, within_limits
-from mainstem.codecs.numerals import as_text, number_of, text_array
+from mainstem.codecs.numerals import as_text, integer_of, number_of, text_array
 from mainstem.codecs.rescued import rescue
 from mainstem.errors import ConfigurationError
 
@@ -135,11 +135,21 @@ def _leaf(values: list[Any], kind: Any) -> Any:
     types = set(map(type, values)) - {type(None)}
     if is_.is_temporal(kind) and types <= {str}:
         return text_array(values, kind)
+    if is_.is_integer(kind) and types & {str, float}:
+        values = [_as_integer(each, kind) for each in values]
     if (is_.is_decimal(kind) and types <= {str, int, float, Decimal}) or (
-        is_.is_floating(kind) and types <= {int, float, Decimal} and (types != {float} or kind.bit_width < 64)
+        is_.is_floating(kind) and types <= {str, int, float, Decimal} and (types != {float} or kind.bit_width < 64)
     ):
         return text_array([None if value is None else str(value) for value in values], kind)
     return exact_leaf(values, kind)
+
+
+def _as_integer(value: Any, kind: Any) -> Any:
+    """A value for an integer column: many programs write numbers of 64 bits as text, since JavaScript rounds them."""
+    if isinstance(value, str):
+        return text_array([value], kind)[0].as_py()
+    # What was sent is what a float prints. From 2**53 on its own value may be another integer.
+    return Decimal(repr(value)) if isinstance(value, float) else value
 
 
 # JSON has four characters of white space; Python strips more.
@@ -207,9 +217,14 @@ def _merged(first: Decoded, second: Decoded, seconds: list[int]) -> Decoded:
 
 
 def _object(line: bytes) -> dict[str, Any]:
-    value = _DECODER.decode(line.decode())
+    try:
+        value = _DECODER.decode(line.decode())
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the message is not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("the message has too many values inside each other") from None
     if not isinstance(value, dict):
-        raise ValueError(f"a line is a JSON object, not {type(value).__name__}")
+        raise ValueError(f"a line must be a JSON object (got {shown(value)})")
     return value
 
 
@@ -223,7 +238,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _integer(text: str) -> int | float:
     # Only a float has a negative zero.
-    return -0.0 if text == "-0" else int(text)
+    return -0.0 if text == "-0" else integer_of(text)
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_float=number_of, parse_int=_integer)

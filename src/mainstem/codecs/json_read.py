@@ -9,7 +9,7 @@ import io
 import re
 from typing import TYPE_CHECKING, Any
 
-from mainstem.codecs.numerals import inexact_lines, is_held
+from mainstem.codecs.numerals import inexact_lines, is_held, times_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,7 +127,7 @@ def _converted(column: Any, kind: Any) -> tuple[Any, Any]:
     if is_.is_list(kind):
         return _converted_list(column, kind)
     if is_.is_temporal(kind):
-        return column.cast(kind), None
+        return times_of(column, kind), None
     if is_.is_decimal(kind):
         return _decimals(column, kind)
     return _floats(column, kind) if is_.is_floating(kind) else (column, None)

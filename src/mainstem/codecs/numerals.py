@@ -8,11 +8,12 @@ has 0.12345678901234568.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from mainstem.codecs.exact import DECIMAL_DIGITS, exact_leaf, shown
+from mainstem.codecs.exact import DECIMAL_DIGITS, exact_leaf, or_misfit, shown
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 INTEGER = re.compile(r"[+-]?[0-9]+")
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 NOT_FINITE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
+# By Arrow's unit of time: the digits after the point, and its name.
+TIME_UNITS = {"s": (0, "seconds"), "ms": (3, "milliseconds"), "us": (6, "microseconds"), "ns": (9, "nanoseconds")}
 # Digits that always survive in a number of this many bits, without an exponent.
 SAFE_DIGITS = {16: 3, 32: 6, 64: 15}
 # The exponent of a number near zero, as JSON ends it: digits are lost there, or all of the number.
@@ -54,6 +57,10 @@ def decimal_of(text: str) -> Decimal:
 
 def text_array(values: list[Any], kind: pa.DataType) -> pa.Array:
     """An array of values that are texts. Raises ValueError for the first that is not written as a value of the type."""
+    return or_misfit(_text_array, values, kind)
+
+
+def _text_array(values: list[Any], kind: Any) -> Any:
     import pyarrow as pa
     import pyarrow.types as is_
 
@@ -62,10 +69,7 @@ def text_array(values: list[Any], kind: pa.DataType) -> pa.Array:
         return pa.nulls(len(texts), kind)
     if is_.is_integer(kind):
         _require(values, INTEGER.fullmatch, kind)
-        try:
-            return pa.array([None if text is None else int(text) for text in values], kind)
-        except OverflowError:
-            raise ValueError(f"a number is outside the range of {kind}") from None
+        return exact_leaf([None if text is None else integer_of(text) for text in values], kind)
     if is_.is_floating(kind):
         _require(values, _is_float, kind)
         array = texts.cast(kind)
@@ -77,9 +81,64 @@ def text_array(values: list[Any], kind: pa.DataType) -> pa.Array:
     if is_.is_decimal(kind):
         _require(values, NUMBER.fullmatch, kind)
         return exact_leaf([None if text is None else decimal_of(text) for text in values], kind)
+    return times_of(texts, kind) if is_.is_temporal(kind) else texts.cast(kind)
+
+
+def integer_of(text: str) -> int:
+    """A whole number. Raises ValueError for more digits than Python converts."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{shown(text)} has {len(text)} digits, more than any number column holds") from None
+
+
+def times_of(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Dates and times from text in ISO 8601. Zeros beyond the digits of the type's unit are no loss.
+
+    Raises ValueError for the first text that is none, or that has more digits than the unit.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as is_
+
+    if is_.is_timestamp(kind):
+        with suppress(pa.ArrowInvalid):
+            return texts.cast(kind)
+    if is_.is_timestamp(kind) or is_.is_time(kind):
+        # Python's times, through which those of a day go, end at microseconds.
+        unit = "us" if is_.is_time(kind) and kind.unit == "ns" else kind.unit
+        digits, word = TIME_UNITS[unit]
+        fraction = rf"(\.[0-9]{{{digits}}})" if digits else r"()\."
+        texts = pc.replace_substring_regex(texts, rf"{fraction}0+([zZ]|[+-][0-9:]*)?$", r"\1\2")
+        longer = texts.filter(pc.match_substring_regex(texts, rf"\.[0-9]{{{digits + 1}}}"))
+        if len(longer):
+            raise ValueError(f"{shown(longer[0].as_py())} is not in whole {word}, the unit of {kind}")
     if is_.is_time(kind):
-        return exact_leaf([None if text is None else time.fromisoformat(text) for text in values], kind)
-    return texts.cast(kind)
+        return exact_leaf([None if text is None else _time(text, kind) for text in texts.to_pylist()], kind)
+    return or_misfit(lambda values, kind: pa.array(values, pa.string()).cast(kind), texts.to_pylist(), kind, _no_time)
+
+
+def _time(text: str, kind: Any) -> time:
+    try:
+        return time.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{shown(text)} is not of type {kind}") from None
+
+
+def _no_time(text: Any, kind: Any) -> str:
+    """Why a text is none of a type's dates or times."""
+    import pyarrow as pa
+    import pyarrow.types as is_
+
+    if is_.is_timestamp(kind):
+        with suppress(pa.ArrowException):
+            pa.array([text]).cast(pa.timestamp(kind.unit, None if kind.tz else "UTC"))
+            return (
+                f"{shown(text)} has no time zone, which {kind} needs"
+                if kind.tz
+                else f"{shown(text)} has a time zone, which {kind} lacks"
+            )
+    return f"{shown(text)} is not of type {kind}"
 
 
 def is_held(text: str, number: float) -> bool:

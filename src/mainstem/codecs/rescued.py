@@ -42,8 +42,10 @@ def rescue(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> tuple[dict[int,
                     fields[name] = part
             if fields:
                 texts[index] = as_json(fields)
-        except (ValueError, RecursionError) as error:
-            reasons[index] = f"a field that the schema lacks: {type(error).__name__}: {error}"
+        except ValueError as error:
+            reasons[index] = f"a field that the schema lacks: {error}"
+        except RecursionError:
+            reasons[index] = "a field that the schema lacks has too many values inside each other"
     return texts, reasons
 
 

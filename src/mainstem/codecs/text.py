@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from mainstem.codecs.base import RowCodec
+from mainstem.codecs.exact import shown
 from mainstem.codecs.numerals import as_text, text_array
 from mainstem.errors import ConfigurationError, needs_extras
 
@@ -31,10 +32,13 @@ class Csv(RowCodec):
 
     def decode(self, payload: bytes) -> list[dict[str, Any]]:
         rows = []
-        for values in csv.reader(io.StringIO(payload.decode(), newline=""), delimiter=self._delimiter, strict=True):
-            if len(values) != len(self._names):
-                raise ValueError(f"a line has {len(values)} values, not {len(self._names)}")
-            rows.append(dict(zip(self._names, (value or None for value in values), strict=True)))
+        try:
+            for values in csv.reader(io.StringIO(payload.decode(), newline=""), delimiter=self._delimiter, strict=True):
+                if len(values) != len(self._names):
+                    raise ValueError(f"a line has {len(values)} values, not {len(self._names)}")
+                rows.append(dict(zip(self._names, (value or None for value in values), strict=True)))
+        except csv.Error as error:
+            raise ValueError(f"the message is not CSV: {error}") from None
         return rows
 
     def encode(self, row: dict[str, Any]) -> bytes:
@@ -73,9 +77,12 @@ class MessagePack(RowCodec):
         with needs_extras():
             import msgspec
 
-        value = msgspec.msgpack.decode(payload)
+        try:
+            value = msgspec.msgpack.decode(payload)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ValueError(f"the message is not MessagePack: {error}") from None
         if not isinstance(value, dict):
-            raise ValueError(f"a message is a map, not {type(value).__name__}")
+            raise ValueError(f"a message must be a map (got {shown(value)})")
         if wrong := [name for name in value if not isinstance(name, str)]:
             raise ValueError(f"the name of a field is text, not {wrong[0]!r:.60}")
         if msgspec.msgpack.encode(value) != payload:

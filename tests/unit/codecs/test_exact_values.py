@@ -144,6 +144,11 @@ def test_only_messages_with_doubtful_numbers_are_read_one_by_one() -> None:
         ("json", "true", pa.int64()),
         ("json", '"2026-01-31T12:00:00.1234567Z"', pa.timestamp("us", "UTC")),
         ("json", '"2026-01-31T12:00:00"', pa.timestamp("us", "UTC")),
+        ("json", '"12:00:00.1234567"', pa.time64("us")),
+        ("json", '"12:00:00.123456789"', pa.time64("ns")),
+        ("json", '"5.5"', pa.int64()),
+        ("json", '""', pa.int64()),
+        ("json", '"true"', pa.float64()),
         ("json", '"0000-01-01"', pa.date32()),
         ("json", '"0000-12-31T23:59:59Z"', pa.timestamp("us", "UTC")),
         ("json", '"9999-12-31T23:59:59-01:00"', pa.timestamp("us", "UTC")),
@@ -170,6 +175,22 @@ def test_what_a_column_does_not_hold_is_a_problem_alone_and_among_many(name: str
         ("-0", pa.float64(), -0.0),
         ("0.10000000000000001", pa.float64(), 0.1),
         ('"1e5"', pa.decimal128(38, 2), Decimal(100000)),
+        ("3.14992167145290700000e+16", pa.int64(), 31499216714529070),
+        ('"5"', pa.int32(), 5),
+        ('"-9007199254740993"', pa.int64(), -9007199254740993),
+        ('"1.50"', pa.float64(), 1.5),
+        (
+            '"2026-01-31T12:00:00.123456000Z"',
+            pa.timestamp("us", "UTC"),
+            datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC),
+        ),
+        (
+            '"2026-01-31T12:00:00.500000+01:00"',
+            pa.timestamp("ms", "UTC"),
+            datetime(2026, 1, 31, 11, 0, 0, 500000, tzinfo=UTC),
+        ),
+        ('"2026-01-31T12:00:00.000"', pa.timestamp("s"), datetime(2026, 1, 31, 12)),
+        ('"12:00:00.5000000"', pa.time64("us"), time(12, 0, 0, 500000)),
         ("1e23", pa.float64(), 1e23),
     ],
 )
@@ -179,6 +200,88 @@ def test_what_a_column_holds_has_every_digit(text: str, kind: Any, value: Any) -
         assert repr(decoded("json", [b"{}"] * around + [message], kind)[-1]) == repr(
             pa.array([value], kind).to_pylist()[0]
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind", "reason"),
+    [
+        ("json", "300", pa.int8(), "300 is outside the range of int8, -128 to 127"),
+        (
+            "json",
+            "99999999999999999999",
+            pa.int32(),
+            "99999999999999999999 is outside the range of int32, -2147483648 to 2147483647",
+        ),
+        ("json", '"-1"', pa.uint16(), "-1 is outside the range of uint16, 0 to 65535"),
+        ("csv", "3000000000", pa.int32(), "3000000000 is outside the range of int32, -2147483648 to 2147483647"),
+        (
+            "json",
+            "123456789.1",
+            pa.decimal128(10, 2),
+            "123456789.1 is not exactly a decimal128(10, 2), which has 10 digits, 2 of them after the point",
+        ),
+        ("json", "true", pa.int8(), "true is not of type int8"),
+        ("json", "[1]", pa.map_(pa.string(), pa.int32()), "1 is not a key with a value"),
+        (
+            "json",
+            "[1, 99999999999]",
+            pa.list_(pa.int32()),
+            "99999999999 is outside the range of int32, -2147483648 to 2147483647",
+        ),
+        (
+            "json",
+            '"2026-01-31T12:00:00.1234567Z"',
+            pa.timestamp("us", "UTC"),
+            "'2026-01-31T12:00:00.1234567Z' is not in whole microseconds, the unit of timestamp[us, tz=UTC]",
+        ),
+        (
+            "csv",
+            "2026-01-31T12:00:00.0001Z",
+            pa.timestamp("ms", "UTC"),
+            "'2026-01-31T12:00:00.0001Z' is not in whole milliseconds, the unit of timestamp[ms, tz=UTC]",
+        ),
+        (
+            "json",
+            '"2026-01-31T12:00:00"',
+            pa.timestamp("us", "UTC"),
+            "'2026-01-31T12:00:00' has no time zone, which timestamp[us, tz=UTC] needs",
+        ),
+        (
+            "json",
+            '"2026-01-31T12:00:00Z"',
+            pa.timestamp("us"),
+            "'2026-01-31T12:00:00Z' has a time zone, which timestamp[us] lacks",
+        ),
+        ("json", '"yesterday"', pa.date32(), "'yesterday' is not of type date32[day]"),
+        ("csv", "25:00", pa.time64("us"), "'25:00' is not of type time64[us]"),
+    ],
+)
+def test_a_problem_says_the_column_the_value_and_the_limit(name: str, text: str, kind: Any, reason: str) -> None:
+    message = (f'{{"v": {text}}}' if name == "json" else text).encode()
+    codec = find_codec(name, {"columns": "v"} if name == "csv" else {})
+    schema = pa.schema([("v", kind)])
+    good = b"{}" if name == "json" else b'""'
+    for around in (0, AROUND):
+        problems = codec.decode_batch([good] * around + [message], schema).problems
+        assert problems == {around: f"v: {reason}"}
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "reason"),
+    [
+        ("json", b"{", "the message is not JSON: "),
+        ("json", b"\xff", "the message is not UTF-8: byte 0xff at 0"),
+        ("json", b"[" * 100_000, "the message has too many values inside each other"),
+        ("json", b'{"v": %s}' % (b"9" * 5000), "has 5000 digits, more than any number column holds"),
+        ("csv", b'"', "the message is not CSV: "),
+        ("msgpack", b"\x81", "the message is not MessagePack: "),
+        ("arrow", b"x" * 100, "the message is not an Arrow IPC stream: "),
+    ],
+)
+def test_a_message_of_another_format_is_a_problem_in_plain_words(name: str, message: bytes, reason: str) -> None:
+    codec = find_codec(name, {"columns": "v"} if name == "csv" else {})
+    problems = codec.decode_batch([message], pa.schema([("v", pa.int64())])).problems
+    assert reason in problems[0]
 
 
 def test_json_numbers_beyond_a_float_are_decimals_in_a_program_too() -> None:

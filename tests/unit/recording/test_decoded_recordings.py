@@ -52,7 +52,7 @@ def test_a_recording_is_a_table_of_what_its_messages_hold(recordings: Recordings
     rows = table.to_pylist()
     assert [row["n"] for row in rows] == [*range(100), None, 5, *range(100, 300)]
     assert rows[100]["payload"] == b"{"
-    assert rows[100]["problem"].startswith("JSONDecodeError")
+    assert rows[100]["problem"].startswith("the message is not JSON: ")
     assert rows[101]["rescued"] == '{"late":[1]}'
     assert rows[0]["recorded_at"] is not None
     assert [row["position"] for row in rows] == recordings.scan(["position"]).to_arrow().column(0).to_pylist()
@@ -139,7 +139,7 @@ def test_export_decodes_with_the_options_of_the_codec(tmp_path: Path, kind: str)
     with pytest.raises(SystemExit) as ended:
         main(["export", str(place), "--format", kind, "-o", str(out), *options])
     assert not ended.value.code
-    problem = "ValueError: the message is cut off, or of another schema ()"
+    problem = "the message is cut off, or of another schema"
     if kind == "jsonl":
         first, second = map(json.loads, out.read_text().splitlines())
         assert first == {
