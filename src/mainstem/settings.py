@@ -28,6 +28,7 @@ __all__ = [
     "boolean",
     "choice",
     "duration",
+    "fraction",
     "integer",
     "size",
     "text",
@@ -65,6 +66,7 @@ class Setting:
         check: Returns what is wrong with a typed value, or None.
         show: Writes a value as text that ``parse`` reads.
         optional: Whether the setting may be unset (None).
+        limits: The least and the greatest number, for a class of settings that clamps; None if nothing is clamped.
 
     Example:
         >>> setting = Setting("How many.", "a whole number", "1 to 9", int, lambda value: None)
@@ -77,6 +79,7 @@ class Setting:
     check: Callable[[Any], str | None]  # what is wrong with a typed value
     show: Callable[[Any], str] = str
     optional: bool = False
+    limits: tuple[float, float] | None = None
 
     def read(self, name: str, value: object) -> Any:
         """Return a typed value from text, or from a value that is typed already.
@@ -109,6 +112,28 @@ class Setting:
         if wrong:
             raise ConfigurationError(f"{name}: {value!r} {wrong}; accepted: {self.accepts}")
         return typed
+
+    def clamp(self, value: str) -> str:
+        """Return the text of a number, brought to the limits if it is outside them.
+
+        Args:
+            value: Text; if it is not a number it comes back unchanged, and ``read`` refuses it.
+
+        Returns:
+            The text that ``read`` takes.
+
+        Example:
+            >>> setting.clamp("12")
+            '9'
+        """
+        if self.limits is None or not value.strip():
+            return value
+        try:
+            typed = self.parse(value)
+        except ValueError:
+            return value
+        low, high = self.limits
+        return value if low <= typed <= high else self.show(type(typed)(min(max(typed, low), high)))
 
     def text(self, value: Any) -> str:
         """Return a value as text that ``read`` reads back.
@@ -191,6 +216,7 @@ def size(
     high: int = _NO_LIMIT,
     power_of_two: bool = False,
     multiple: int = 1,
+    clamp: tuple[int, int] | None = None,
 ) -> Any:
     """Declare a size in bytes: ``4096``, ``64k``, ``16m``.
 
@@ -201,6 +227,7 @@ def size(
         high: The greatest value, in bytes.
         power_of_two: Whether it must be a power of two.
         multiple: The number of bytes that it must be a multiple of.
+        clamp: The limits that a class of settings clamps to, if they are not the least and the greatest value.
 
     Returns:
         A dataclass field.
@@ -213,6 +240,12 @@ def size(
     accepts += ", a power of two" if power_of_two else f", a multiple of {multiple}" if multiple > 1 else ""
     within = _number(kind, low, high, format_size)
 
+    def parse(text: str) -> int:
+        value = parse_size(text)
+        if value < 0:
+            raise ValueError
+        return value
+
     def check(value: Any) -> str | None:
         if wrong := within(value):
             return wrong
@@ -220,10 +253,19 @@ def size(
             return "is not a power of two"
         return f"is not a multiple of {multiple}" if value % multiple else None
 
-    return _field(default, Setting(meaning, kind, accepts, parse_size, check, format_size, default is None))
+    limits = clamp or (low, high)
+    return _field(default, Setting(meaning, kind, accepts, parse, check, format_size, default is None, limits))
 
 
-def duration(default: int | None, meaning: str, *, low: int = 0, high: int = _NO_LIMIT, plain_unit: str = "ns") -> Any:
+def duration(
+    default: int | None,
+    meaning: str,
+    *,
+    low: int = 0,
+    high: int = _NO_LIMIT,
+    plain_unit: str = "ns",
+    clamp: tuple[int, int] | None = None,
+) -> Any:
     """Declare a duration in nanoseconds: ``10us``, ``200ms``, ``5s``.
 
     Args:
@@ -232,6 +274,7 @@ def duration(default: int | None, meaning: str, *, low: int = 0, high: int = _NO
         low: The least value, in nanoseconds.
         high: The greatest value, in nanoseconds.
         plain_unit: The unit of a number without one: ns, us, ms or s.
+        clamp: The limits that a class of settings clamps to, if they are not the least and the greatest value.
 
     Returns:
         A dataclass field.
@@ -247,11 +290,12 @@ def duration(default: int | None, meaning: str, *, low: int = 0, high: int = _NO
 
     check = _number(kind, low, high, format_duration_ns)
     optional = default is None
-    return _field(default, Setting(meaning, kind, accepts, parse, check, format_duration_ns, optional))
+    limits = clamp or (low, high)
+    return _field(default, Setting(meaning, kind, accepts, parse, check, format_duration_ns, optional, limits))
 
 
 def integer(default: int | None, meaning: str, *, low: int, high: int) -> Any:
-    """Declare a whole number, in decimal or with ``0x`` in hexadecimal.
+    """Declare a whole number, in decimal, with ``0x`` in hexadecimal or with a leading ``0`` in octal.
 
     Args:
         default: The default; None declares an optional setting.
@@ -268,10 +312,35 @@ def integer(default: int | None, meaning: str, *, low: int, high: int) -> Any:
     kind = "a whole number"
 
     def parse(value: str) -> int:
-        return int(value, 16 if value.strip().lower().startswith("0x") else 10)
+        digits = value.strip().lower().lstrip("+-")
+        return int(value, 16 if digits.startswith("0x") else 8 if digits[:1] == "0" else 10)
 
     check = _number(kind, low, high, str)
-    return _field(default, Setting(meaning, kind, f"{low} to {high}", parse, check, optional=default is None))
+    setting = Setting(meaning, kind, f"{low} to {high}", parse, check, optional=default is None, limits=(low, high))
+    return _field(default, setting)
+
+
+def fraction(default: float, meaning: str) -> Any:
+    """Declare a fraction, from 0 to 1.
+
+    Args:
+        default: The default.
+        meaning: A sentence that says what the setting means.
+
+    Returns:
+        A dataclass field.
+
+    Example:
+        >>> loss_rate: float = fraction(0.0, "How much is lost.")
+    """
+
+    def check(value: Any) -> str | None:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return "is not a number"
+        return None if 0 <= value <= 1 else "is not 0 to 1"
+
+    setting = Setting(meaning, "a fraction", "0 to 1", float, check, lambda value: f"{value:g}", limits=(0, 1))
+    return _field(default, setting)
 
 
 def boolean(default: bool, meaning: str) -> Any:
@@ -371,6 +440,8 @@ class Settings:
         SECTION: The table of the TOML file that is read; empty for the whole file.
         ENV_PREFIX: The beginning of every environment variable; the rest is the attribute's name in upper case, without the
             ``_ns`` of durations.
+        CLAMPS: Whether a number of the environment that is outside its limits is brought to the nearest. A keyword, an option
+            and a value of a file are refused.
 
     Example:
         >>> @dataclass(frozen=True, kw_only=True)
@@ -382,6 +453,7 @@ class Settings:
 
     SECTION: ClassVar[str] = ""
     ENV_PREFIX: ClassVar[str] = ""
+    CLAMPS: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         sources = {}
@@ -449,10 +521,14 @@ class Settings:
         ):
             for key, value in assignments.items():
                 name = cls._name_of(key, origin)
-                shown = cls.env_name(name) if source is Source.ENVIRONMENT else name
-                values[name] = known[name].read(shown, value)
                 sources[name] = source
-                origins[name] = f"{origin} {shown}" if source is Source.ENVIRONMENT else origin
+                if source is not Source.ENVIRONMENT:
+                    values[name], origins[name] = known[name].read(name, value), origin
+                    continue
+                shown = cls.env_name(name)
+                used = known[name].clamp(str(value)) if cls.CLAMPS else value
+                values[name] = known[name].read(shown, used)
+                origins[name] = f"{origin} {shown}" + (f", clamped from {value}" if used != value else "")
         settings = cls(**values)
         object.__setattr__(settings, "_sources", sources)
         object.__setattr__(settings, "_origins", origins)

@@ -128,7 +128,9 @@ def _backoff(arguments: list[str]) -> BackoffIdle:
     if not arguments:
         return BackoffIdle()
     if len(arguments) != 4:
-        raise ConfigurationError("idle strategy backoff takes max spins, max yields, min park and max park, or nothing")
+        raise ConfigurationError(
+            "idle strategy backoff takes max spins, max yields, min park and max park, as 10-20-1us-1ms"
+        )
     spins, yields, shortest, longest = (parse_duration_ns(text, name="idle strategy backoff") for text in arguments)
     if not 0 < shortest <= longest:
         raise ConfigurationError(
@@ -181,10 +183,10 @@ IDLE_STRATEGIES = tuple(_MAKERS)
 def idle_strategy(name: str, arguments: str = "") -> IdleStrategy:
     """Returns the strategy of that name (docs/protocols/aeron.md, 24): backoff, spin, noop, yield or sleep-ns.
 
-    ``arguments`` are separated by commas: a duration for ``sleep-ns``; max spins, max yields, shortest and longest park
-    for ``backoff``. Raises ConfigurationError.
+    ``arguments`` are a duration for ``sleep-ns``; max spins, max yields, shortest and longest park, as in ``10-20-1us-1ms``, for
+    ``backoff``. Raises ConfigurationError.
     """
     maker = _MAKERS.get(_ALIASES.get(name, name))
     if maker is None:
         raise ConfigurationError(f"idle strategy {name!r} is not one of {', '.join(IDLE_STRATEGIES)}")
-    return maker([text.strip() for text in arguments.split(",")] if arguments.strip() else [])
+    return maker([text.strip() for text in arguments.split("-")] if arguments.strip() else [])

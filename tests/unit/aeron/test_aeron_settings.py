@@ -105,15 +105,23 @@ def test_an_operators_environment_works_unchanged():
     ("given", "message"),
     [
         ({"publication_unblock_timeout_ns": "10s"}, "must exceed AERON_CLIENT_LIVENESS_TIMEOUT"),
-        ({"rcv_initial_window_length": "256k"}, "exceeds AERON_SOCKET_SO_RCVBUF"),
-        ({"mtu_length": "8k", "socket_so_sndbuf": "4k"}, "AERON_MTU_LENGTH 8192 exceeds AERON_SOCKET_SO_SNDBUF 4096"),
-        ({"publication_term_window_length": "16m"}, "must be between the MTU .1408. and half a term"),
-        ({"ipc_publication_term_window_length": "1k"}, "AERON_IPC_PUBLICATION_TERM_WINDOW_LENGTH 1024"),
+        (
+            {"timer_interval_ns": "10s"},
+            "AERON_CLIENT_LIVENESS_TIMEOUT of 10000000000 ns must exceed AERON_TIMER_INTERVAL",
+        ),
+        ({"timer_interval_ns": "5s"}, "AERON_UNTETHERED_WINDOW_LIMIT_TIMEOUT of 5000000000 ns must exceed"),
+        ({"untethered_linger_timeout_ns": "1s"}, "AERON_UNTETHERED_LINGER_TIMEOUT of 1000000000 ns must exceed"),
+        ({"untethered_resting_timeout_ns": "1s"}, "AERON_UNTETHERED_RESTING_TIMEOUT of 1000000000 ns must exceed"),
+        (
+            {"nak_unicast_delay_ns": "10s", "nak_unicast_retry_delay_ratio": 1 << 30},
+            "AERON_NAK_UNICAST_RETRY_DELAY_RATIO",
+        ),
+        ({"name_resolver_supplier": "csv_table"}, "requires rows in AERON_NAME_RESOLVER_INIT_ARGS"),
         ({"publication_reserved_session_id_low": 2000}, "is above AERON_PUBLICATION_RESERVED_SESSION_ID_HIGH"),
         ({"driver_resolver_interface": "localhost:8050"}, "requires AERON_DRIVER_RESOLVER_NAME"),
         ({"driver_resolver_bootstrap_neighbor": ",".join("abcdefghijklmnopqrstu")}, "names 21 neighbors"),
         ({"sender_idle_strategy": "nap"}, "sender_idle_strategy: 'nap'"),
-        ({"sender_idle_strategy_init_args": "1,2"}, "backoff takes max spins"),
+        ({"sender_idle_strategy_init_args": "1-2"}, "backoff takes max spins"),
         ({"receiver_wildcard_port_range": "9 8"}, "is not a first and a last port"),
         ({"counters_buffer_length": "501m"}, "is not 1m to 500m"),
         ({"max_resend": 257}, "is not 1 to 256"),
@@ -124,6 +132,19 @@ def test_an_operators_environment_works_unchanged():
 def test_values_that_cannot_work_are_refused(given, message):
     with pytest.raises(ConfigurationError, match=message):
         DriverSettings.load(environ={}, **given)
+
+
+def test_the_environment_is_clamped_as_by_the_reference_and_says_so():
+    settings = DriverSettings.load(environ={"AERON_MTU_LENGTH": "64k", "AERON_MAX_RESEND": "300"})
+    assert (settings.mtu_length, settings.max_resend) == (65504, 256)
+    assert settings.explain("mtu_length").origin == "environment AERON_MTU_LENGTH, clamped from 64k"
+    assert "clamped from 300" in str(settings.explain("max_resend"))
+    assert (
+        DriverSettings.load(environ={"AERON_MAX_RESEND": "0x10"}).explain("max_resend").origin
+        == "environment AERON_MAX_RESEND"
+    )
+    with pytest.raises(ConfigurationError, match="max_resend: 300 is not 1 to 256"):
+        DriverSettings.load(environ={}, toml={"driver": {"max_resend": 300}})
 
 
 def test_the_client_shares_names_with_its_driver():

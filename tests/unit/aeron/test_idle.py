@@ -52,7 +52,7 @@ def test_backoff_spins_then_yields_then_parks_for_longer_each_time(monkeypatch):
 
 
 def test_backoff_takes_its_four_arguments():
-    strategy = idle.idle_strategy("backoff", "1, 2, 3us, 4ms")
+    strategy = idle.idle_strategy("backoff", "1-2-3us-4ms")
     assert isinstance(strategy, idle.BackoffIdle)
     assert (strategy.max_spins, strategy.max_yields) == (1, 2)
     assert (strategy.min_park_ns, strategy.max_park_ns) == (3000, 4_000_000)
@@ -75,10 +75,10 @@ def test_a_sleeping_strategy_sleeps_only_without_work():
     ("name", "arguments", "message"),
     [
         ("nap", "", "'nap' is not one of backoff, spin, noop, yield, sleep-ns"),
-        ("backoff", "1,2", "takes max spins"),
-        ("backoff", "1,2,5us,4us", "shortest park of 5us"),
-        ("backoff", "1,2,x,4us", "'x' is not a duration"),
-        ("sleep-ns", "1ms,2ms", "takes one duration"),
+        ("backoff", "1-2", "takes max spins"),
+        ("backoff", "1-2-5us-4us", "shortest park of 5us"),
+        ("backoff", "1-2-x-4us", "'x' is not a duration"),
+        ("sleep-ns", "1ms-2ms", "takes one duration"),
         ("yield", "3", "takes no arguments"),
     ],
 )

@@ -46,6 +46,7 @@ class ClientSettings(Settings):
 
     SECTION: ClassVar[str] = "client"
     ENV_PREFIX: ClassVar[str] = "AERON_"
+    CLAMPS: ClassVar[bool] = True
 
     dir: str = text(user_directory, "The driver's directory.", accepts="the path of a directory")
     driver_timeout_ns: int = duration(

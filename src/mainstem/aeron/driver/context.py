@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import SYSTEM_CLOCK, Clock
 from mainstem.aeron.admission import SourceFilter, networks
-from mainstem.aeron.driver.media.loss_settings import loss_factory
+from mainstem.aeron.driver.media.loss_settings import incoming_loss, outgoing_loss
 from mainstem.aeron.driver.media.transport import SystemTransports
 from mainstem.aeron.driver.settings import DATAGRAMS_PER_VECTOR, DriverSettings
 from mainstem.aeron.files import Files, MappedFiles
@@ -62,7 +62,7 @@ class DriverContext:
         if self.transports is not None:
             return self.transports
         return SystemTransports(
-            incoming_loss=loss_factory(self.settings.udp_channel_incoming_interceptors, self.settings),
-            outgoing_loss=loss_factory(self.settings.udp_channel_outgoing_interceptors, self.settings),
+            incoming_loss=incoming_loss(self.settings),
+            outgoing_loss=outgoing_loss(self.settings),
             slots=self.settings.receiver_io_vector_capacity * DATAGRAMS_PER_VECTOR,
         )

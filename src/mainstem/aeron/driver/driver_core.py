@@ -179,11 +179,12 @@ def _create_cnc(context: DriverContext, now_ms: int) -> CncFile:
         client_liveness_timeout_ns=settings.client_liveness_timeout_ns,
         start_timestamp_ms=now_ms,
         pid=context.pid,
-        cnc_layout=_layout(settings),
+        cnc_layout=cnc_layout(settings),
     )
 
 
-def _layout(settings: DriverSettings) -> CncLayout:
+def cnc_layout(settings: DriverSettings) -> CncLayout:
+    """Return the lengths of the CnC file's sections. Raises ConfigurationError for lengths that cannot be."""
     return CncLayout(
         to_driver_length=settings.conductor_buffer_length,
         to_clients_length=settings.clients_buffer_length,

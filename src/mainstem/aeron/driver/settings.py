@@ -18,9 +18,9 @@ from mainstem.aeron.channel_values import FlowControlStrategy
 from mainstem.aeron.directory import user_directory
 from mainstem.aeron.idle import idle_strategy
 from mainstem.errors import ConfigurationError
-from mainstem.settings import Settings, boolean, choice, duration, integer, size, text
+from mainstem.settings import Settings, boolean, choice, duration, fraction, integer, size, text
 
-__all__ = ["DriverSettings", "GroupConsideration", "TerminationValidator", "ThreadingMode"]
+__all__ = ["DriverSettings", "GroupConsideration", "TerminationValidator", "ThreadNaming", "ThreadingMode"]
 
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
@@ -57,6 +57,7 @@ FLOW_CONTROL = "unicast_max, multicast_max, multicast_min or multicast_tagged"
 CONGESTION_CONTROL = "default, static or cubic"
 NETWORKS = "addresses and networks, as in 192.0.2.0/24, separated by commas"
 NATIVE_AGENT_SLEEP = "1ms"
+IDLE_ARGUMENTS = "Arguments of that strategy, as in 10-20-1us-1ms for backoff and 1ms for sleep-ns."
 IDLE = "backoff, spin, noop, yield or sleep-ns"
 
 
@@ -71,6 +72,17 @@ class ThreadingMode(StrEnum):
     SHARED_NETWORK = "SHARED_NETWORK"
     SHARED = "SHARED"
     INVOKER = "INVOKER"
+
+
+class ThreadNaming(StrEnum):
+    """The names of the driver's threads in the system's lists: ``driver-conductor``, or NEW for the reference's ``aeron-md-cnd``.
+
+    Example:
+        >>> settings = DriverSettings.load(thread_naming=ThreadNaming.NEW)
+    """
+
+    CLASSIC = "classic"
+    NEW = "new"
 
 
 class GroupConsideration(StrEnum):
@@ -113,8 +125,8 @@ def _wrong_congestion_control(value: str) -> str | None:
 
 
 def port_range(value: str) -> tuple[int, int] | None:
-    """Return the first and last port of ``20700 20799``; None when it is no range."""
-    match = re.fullmatch(r"\s*([0-9]{1,5})[\s-]+([0-9]{1,5})\s*", value)
+    """Return the first and last port of ``20700 20799``; None when it is no range, or ``0 0``, the system's own."""
+    match = re.fullmatch(r"\s*([0-9]{1,5})\s+([0-9]{1,5})\s*", value)
     if match is None:
         return None
     low, high = int(match[1]), int(match[2])
@@ -122,7 +134,7 @@ def port_range(value: str) -> tuple[int, int] | None:
 
 
 def _wrong_port_range(value: str) -> str | None:
-    return None if port_range(value) else "is not a first and a last port"
+    return None if port_range(value) or value.split() == ["0", "0"] else "is not a first and a last port"
 
 
 def _wrong_neighbors(value: str) -> str | None:
@@ -151,6 +163,7 @@ class DriverSettings(Settings):
 
     SECTION: ClassVar[str] = "driver"
     ENV_PREFIX: ClassVar[str] = "AERON_"
+    CLAMPS: ClassVar[bool] = True
 
     # The directory and what lies in it.
     dir: str = text(user_directory, "The driver's directory.", accepts="the path of a directory")
@@ -169,18 +182,29 @@ class DriverSettings(Settings):
         "", "The group of the directory and its files. Unset: the driver's.", accepts="a group's name or number"
     )
     conductor_buffer_length: int = size(
-        MIB + layout.RING_TRAILER_LENGTH, "Commands' buffer: a power of two and its trailer of 768.", high=INT32_MAX
+        MIB + layout.RING_TRAILER_LENGTH,
+        "Commands' buffer: a power of two and its trailer of 768.",
+        high=INT32_MAX,
+        clamp=(MIB + layout.RING_TRAILER_LENGTH, INT32_MAX),
     )
     clients_buffer_length: int = size(
         MIB + layout.BROADCAST_TRAILER_LENGTH,
         "Responses' buffer: a power of two and its trailer of 128.",
         high=INT32_MAX,
+        clamp=(MIB + layout.BROADCAST_TRAILER_LENGTH, INT32_MAX),
     )
     counters_buffer_length: int = size(8 * MIB, "Counter values, 128 bytes a counter.", low=MIB, high=500 * MIB)
-    error_buffer_length: int = size(4 * MIB, "Distinct errors.", low=64 * KIB, high=INT32_MAX)
-    loss_report_buffer_length: int = size(MIB, "The loss report.", low=64, high=INT32_MAX)
+    error_buffer_length: int = size(
+        4 * MIB, "Distinct errors.", low=64 * KIB, high=INT32_MAX, clamp=(4 * MIB, INT32_MAX)
+    )
+    loss_report_buffer_length: int = size(MIB, "The loss report.", low=KIB, high=INT32_MAX)
     file_page_size: int = size(
-        4 * KIB, "The page size that files are rounded up to.", low=4 * KIB, high=1 << 30, power_of_two=True
+        4 * KIB,
+        "The page size that files are rounded up to.",
+        low=4 * KIB,
+        high=1 << 30,
+        power_of_two=True,
+        clamp=(4 * KIB, INT32_MAX),
     )
     term_buffer_sparse_file: bool = boolean(True, "Whether logs take their memory only as they are written.")
     perform_storage_checks: bool = boolean(
@@ -194,32 +218,30 @@ class DriverSettings(Settings):
     conductor_idle_strategy: str = text(
         "backoff", "What the conductor does without work.", accepts=IDLE, wrong=_wrong_idle_strategy
     )
-    conductor_idle_strategy_init_args: str = text("", "Arguments of that strategy, separated by commas.")
+    conductor_idle_strategy_init_args: str = text("", IDLE_ARGUMENTS)
     sender_idle_strategy: str = text(
         "backoff", "What the sender does without work.", accepts=IDLE, wrong=_wrong_idle_strategy
     )
-    sender_idle_strategy_init_args: str = text("", "Arguments of that strategy, separated by commas.")
+    sender_idle_strategy_init_args: str = text("", IDLE_ARGUMENTS)
     receiver_idle_strategy: str = text(
         "backoff", "What the receiver does without work.", accepts=IDLE, wrong=_wrong_idle_strategy
     )
-    receiver_idle_strategy_init_args: str = text("", "Arguments of that strategy, separated by commas.")
+    receiver_idle_strategy_init_args: str = text("", IDLE_ARGUMENTS)
     shared_idle_strategy: str = text(
         "backoff", "What the shared agent does without work.", accepts=IDLE, wrong=_wrong_idle_strategy
     )
-    shared_idle_strategy_init_args: str = text("", "Arguments of that strategy, separated by commas.")
+    shared_idle_strategy_init_args: str = text("", IDLE_ARGUMENTS)
     sharednetwork_idle_strategy: str = text(
         "backoff", "What the shared network agent does without work.", accepts=IDLE, wrong=_wrong_idle_strategy
     )
-    sharednetwork_idle_strategy_init_args: str = text("", "Arguments of that strategy, separated by commas.")
+    sharednetwork_idle_strategy_init_args: str = text("", IDLE_ARGUMENTS)
     driver_native_resource_agent_idle_strategy: str = text(
         "sleep-ns",
         "Accepted, and without effect: files and names are the conductor's work here, and idle as it does.",
         accepts=IDLE,
         wrong=_wrong_idle_strategy,
     )
-    driver_native_resource_agent_idle_strategy_init_args: str = text(
-        NATIVE_AGENT_SLEEP, "Arguments of that strategy, separated by commas."
-    )
+    driver_native_resource_agent_idle_strategy_init_args: str = text(NATIVE_AGENT_SLEEP, IDLE_ARGUMENTS)
     conductor_cpu_affinity: int = integer(
         -1, "The processor that the conductor's thread is bound to; -1 for any.", low=-1, high=4095
     )
@@ -228,6 +250,15 @@ class DriverSettings(Settings):
     )
     receiver_cpu_affinity: int = integer(
         -1, "The processor that the receiver's thread is bound to; -1 for any.", low=-1, high=4095
+    )
+    driver_native_resource_agent_cpu_affinity: int = integer(
+        -1, "Accepted, and without effect: files and names are the conductor's work here.", low=-1, high=4095
+    )
+    driver_cpuset_affinity: bool = boolean(
+        False, "Whether those numbers count the processors of the cpuset of the driver's control group (version 2)."
+    )
+    driver_cpuset_warnings_as_errors: bool = boolean(
+        False, "Whether a cpuset that splits cores, dies or L3 caches is refused; by default it is a warning."
     )
     driver_conductor_cycle_threshold_ns: int = duration(
         100 * NS_PER_MS, "How long a duty cycle of the conductor may take before it is counted."
@@ -244,8 +275,12 @@ class DriverSettings(Settings):
     driver_resource_free_limit: int = integer(
         1, "How many resources the conductor frees in one duty cycle.", low=1, high=INT32_MAX
     )
-    thread_naming: str = text("classic", "How threads are named.")
-    timer_interval_ns: int = duration(NS_PER_SECOND, "How often the conductor checks timeouts.", low=1)
+    thread_naming: ThreadNaming = choice(  # noqa: RUF009 - a field specifier
+        ThreadNaming.CLASSIC, "How the driver's threads are named; new: as in the reference, aeron-md-cnd and so on."
+    )
+    timer_interval_ns: int = duration(
+        NS_PER_SECOND, "How often the conductor checks timeouts.", low=1, clamp=(NS_PER_US, INT64_MAX)
+    )
     # Life and death.
     driver_timeout_ns: int = duration(
         10 * NS_PER_SECOND,
@@ -253,20 +288,22 @@ class DriverSettings(Settings):
         low=NS_PER_MS,
         plain_unit="ms",
     )
-    client_liveness_timeout_ns: int = duration(10 * NS_PER_SECOND, "How long a client may be silent.", low=NS_PER_MS)
+    client_liveness_timeout_ns: int = duration(
+        10 * NS_PER_SECOND, "How long a client may be silent; above the timer interval.", low=NS_PER_US
+    )
     image_liveness_timeout_ns: int = duration(
-        10 * NS_PER_SECOND, "How long an image stays without a packet of its sender.", low=NS_PER_MS
+        10 * NS_PER_SECOND, "How long an image stays without a packet of its sender.", low=NS_PER_US
     )
     publication_unblock_timeout_ns: int = duration(
         15 * NS_PER_SECOND,
         "When a claim that is never committed is turned into padding; above the client liveness timeout.",
-        low=NS_PER_MS,
+        low=NS_PER_US,
     )
     publication_connection_timeout_ns: int = duration(
-        5 * NS_PER_SECOND, "How long a publication stays connected without a status message.", low=NS_PER_MS
+        5 * NS_PER_SECOND, "How long a publication stays connected without a status message.", low=NS_PER_US
     )
     publication_linger_timeout_ns: int = duration(
-        5 * NS_PER_SECOND, "How long a drained publication stays to retransmit."
+        5 * NS_PER_SECOND, "How long a drained publication stays to retransmit.", clamp=(NS_PER_US, INT64_MAX)
     )
     counters_free_to_reuse_timeout_ns: int = duration(NS_PER_SECOND, "How long a freed counter rests.")
     driver_termination_validator: TerminationValidator = choice(  # noqa: RUF009 - a field specifier
@@ -280,6 +317,7 @@ class DriverSettings(Settings):
         low=layout.TERM_MIN_LENGTH,
         high=layout.TERM_MAX_LENGTH,
         power_of_two=True,
+        clamp=(KIB, INT32_MAX),
     )
     ipc_term_buffer_length: int = size(
         64 * MIB,
@@ -287,6 +325,7 @@ class DriverSettings(Settings):
         low=layout.TERM_MIN_LENGTH,
         high=layout.TERM_MAX_LENGTH,
         power_of_two=True,
+        clamp=(KIB, INT32_MAX),
     )
     mtu_length: int = size(
         1408,
@@ -294,6 +333,7 @@ class DriverSettings(Settings):
         low=layout.MTU_MIN_LENGTH,
         high=layout.MTU_MAX_LENGTH,
         multiple=layout.FRAME_ALIGNMENT,
+        clamp=(layout.DATA_HEADER_LENGTH, layout.MTU_MAX_LENGTH),
     )
     ipc_mtu_length: int = size(
         1408,
@@ -301,13 +341,12 @@ class DriverSettings(Settings):
         low=layout.MTU_MIN_LENGTH,
         high=layout.MTU_MAX_LENGTH,
         multiple=layout.FRAME_ALIGNMENT,
+        clamp=(layout.DATA_HEADER_LENGTH, layout.MTU_MAX_LENGTH),
     )
     publication_term_window_length: int = size(
-        0, "How far a publisher may be ahead; 0 for half a term.", high=layout.TERM_MAX_LENGTH // 2
+        0, "How far a publisher may be ahead, half a term at most; 0 for half a term.", high=layout.TERM_MAX_LENGTH
     )
-    ipc_publication_term_window_length: int = size(
-        0, "The same for IPC publications.", high=layout.TERM_MAX_LENGTH // 2
-    )
+    ipc_publication_term_window_length: int = size(0, "The same for IPC publications.", high=layout.TERM_MAX_LENGTH)
     publication_reserved_session_id_low: int = integer(
         -1, "First session id that is never given out.", low=INT32_MIN, high=INT32_MAX
     )
@@ -340,11 +379,17 @@ class DriverSettings(Settings):
     flow_control_group_min_size: int = integer(
         0, "Receivers that a group needs before it is connected.", low=0, high=INT32_MAX
     )
-    flow_control_receiver_timeout_ns: int = duration(
-        5 * NS_PER_SECOND, "When a silent receiver no longer counts.", low=1
+    flow_control_receiver_timeout_ns: int = duration(5 * NS_PER_SECOND, "When a silent receiver no longer counts.")
+    unicast_flow_control_rrwm: int = integer(
+        16, "Windows that one request of a receiver may have sent again, to one receiver.", low=1, high=INT32_MAX
+    )
+    multicast_flow_control_rrwm: int = integer(
+        4, "The same with several receivers, where the channel's fc has no rrwm.", low=1, high=INT32_MAX
     )
     retransmit_unicast_delay_ns: int = duration(0, "How long a retransmission waits.")
-    retransmit_unicast_linger_ns: int = duration(10 * NS_PER_MS, "How long a repeated request for the same is ignored.")
+    retransmit_unicast_linger_ns: int = duration(
+        10 * NS_PER_MS, "How long a repeated request for the same is ignored.", clamp=(NS_PER_US, INT64_MAX)
+    )
     retransmit_rate: int = size(
         16 * MIB,
         "Bytes that a stream sends again in a second, beyond four times its new bytes; 0 for any number.",
@@ -354,12 +399,12 @@ class DriverSettings(Settings):
     # Receivers.
     rcv_initial_window_length: int = size(
         128 * KIB,
-        "What a receiver offers to take in advance.",
-        low=layout.MTU_MIN_LENGTH,
-        high=layout.TERM_MAX_LENGTH // 2,
+        "What a receiver offers to take in advance, half a term at most.",
+        low=256,
+        high=INT32_MAX,
     )
     rcv_status_message_timeout_ns: int = duration(
-        200 * NS_PER_MS, "How often the last status message is repeated.", low=1
+        200 * NS_PER_MS, "How often the last status message is repeated.", low=NS_PER_US
     )
     receiver_group_tag: int | None = integer(None, "Tag that receivers send.", low=INT64_MIN, high=INT64_MAX)
     receiver_group_consideration: GroupConsideration = choice(  # noqa: RUF009 - a field specifier
@@ -383,25 +428,25 @@ class DriverSettings(Settings):
         NS_PER_US, "How long a gap may close by itself before its first NAK.", low=NS_PER_US
     )
     nak_unicast_retry_delay_ratio: int = integer(
-        100, "Times that delay before the NAK is repeated.", low=1, high=INT32_MAX
+        100, "Times that delay before the NAK is repeated.", low=1, high=INT64_MAX
     )
     nak_multicast_group_size: int = integer(
         10, "Receivers that a multicast group is expected to have.", low=1, high=INT32_MAX
     )
     nak_multicast_max_backoff_ns: int = duration(
-        10 * NS_PER_MS, "The longest random wait before a group member asks.", low=1
+        10 * NS_PER_MS, "The longest random wait before a group member asks.", low=NS_PER_US
     )
     reliable_stream: bool = boolean(True, "Whether loss is repaired; else it is filled.")
     tether_subscriptions: bool = boolean(True, "Whether a slow subscriber holds up the stream rather than losing it.")
     rejoin_stream: bool = boolean(True, "Whether a stream that ended may be joined again.")
     untethered_window_limit_timeout_ns: int = duration(
-        5 * NS_PER_SECOND, "How long an untethered subscriber may lag.", low=1
+        5 * NS_PER_SECOND, "How long an untethered subscriber may lag; above the timer interval.", low=1
     )
     untethered_linger_timeout_ns: int | None = duration(
-        None, "How long it then still counts; unset: as long as it may lag."
+        None, "How long it then still counts, above the timer interval; unset: as long as it may lag."
     )
     untethered_resting_timeout_ns: int = duration(
-        10 * NS_PER_SECOND, "How long it then rests before it may join again.", low=1
+        10 * NS_PER_SECOND, "How long it then rests before it may join again; above the timer interval.", low=1
     )
     driver_stream_session_limit: int = integer(
         INT32_MAX, "Sessions of one stream that an endpoint takes.", low=1, high=INT32_MAX
@@ -472,9 +517,17 @@ class DriverSettings(Settings):
     udp_channel_transport_bindings_multi_gap_loss_args: str = text(
         "", "What multi-gap-loss loses: term-id, gap-radix, gap-length and total-gaps.", accepts="key=value|key=value"
     )
+    debug_send_data_loss_rate: float = fraction(0.0, "Data frames that senders lose on the way out, of 1.")
+    debug_send_data_loss_seed: int = integer(-1, "Which of them.", low=INT64_MIN, high=INT64_MAX)
+    debug_send_control_loss_rate: float = fraction(0.0, "Control frames that senders lose on the way in, of 1.")
+    debug_send_control_loss_seed: int = integer(-1, "Which of them.", low=INT64_MIN, high=INT64_MAX)
+    debug_receive_data_loss_rate: float = fraction(0.0, "Data frames that receivers lose on the way in, of 1.")
+    debug_receive_data_loss_seed: int = integer(-1, "Which of them.", low=INT64_MIN, high=INT64_MAX)
+    debug_receive_control_loss_rate: float = fraction(0.0, "Control frames that receivers lose on the way out, of 1.")
+    debug_receive_control_loss_seed: int = integer(-1, "Which of them.", low=INT64_MIN, high=INT64_MAX)
     # Names.
     driver_reresolution_check_interval_ns: int = duration(
-        NS_PER_SECOND, "How often silent endpoints are resolved again.", low=1
+        NS_PER_SECOND, "How often silent endpoints are resolved again."
     )
     name_resolver_supplier: str = text("default", "What resolves names: default, driver or csv_table.")
     name_resolver_init_args: str = text("", "Arguments of that resolver.")
@@ -484,20 +537,23 @@ class DriverSettings(Settings):
         None, "Neighbors to begin with, separated by commas.", accepts="up to 20 of host:port", wrong=_wrong_neighbors
     )
     driver_resolver_neighbor_timeout_ns: int = duration(
-        10 * NS_PER_SECOND, "When a silent neighbor is forgotten.", low=1
+        10 * NS_PER_SECOND, "When a silent neighbor is forgotten.", low=NS_PER_MS
     )
     driver_resolver_self_resolution_interval_ns: int = duration(
-        NS_PER_SECOND, "How often this driver announces its name.", low=1
+        NS_PER_SECOND, "How often this driver announces its name.", low=NS_PER_MS
     )
     driver_resolver_neighbor_resolution_interval_ns: int = duration(
-        2 * NS_PER_SECOND, "How often it announces all names that it has.", low=1
+        2 * NS_PER_SECOND, "How often it announces all names that it has.", low=NS_PER_MS
     )
     driver_resolver_bootstrap_neighbor_resolution_interval_ns: int = duration(
-        10 * NS_PER_SECOND, "How often neighbors to begin with are resolved again.", low=1
+        10 * NS_PER_SECOND, "How often neighbors to begin with are resolved again.", low=NS_PER_MS
     )
     # The event log.
     event_log: str = text("", "Events to log: admin, all, or names or ids; empty for none.")
     event_log_disable: str = text("", "Events to leave out of those.")
+    event_log_render_data: bool = boolean(
+        False, "Whether the payload of data frames is in the event log, as hexadecimal."
+    )
     event_log_filename: str = text("", "File of the event log; empty for the standard error.")
     event_log_file_max_length: int = size(0, "Length at which that file is started again; 0 for never.")
 
@@ -531,43 +587,36 @@ class DriverSettings(Settings):
                 f"AERON_PUBLICATION_RESERVED_SESSION_ID_LOW {self.publication_reserved_session_id_low} is above"
                 f" AERON_PUBLICATION_RESERVED_SESSION_ID_HIGH {self.publication_reserved_session_id_high}"
             )
-        for name, window, mtu, term in (
-            ("AERON_PUBLICATION", self.publication_term_window_length, self.mtu_length, self.term_buffer_length),
-            (
-                "AERON_IPC_PUBLICATION",
-                self.ipc_publication_term_window_length,
-                self.ipc_mtu_length,
-                self.ipc_term_buffer_length,
-            ),
+        for name, timeout in (
+            ("AERON_CLIENT_LIVENESS_TIMEOUT", self.client_liveness_timeout_ns),
+            ("AERON_UNTETHERED_WINDOW_LIMIT_TIMEOUT", self.untethered_window_limit_timeout_ns),
+            ("AERON_UNTETHERED_LINGER_TIMEOUT", self.untethered_linger_timeout_ns),
+            ("AERON_UNTETHERED_RESTING_TIMEOUT", self.untethered_resting_timeout_ns),
         ):
-            if window and not mtu <= window <= term // 2:
+            if timeout is not None and timeout <= self.timer_interval_ns:
                 raise ConfigurationError(
-                    f"{name}_TERM_WINDOW_LENGTH {window} must be between the MTU ({mtu}) and half a term ({term // 2})"
+                    f"{name} of {timeout} ns must exceed AERON_TIMER_INTERVAL of {self.timer_interval_ns} ns"
                 )
-        self._validate_sockets()
+        if self.nak_unicast_delay_ns * self.nak_unicast_retry_delay_ratio > INT64_MAX:
+            raise ConfigurationError(
+                f"AERON_NAK_UNICAST_DELAY of {self.nak_unicast_delay_ns} ns times AERON_NAK_UNICAST_RETRY_DELAY_RATIO"
+                f" {self.nak_unicast_retry_delay_ratio} exceeds {INT64_MAX} ns"
+            )
         for agent in IDLE_AGENTS:
             prefix = f"{agent}_idle_strategy"
             arguments = getattr(self, f"{prefix}_init_args")
             if agent == NATIVE_AGENT and arguments == NATIVE_AGENT_SLEEP:
                 arguments = ""  # the default belongs to the default strategy alone, as in the reference
             idle_strategy(getattr(self, prefix), arguments)
-        if self.thread_naming != "classic":
-            raise ConfigurationError(f"AERON_THREAD_NAMING must be 'classic' (got {self.thread_naming!r})")
         if self.driver_resolver_interface and not self.driver_resolver_name:
             raise ConfigurationError("AERON_DRIVER_RESOLVER_INTERFACE requires AERON_DRIVER_RESOLVER_NAME")
         if self.name_resolver_supplier not in NAME_RESOLVERS:
             raise ConfigurationError(
                 f"AERON_NAME_RESOLVER_SUPPLIER must be one of {', '.join(NAME_RESOLVERS)} (got {self.name_resolver_supplier!r})"
             )
+        if self.name_resolver_supplier == "csv_table" and not self.name_resolver_init_args.strip():
+            raise ConfigurationError(
+                "AERON_NAME_RESOLVER_SUPPLIER=csv_table requires rows in AERON_NAME_RESOLVER_INIT_ARGS"
+            )
         if self.name_resolver_supplier == "driver" and not self.driver_resolver_name:
             raise ConfigurationError("AERON_NAME_RESOLVER_SUPPLIER=driver requires AERON_DRIVER_RESOLVER_NAME")
-
-    def _validate_sockets(self) -> None:
-        receive, send = self.socket_so_rcvbuf, self.socket_so_sndbuf
-        if receive and self.rcv_initial_window_length > receive:
-            raise ConfigurationError(
-                f"AERON_RCV_INITIAL_WINDOW_LENGTH {self.rcv_initial_window_length} exceeds AERON_SOCKET_SO_RCVBUF {receive}"
-            )
-        for name, buffer in (("AERON_SOCKET_SO_RCVBUF", receive), ("AERON_SOCKET_SO_SNDBUF", send)):
-            if buffer and self.mtu_length > buffer:
-                raise ConfigurationError(f"AERON_MTU_LENGTH {self.mtu_length} exceeds {name} {buffer}")

@@ -15,12 +15,12 @@ from mainstem._core.driver.loop import Loop
 from mainstem._internal.clock import NEVER_NS
 from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.driver.conductor_proxy import AgentFailed
+from mainstem.aeron.driver.cpuset import check_cpuset, processor
 from mainstem.aeron.driver.driver_core import DriverCore
 from mainstem.aeron.driver.invoker import Invoker
-from mainstem.aeron.driver.settings import ThreadingMode
+from mainstem.aeron.driver.settings import ThreadingMode, ThreadNaming
 from mainstem.aeron.idle import BackoffIdle, SleepIdle, YieldIdle, idle_strategy
 from mainstem.aeron.system_counter import SystemCounter
-from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -167,6 +167,14 @@ _LEADERS = {
     ("sender", "receiver"): "sender",
     ("conductor", "sender", "receiver"): "conductor",
 }
+# What the reference calls their threads in its newer naming.
+_NEW_NAMES = {
+    ("conductor",): "aeron-md-cnd",
+    ("sender",): "aeron-md-snd",
+    ("receiver",): "aeron-md-rcv",
+    ("sender", "receiver"): "aeron-md-net",
+    ("conductor", "sender", "receiver"): "aeron-md-shd",
+}
 _IDLE_NAMES = {**_LEADERS, ("sender", "receiver"): "sharednetwork", ("conductor", "sender", "receiver"): "shared"}
 
 
@@ -180,18 +188,6 @@ def pauses(settings: DriverSettings, agent: str) -> tuple[int, int, int, int]:
         return 0, 0, strategy.sleep_ns, strategy.sleep_ns
     # Without a park the loop yields forever where it may yield at all, and spins forever where it may not.
     return 0, int(isinstance(strategy, YieldIdle)), 0, 0
-
-
-def _processor(settings: DriverSettings, agent: str) -> int:
-    """The processor of an agent's thread, -1 for any. Raises ConfigurationError for one that this process may not use."""
-    cpu: int = getattr(settings, f"{agent}_cpu_affinity")
-    allowed = os.sched_getaffinity(0)
-    if cpu >= 0 and cpu not in allowed:
-        raise ConfigurationError(
-            f"AERON_{agent.upper()}_CPU_AFFINITY {cpu} is not available to this process; choose one of "
-            f"{', '.join(str(each) for each in sorted(allowed))}"
-        )
-    return cpu
 
 
 class DriverThreads:
@@ -233,7 +229,9 @@ class DriverThreads:
     def _start(self, core: DriverCore, mode: ThreadingMode) -> None:
         groups = _GROUPS[mode]
         settings = core.context.settings
-        cpus = [_processor(settings, _LEADERS[names]) for names in groups]
+        is_new = settings.thread_naming is ThreadNaming.NEW
+        check_cpuset(settings)
+        cpus = [processor(settings, _LEADERS[names]) for names in groups]
         times = duty_cycle_trackers(
             core.system_counters,
             threshold_ns=(
@@ -251,7 +249,7 @@ class DriverThreads:
             self._threads.append(
                 AgentThread(
                     AgentGroup(
-                        "-".join(("driver", *names)),
+                        _NEW_NAMES[names] if is_new else "-".join(("driver", *names)),
                         [(agents[name], times[name]) for name in names],
                         self._clock,
                         core.to_conductor.append,

@@ -10,7 +10,7 @@ import pytest
 from tests.support.invoked_driver import CLIENT, DIRECTORY, InvokedDriver, only, small_settings
 from tests.support.live_driver import wait_for
 
-from mainstem.aeron.channel_values import FlowControlStrategy
+from mainstem.aeron.channel_values import FlowControlParams, FlowControlStrategy
 from mainstem.aeron.command import commands, responses
 from mainstem.aeron.driver.conductor.sender_factory import flow_control_defaults, runs_at_once
 from mainstem.aeron.driver.media.transport import BufferLimits, check_buffers
@@ -26,7 +26,7 @@ def test_the_idle_strategy_sets_the_pauses_of_an_agents_loop() -> None:
         conductor_idle_strategy="sleep-ns",
         conductor_idle_strategy_init_args="2ms",
         sender_idle_strategy="backoff",
-        sender_idle_strategy_init_args="5,6,7us,8us",
+        sender_idle_strategy_init_args="5-6-7us-8us",
         receiver_idle_strategy="yield",
         shared_idle_strategy="spin",
     )
@@ -117,9 +117,12 @@ def test_settings_that_exceed_the_systems_buffers_are_refused() -> None:
     limits = BufferLimits(default_send=8192, max_send=8192, default_receive=65536, max_receive=65536)
     with pytest.raises(ConfigurationError, match="SO_SNDBUF"):
         check_buffers(DriverSettings(mtu_length=8224), limits)
+    with pytest.raises(ConfigurationError, match="8192 exceeds the 4608 bytes"):
+        check_buffers(DriverSettings(mtu_length=8192, socket_so_sndbuf=1024, socket_so_rcvbuf=65536), limits)
     with pytest.raises(ConfigurationError, match="SO_RCVBUF"):
-        check_buffers(DriverSettings(), limits)
-    check_buffers(DriverSettings(rcv_initial_window_length=65536), limits)
+        check_buffers(DriverSettings(rcv_initial_window_length=131073), limits)
+    check_buffers(DriverSettings(socket_so_rcvbuf=65536), limits)  # the system grants twice as much
+    check_buffers(DriverSettings(rcv_initial_window_length=65536, socket_so_rcvbuf=0), limits)
 
 
 def test_a_log_says_what_its_sockets_buffers_are() -> None:
@@ -133,6 +136,25 @@ def test_a_log_says_what_its_sockets_buffers_are() -> None:
     driver.close()
 
 
-def test_thread_naming_must_be_classic() -> None:
-    with pytest.raises(ConfigurationError, match="AERON_THREAD_NAMING"):
+def test_threads_have_the_references_new_names_on_request() -> None:
+    with MediaDriver.launch(threads=True, thread_naming="new", threading_mode="SHARED_NETWORK"):
+        found = {each.name for each in threading.enumerate() if each.name.startswith(("driver-", "aeron-md-"))}
+    assert found == {"aeron-md-cnd", "aeron-md-net"}
+    with pytest.raises(ConfigurationError, match="thread_naming: 'fancy'"):
         small_settings(thread_naming="fancy")
+
+
+def test_a_requests_range_is_as_many_windows_as_the_settings_have() -> None:
+    defaults = flow_control_defaults(small_settings(unicast_flow_control_rrwm=3, multicast_flow_control_rrwm=5))
+    assert choose_flow_control(None, group=False, defaults=defaults).window_multiple == 3
+    assert choose_flow_control(None, group=True, defaults=defaults).window_multiple == 5
+    params = FlowControlParams(FlowControlStrategy.MAX, retransmit_window_multiple=7)
+    assert choose_flow_control(params, group=True, defaults=defaults).window_multiple == 7
+
+
+def test_a_publishers_window_is_half_a_term_at_most() -> None:
+    driver = InvokedDriver(ipc_publication_term_window_length=1 << 20)
+    ready = only(driver.add_publication("aeron:ipc?term-length=64k"), responses.OnPublicationReady)
+    buffer = driver.files.map(ready.log_file)
+    assert buffer.get_i32(buffer.capacity - 4096 + 284) == 32768
+    driver.close()

@@ -185,7 +185,7 @@ def _window(uri: ChannelUri, settings: DriverSettings, *, term_length: int, mtu:
         setting = settings.publication_term_window_length
     window = uri.publication_window_length
     if window is None:
-        return min(max(setting or term_length // 2, mtu), term_length // 2)
+        return min(setting or term_length, term_length // 2)
     if not mtu <= window <= term_length // 2:
         raise uri.fault(
             f"{window} must be between the MTU ({mtu}) and half the term length ({term_length // 2})", "pub-wnd"

@@ -31,6 +31,8 @@ def flow_control_defaults(settings: DriverSettings) -> FlowControlDefaults:
         group_tag=settings.flow_control_group_tag,
         group_min_size=settings.flow_control_group_min_size,
         receiver_timeout_ns=settings.flow_control_receiver_timeout_ns,
+        unicast_window_multiple=settings.unicast_flow_control_rrwm,
+        group_window_multiple=settings.multicast_flow_control_rrwm,
     )
 
 

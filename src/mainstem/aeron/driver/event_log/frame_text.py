@@ -51,8 +51,8 @@ def flag_text(flags: int) -> str:
     return f"{flags:08b}"
 
 
-def frame_text(datagram: bytes) -> str:
-    """The first frame of a datagram; of one that is cut short only the header."""
+def frame_text(datagram: bytes, *, with_data: bool = False) -> str:
+    """The first frame of a datagram, with its payload in hexadecimal on request; of one that is cut short only the header."""
     if len(datagram) < HEADER_LENGTH:
         return f"type=unknown frame type length={len(datagram)}"
     header = Header.read(datagram)
@@ -70,6 +70,8 @@ def frame_text(datagram: bytes) -> str:
     start += "".join(f" {word}={values[field]}" for word, field in _SHOWN[header.type].items())
     if header.type == FrameType.ERROR:
         return start + _error(ErrorFrame.read(datagram))
+    if header.type == FrameType.DATA and with_data:
+        return f"{start} payload={datagram[layout_of.length : header.frame_length].hex()}"
     return start + _entries(datagram) if header.type == FrameType.RESOLUTION else start
 
 

@@ -28,13 +28,16 @@ ENTRY_HEADER = 16
 class EventLog:
     """Writes lines to an unbuffered file, started again when it would exceed ``max_length`` (0 for never).
 
+    ``with_data`` has the payloads of data frames in them.
+
     Every thread of the driver may write: a line is one write. A file that cannot be written to ends the log, not the driver.
     """
 
-    def __init__(self, events: set[str], file: BinaryIO, *, max_length: int = 0) -> None:
+    def __init__(self, events: set[str], file: BinaryIO, *, max_length: int = 0, with_data: bool = False) -> None:
         self._events = frozenset(events)
         self._file = file
         self._max_length = max_length
+        self._with_data = with_data
         self._length = 0
 
     def includes(self, *events: str) -> bool:
@@ -54,7 +57,8 @@ class EventLog:
     def frame(self, event: str, address: str, datagram: bytes, now_ns: int, *, address_length: int) -> None:
         if event in self._events:
             captured = ENTRY_HEADER + address_length + len(datagram)
-            self._write(event, captured, len(datagram), f"address={address} {frame_text(datagram)}", now_ns)
+            text = frame_text(datagram, with_data=self._with_data)
+            self._write(event, captured, len(datagram), f"address={address} {text}", now_ns)
 
     def close(self) -> None:
         self._events = frozenset()
@@ -83,11 +87,15 @@ def event_log(settings: DriverSettings) -> EventLog | None:
         return None
     name = settings.event_log_filename
     if not name:
-        return EventLog(events, open(STANDARD_ERROR, "ab", buffering=0, closefd=False))
+        return EventLog(
+            events, open(STANDARD_ERROR, "ab", buffering=0, closefd=False), with_data=settings.event_log_render_data
+        )
     try:
         open(name, "wb").close()
         # Appending, so that a line written by one thread while another begins the file again leaves no hole.
         file = open(name, "ab", buffering=0)  # noqa: SIM115 - open as long as the driver
     except OSError as error:
         raise ConfigurationError(f"AERON_EVENT_LOG_FILENAME {name}: {error}") from error
-    return EventLog(events, file, max_length=settings.event_log_file_max_length)
+    return EventLog(
+        events, file, max_length=settings.event_log_file_max_length, with_data=settings.event_log_render_data
+    )

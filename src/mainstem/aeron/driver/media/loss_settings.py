@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem._core.driver.loss_generator import EVERY_TYPE, GapLoss, LossGenerator, RandomLoss
+from mainstem.aeron.protocol.layouts import FrameType
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -13,23 +14,54 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.settings import DriverSettings
 
 
-def loss_factory(interceptors: str, settings: DriverSettings) -> Callable[[int], LossGenerator] | None:
-    """Make a loss generator for each transport, from its number; None when ``interceptors`` is empty.
+# What the debug settings call data; every other type is control.
+DATA_TYPES = 1 << FrameType.PAD | 1 << FrameType.DATA | 1 << FrameType.SETUP
 
-    ``interceptors`` names ``loss``, ``fixed-loss`` and ``multi-gap-loss``, separated by commas. Every transport loses other
-    datagrams, and the same ones in every run. Raises ConfigurationError.
+
+def incoming_loss(settings: DriverSettings) -> Callable[[int], LossGenerator] | None:
+    """Make what a transport loses on the way in: data for receivers, control frames for senders. Raises ConfigurationError."""
+    return _loss_factory(
+        settings.udp_channel_incoming_interceptors,
+        settings,
+        data=(settings.debug_receive_data_loss_rate, settings.debug_receive_data_loss_seed),
+        control=(settings.debug_send_control_loss_rate, settings.debug_send_control_loss_seed),
+    )
+
+
+def outgoing_loss(settings: DriverSettings) -> Callable[[int], LossGenerator] | None:
+    """Make what a transport loses on the way out: data of senders, control frames of receivers. Raises ConfigurationError."""
+    return _loss_factory(
+        settings.udp_channel_outgoing_interceptors,
+        settings,
+        data=(settings.debug_send_data_loss_rate, settings.debug_send_data_loss_seed),
+        control=(settings.debug_receive_control_loss_rate, settings.debug_receive_control_loss_seed),
+    )
+
+
+def _loss_factory(
+    interceptors: str, settings: DriverSettings, *, data: tuple[float, int], control: tuple[float, int]
+) -> Callable[[int], LossGenerator] | None:
+    """Make a loss generator for each transport, from its number; None when nothing is to be lost.
+
+    ``interceptors`` names ``loss``, ``fixed-loss`` and ``multi-gap-loss``, separated by commas. ``data`` and ``control`` are a rate
+    and a seed. Every transport loses other datagrams, and the same ones in every run.
     """
+    random = [
+        (rate, seed, mask) for (rate, seed), mask in ((data, DATA_TYPES), (control, EVERY_TYPE ^ DATA_TYPES)) if rate
+    ]
     names = [name.strip() for name in interceptors.split(",") if name.strip()]
     for name in names:
         try:
             _make(name, settings, 0, None)
         except ValueError as error:
             raise ConfigurationError(f"{name}: {error}") from error
-    if not names:
+    if not names and not random:
         return None
 
     def make(number: int) -> LossGenerator:
         generator: LossGenerator | None = None
+        for rate, seed, mask in random:
+            generator = RandomLoss(rate, seed + number, mask, generator)
         for name in reversed(names):
             generator = _make(name, settings, number, generator)
         assert generator is not None

@@ -6,6 +6,7 @@ import errno
 import ipaddress
 import socket
 import struct
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 IP_MULTICAST_ALL = 49
 IPV6_MULTICAST_ALL = 29
 MAX_BUFFER = 0x7FFF_FFFF  # what the call takes
+# Linux grants twice what is requested, for its own administration, and never less than these.
+GRANT_FACTOR = 2 if sys.platform == "linux" else 1
+LEAST_SEND_BUFFER, LEAST_RECEIVE_BUFFER = 4608, 2304
 
 
 class BufferLimits(NamedTuple):
@@ -37,11 +41,21 @@ class BufferLimits(NamedTuple):
     default_receive: int
     max_receive: int
 
+    def granted_send(self, requested: int) -> int:
+        """What a send buffer is in fact, when a length is requested; 0 requests none."""
+        return max(LEAST_SEND_BUFFER, GRANT_FACTOR * min(requested, self.max_send)) if requested else self.default_send
+
+    def granted_receive(self, requested: int) -> int:
+        """The same of a receive buffer."""
+        if not requested:
+            return self.default_receive
+        return max(LEAST_RECEIVE_BUFFER, GRANT_FACTOR * min(requested, self.max_receive))
+
 
 def check_buffers(settings: DriverSettings, limits: BufferLimits) -> None:
     """Raise ConfigurationError when the MTU or the initial window is larger than the buffer that a socket will have."""
-    send = min(settings.socket_so_sndbuf, limits.max_send) or limits.default_send
-    receive = min(settings.socket_so_rcvbuf, limits.max_receive) or limits.default_receive
+    send = limits.granted_send(settings.socket_so_sndbuf)
+    receive = limits.granted_receive(settings.socket_so_rcvbuf)
     if settings.mtu_length > send:
         raise ConfigurationError(
             f"AERON_MTU_LENGTH {settings.mtu_length} exceeds the {send} bytes of a socket's send buffer "

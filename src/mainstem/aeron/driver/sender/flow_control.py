@@ -25,7 +25,7 @@ CHECKS = 8
 class FlowControl:
     """Decides which receivers count towards the sender's limit; this one counts all. Used in the sender's thread.
 
-    ``window_multiple`` is the channel's multiple for the retransmit window, None for the default. ``deadline_ns`` is when
+    ``window_multiple`` is the multiple for the retransmit window, None for the reference's own default. ``deadline_ns`` is when
     ``on_time`` is due. ``edge`` is a receiver's position plus the window from it.
     """
 
@@ -155,16 +155,21 @@ class FlowControlDefaults:
     group_tag: int = -1
     group_min_size: int = 0
     receiver_timeout_ns: int = RECEIVER_TIMEOUT_NS
+    unicast_window_multiple: int | None = None
+    group_window_multiple: int | None = None
 
 
 def choose_flow_control(params: FlowControlParams | None, *, group: bool, defaults: FlowControlDefaults) -> FlowControl:
     """The strategy of a channel. Its ``fc`` counts where there may be several receivers (``group``), else the setting does."""
     if not group and defaults.unicast is FlowControlStrategy.MAX:
-        return UnicastFlowControl()
+        return UnicastFlowControl(defaults.unicast_window_multiple)
     if not group or params is None:
         params = FlowControlParams(defaults.strategy if group else defaults.unicast)
+    multiple = params.retransmit_window_multiple
+    if multiple is None:
+        multiple = defaults.group_window_multiple if group else defaults.unicast_window_multiple
     if params.strategy is FlowControlStrategy.MAX:
-        return MaxMulticastFlowControl(params.retransmit_window_multiple)
+        return MaxMulticastFlowControl(multiple)
     tag, size, timeout_ns = params.group_tag, params.group_min_size, params.receiver_timeout_ns
     if params.strategy is not FlowControlStrategy.TAGGED:
         tag = None
@@ -174,5 +179,5 @@ def choose_flow_control(params: FlowControlParams | None, *, group: bool, defaul
         group_tag=tag,
         group_min_size=defaults.group_min_size if size is None else size,
         receiver_timeout_ns=defaults.receiver_timeout_ns if timeout_ns is None else timeout_ns,
-        window_multiple=params.retransmit_window_multiple,
+        window_multiple=multiple,
     )

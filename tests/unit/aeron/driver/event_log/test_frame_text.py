@@ -67,6 +67,12 @@ def test_a_frame_is_described_in_the_references_words(text: str) -> None:
     assert frame_text(VECTORS[text]) == text
 
 
+def test_a_data_frames_payload_is_shown_on_request() -> None:
+    payload = DATA[32 : int.from_bytes(DATA[:4], "little")]
+    assert frame_text(DATA, with_data=True) == f"{frame_text(DATA)} payload={payload.hex()}"
+    assert frame_text(NAK, with_data=True) == frame_text(NAK)
+
+
 def test_a_text_from_the_network_stays_on_its_line() -> None:
     error = ErrorFrame(**STREAM, receiver_id=1, error_code=13, text="one\nDRIVER: FRAME_IN two\r").encode()
     assert "\n" not in frame_text(error)

@@ -10,7 +10,7 @@ from tests.support.invoked_driver import small_settings
 
 from mainstem._core import layout
 from mainstem._core.memory.buffer import AtomicBuffer
-from mainstem.aeron.driver.media.loss_settings import loss_factory
+from mainstem.aeron.driver.media.loss_settings import incoming_loss, outgoing_loss
 from mainstem.errors import ConfigurationError
 
 
@@ -20,10 +20,13 @@ def frame(offset: int, *, term_id: int = 5, kind: int = layout.TYPE_DATA, length
 
 
 def factory(interceptors: str, **arguments: str) -> Any:
-    return loss_factory(
-        interceptors,
-        small_settings(**{f"udp_channel_transport_bindings_{name}_args": value for name, value in arguments.items()}),
+    names = {f"udp_channel_transport_bindings_{name}_args": value for name, value in arguments.items()}
+    settings = small_settings(
+        udp_channel_incoming_interceptors=interceptors, udp_channel_outgoing_interceptors=interceptors, **names
     )
+    incoming, outgoing = incoming_loss(settings), outgoing_loss(settings)
+    assert (incoming is None) == (outgoing is None)
+    return incoming
 
 
 def test_without_interceptors_nothing_is_lost() -> None:
@@ -65,6 +68,25 @@ def test_interceptors_follow_one_another() -> None:
     generator = factory("loss,fixed-loss", fixed_loss="term-id=5|term-offset=0|length=64")(0)
     assert generator.asks(frame(0)), "a rate of 0 drops nothing, and the next one is asked"
     assert not generator.asks(frame(64))
+
+
+@pytest.mark.parametrize(
+    ("setting", "make", "lost"),
+    [
+        ("debug_send_data_loss", outgoing_loss, layout.TYPE_DATA),
+        ("debug_receive_data_loss", incoming_loss, layout.TYPE_DATA),
+        ("debug_send_control_loss", incoming_loss, layout.TYPE_SM),
+        ("debug_receive_control_loss", outgoing_loss, layout.TYPE_SM),
+    ],
+)
+def test_the_debug_settings_lose_data_or_control_frames_of_one_direction(setting: str, make: Any, lost: int) -> None:
+    settings = small_settings(**{f"{setting}_rate": 0.5, f"{setting}_seed": 7})
+    other = incoming_loss if make is outgoing_loss else outgoing_loss
+    assert other(settings) is None
+    kept = layout.TYPE_SM if lost == layout.TYPE_DATA else layout.TYPE_DATA
+    generator = make(settings)(0)
+    assert 16 < sum(generator.asks(frame(0, kind=lost)) for _ in range(64)) < 48
+    assert not any(generator.asks(frame(0, kind=kept)) for _ in range(64))
 
 
 @pytest.mark.parametrize(
