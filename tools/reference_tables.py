@@ -24,7 +24,7 @@ ERROR_CODES = {
     "INVALID_CHANNEL": "the channel URI cannot be used",
     "UNKNOWN_SUBSCRIPTION": "there is no subscription of that id",
     "UNKNOWN_PUBLICATION": "there is no publication of that id",
-    "CHANNEL_ENDPOINT_ERROR": "the channel's socket failed, as where an address is in use",
+    "CHANNEL_ENDPOINT_ERROR": "the channel's socket failed",
     "UNKNOWN_COUNTER": "there is no counter of that id",
     "UNKNOWN_COMMAND_TYPE_ID": "a command that the driver does not have",
     "MALFORMED_COMMAND": "a command that is too short or contradicts itself",
@@ -214,7 +214,11 @@ def errors() -> str:
         "# Errors\n\nOne tree: a program that catches `MainstemError` catches them all. A dot is a step down. "
         "[`mainstem.errors`](errors.md) has their attributes and examples.\n\n"
         + table(["error", "meaning"], rows)
-        + "\n## Why the driver refuses\n\nThe `code` of a `RegistrationError`, as the reference numbers them.\n\n"
+        + "\n`may_retry` is true if it is certain that the peer has processed nothing: for every `OfferError` and "
+        "`ConnectTimeout`, for a `ConnectionLost` of a peer that was not reached or a request that never left, and for a "
+        "`ConnectRefused` of `connect`. Otherwise it is false, also where nothing is known. Of asyncio's errors, bymux and "
+        "Jmux raise `asyncio.IncompleteReadError` from `read_exactly`; it is not a `MainstemError`.\n"
+        "\n## Why the driver refuses\n\nThe `code` of a `RegistrationError`, as the reference numbers them.\n\n"
         + table(["code", "name", "meaning"], codes)
     )
 

@@ -58,13 +58,13 @@ CONCEPTS: dict[str, tuple[str, str, str, str, str]] = {
     ),
     "write bytes": ("(messages)", "Stream.write", "ClientSession.write", "(messages)", "(messages)"),
     "request and response": ("Requester.request", "(streams)", "Client.request", "(channels)", "(messages)"),
-    "send without waiting": ("Publication.offer", "(bytes)", "(bytes)", "Sender.try_send", "(`send` with a timeout)"),
+    "send without waiting": ("Publication.offer", "(bytes)", "(bytes)", "Sender.try_send", "Client.try_send"),
     "receive without waiting": (
         "Subscription.poll",
         "(bytes)",
         "(bytes)",
         "Receiver.try_receive",
-        "(`receive` with a timeout)",
+        "Client.poll",
     ),
     "end my direction": (
         "Publication.close",

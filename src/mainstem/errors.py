@@ -67,8 +67,9 @@ class Delivery(StrEnum):
 class MainstemError(Exception):
     """The root of every error that Mainstem raises on purpose.
 
-    ``unsent`` is the number of bytes that were written to a stream and never sent, of errors that end a stream.
-    ``delivery`` says, of errors that end a request, how much of it may have reached the peer.
+    Attributes:
+        unsent (int): For errors that end a stream: the number of bytes that were written to it and never sent.
+        delivery (Delivery): For errors that end a request or a connection attempt: how much of it the peer has processed.
 
     Example:
         >>> try:
@@ -82,7 +83,7 @@ class MainstemError(Exception):
 
     @property
     def may_retry(self) -> bool:
-        """Whether sending the request again cannot make the peer handle it twice."""
+        """Whether it is certain that the peer has processed nothing, so that repeating the request is safe."""
         return self.delivery is Delivery.NONE
 
 
@@ -104,8 +105,8 @@ class MissingExtraError(ConfigurationError, ImportError):
         extra: The extra that installs it.
 
     Attributes:
-        name: The module that could not be imported.
-        extra: The extra that installs it.
+        name (str): The module that could not be imported.
+        extra (str): The extra that installs it.
 
     Example:
         >>> try:
@@ -186,16 +187,18 @@ def needs_extras() -> Iterator[None]:
 
 
 class ChannelUriError(ConfigurationError):
-    """A channel URI cannot be used.
+    """A channel URI is malformed, or has a key that looks misspelled.
+
+    Raised before the driver is asked. What only the driver can see, as a host that does not resolve, is a `RegistrationError`.
 
     Attributes:
-        uri: The whole text.
-        reason: What is wrong with it.
-        position: The index of the fault in ``uri``; -1 when it is not at one place.
+        uri (str): The whole text.
+        reason (str): What is wrong with it.
+        position (int): The index of the fault in ``uri``; -1 if it has no position.
 
     Example:
         >>> try:
-        ...     aeron.add_publication("aeron:udp?endpoint=nowhere", 1001)
+        ...     aeron.add_publication("aeron:udp?endpiont=localhost:20121", 1001)
         ... except ChannelUriError as error:
         ...     print(error.reason)
     """
@@ -212,7 +215,7 @@ class ProtocolError(MainstemError):
     """A protocol rule was broken.
 
     Attributes:
-        rule: The name of the rule.
+        rule (str): The name of the rule.
 
     Example:
         >>> try:
@@ -241,9 +244,9 @@ class RemoteProtocolError(ProtocolError):
     """The peer did what the protocol forbids.
 
     Attributes:
-        code: The error code on the wire; None where the protocol has none.
-        peer: The peer's address; empty where it is not known.
-        rule: The name of the rule that was broken.
+        code (int | None): The error code on the wire; None where the protocol has none.
+        peer (str): The peer's address; empty where it is not known.
+        rule (str): The name of the rule that was broken.
 
     Example:
         >>> try:
@@ -262,8 +265,8 @@ class ConnectRefused(RemoteProtocolError):
     """The server refused the connection, or ended the duologue, and said why.
 
     Attributes:
-        reason: What the server said.
-        peer: The server's address and port.
+        reason (str): What the server said.
+        peer (str): The server's address and port.
 
     Example:
         >>> try:
@@ -272,8 +275,9 @@ class ConnectRefused(RemoteProtocolError):
         ...     print(error.reason)
     """
 
-    def __init__(self, message: str, *, reason: str, peer: str) -> None:
+    def __init__(self, message: str, *, reason: str, peer: str, delivery: Delivery = Delivery.UNKNOWN) -> None:
         self.reason = reason
+        self.delivery = delivery
         super().__init__(message, rule="guide 4.4", peer=peer)
 
 
@@ -303,7 +307,7 @@ class Timeout(MainstemError, TimeoutError):
     """Something did not happen in time.
 
     Attributes:
-        timeout: The limit in seconds; None where there was no single one.
+        timeout (float | None): The limit in seconds; None where there was no single one.
 
     Example:
         >>> for message in subscription.messages(timeout=5.0):  # raises Timeout after 5 s without a message
@@ -319,8 +323,8 @@ class ConnectTimeout(Timeout):
     """A step of connecting to a duologue server timed out.
 
     Attributes:
-        step: What was awaited.
-        timeout: The limit in seconds.
+        step (str): What was awaited.
+        timeout (float): The limit in seconds.
 
     Example:
         >>> try:
@@ -328,6 +332,8 @@ class ConnectTimeout(Timeout):
         ... except ConnectTimeout as error:
         ...     print(error.step)
     """
+
+    delivery = Delivery.NONE
 
     def __init__(self, message: str, *, step: str, timeout: float) -> None:
         self.step = step
@@ -356,7 +362,11 @@ class ClientTimeout(Timeout):
 
 
 class LimitExceeded(MainstemError):
-    """More came than a limit allows. ``limit`` is the limit; what came can still be read in smaller pieces."""
+    """More came than a limit allows. What came can still be read in smaller pieces.
+
+    Attributes:
+        limit (int): The limit, in the unit that the message names.
+    """
 
     def __init__(self, message: str, *, limit: int) -> None:
         self.limit = limit
@@ -396,8 +406,8 @@ class NotConnected(OfferError):
         group_size: How many receivers the channel requires (``g:/3`` in ``fc``); None where it requires none.
 
     Attributes:
-        receivers: As the argument.
-        group_size: As the argument.
+        receivers (int | None): As the argument.
+        group_size (int | None): As the argument.
 
     Example:
         >>> try:
@@ -438,8 +448,8 @@ class RegistrationError(MainstemError):
     """The driver refused a command.
 
     Attributes:
-        code: Aeron's error code.
-        correlation_id: The command's correlation id.
+        code (int): Aeron's error code.
+        correlation_id (int): The command's correlation id.
 
     Example:
         >>> try:
@@ -469,8 +479,8 @@ class StorageSpaceError(MainstemError):
     """The file system under the directory has too little room.
 
     Attributes:
-        needed: Bytes that the new file takes.
-        available: Bytes that are free.
+        needed (int): Bytes that the new file takes.
+        available (int): Bytes that are free.
 
     Example:
         >>> try:
@@ -493,7 +503,7 @@ class StoreError(MainstemError):
         reason: What went wrong, and what to do where that is known.
 
     Attributes:
-        url: The URL or path of the store.
+        url (str): The URL or path of the store.
 
     Example:
         >>> try:
@@ -606,8 +616,8 @@ class CorruptLogError(MainstemError):
         position: The position of the frame in the stream; -1 where the log's metadata is not possible.
 
     Attributes:
-        log_file: As the argument.
-        position: As the argument.
+        log_file (str): As the argument.
+        position (int): As the argument.
 
     Example:
         >>> try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.duologues import HERE, calling, echo, in_use, serving
 from tests.support.live_driver import shared_memory, wait_for
-from tests.support.patience import STALL_S
+from tests.support.patience import STALL_S, until
 from tests.support.ports import free_port
 
 from mainstem.aeron.client.client import Aeron
@@ -240,6 +240,9 @@ async def test_asyncio_serves_and_asks(driver: MediaDriver, port: int) -> None:
         ):
             await client.send("one")
             assert await client.receive(timeout=STALL_S) == b"heard one"
+            assert client.poll() is None
+            assert client.try_send("two")
+            assert await until(client.poll) == b"heard two"
             await client.send("bye")
             assert [message async for message in client] == [b"heard bye"]
 

@@ -43,6 +43,11 @@ class Opening(Generic[T]):
         suppressed: bool | None = await opened.__aexit__(kind, error, trace)
         return suppressed
 
+    if not TYPE_CHECKING:  # a type checker refuses the attribute anyway
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(f"{self._name} is not open yet, so it has no {name!r}: await it, or use 'async with'")
+
     def discard(self) -> None:
         """Give the opening up: nothing is opened, and nothing warns."""
         self._open = None

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 Handler = Callable[[Connection], Awaitable[None]]
-"""Handles one connection. The connection closes when it returns."""
+"""Handles one connection. `serve` says what happens when it returns."""
 
 
 def _is_of_peer(error: BaseException) -> bool:

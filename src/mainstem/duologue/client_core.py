@@ -18,6 +18,7 @@ from mainstem.errors import (
     ClosedError,
     ConnectRefused,
     ConnectTimeout,
+    Delivery,
     MainstemError,
     RemoteProtocolError,
 )
@@ -189,7 +190,10 @@ class ClientCore:
             self._response = response
         else:
             raise ConnectRefused(
-                f"{self.peer} refused this client: {response.message}", reason=response.message, peer=self.peer
+                f"{self.peer} refused this client: {response.message}",
+                reason=response.message,
+                peer=self.peer,
+                delivery=Delivery.NONE,
             )
 
     def _accept(self, response: Connect) -> None:

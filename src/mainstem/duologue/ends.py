@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, seconds_ns
@@ -23,6 +24,7 @@ from mainstem.errors import BackPressured, ClosedError, ConnectionLost, Delivery
 
 if TYPE_CHECKING:
     import os
+    from contextlib import AbstractContextManager
 
     from mainstem.aeron.client.client import Aeron
     from mainstem.duologue.channels import ClientChannels
@@ -87,6 +89,11 @@ class End(ABC):
     @abstractmethod
     def _link(self) -> Link: ...
 
+    @property
+    def _lock(self) -> AbstractContextManager[object]:
+        """What is held in each step of a call, and not while it waits."""
+        return nullcontext()
+
     def _work(self) -> None:  # noqa: B027 - a server's thread does it for its ends
         """Look for changes."""
 
@@ -109,6 +116,43 @@ class End(ABC):
                 yield deadline.left("wait for a message")
                 self._work()
         return message
+
+    def try_send(self, message: bytes | str) -> bool:
+        """Like `send`, but never waits.
+
+        Args:
+            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
+
+        Returns:
+            Whether the stream had room for it.
+
+        Example:
+            >>> if not duologue.try_send("NORTH"):
+            ...     skipped += 1
+        """
+        with self._lock:
+            return next(self._sending(message, None), True) is True
+
+    def poll(self) -> bytes | None:
+        """Receive the next message if one is there; never waits.
+
+        Returns:
+            The message; None if there is none now.
+
+        Raises:
+            MainstemError: As `receive`, but no Timeout.
+
+        Example:
+            >>> if (message := duologue.poll()) is not None:
+            ...     print(message)
+        """
+        with self._lock:
+            link = self._link
+            message = link.receive()
+            if message is None:
+                self._work()
+                message = link.receive()
+            return message
 
     @property
     def max_message_length(self) -> int:

@@ -10,7 +10,6 @@ from mainstem.errors import ClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
     from types import TracebackType
     from typing import Self
 
@@ -21,11 +20,6 @@ T = TypeVar("T")
 
 class Talk(End):
     """Sends and receives, in the thread of the caller."""
-
-    @property
-    @abstractmethod
-    def _lock(self) -> AbstractContextManager[object]:
-        """What is held in each step of a call, and not while it waits."""
 
     @abstractmethod
     def _run(self, steps: Steps[T]) -> T:
@@ -58,22 +52,6 @@ class Talk(End):
         """
         self._run(self._sending(message, timeout))
 
-    def try_send(self, message: bytes | str) -> bool:
-        """Like `send`, but never waits.
-
-        Args:
-            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
-
-        Returns:
-            Whether the stream had room for it.
-
-        Example:
-            >>> if not duologue.try_send("NORTH"):
-            ...     skipped += 1
-        """
-        with self._lock:
-            return next(self._sending(message, None), True) is True
-
     def receive(self, timeout: float | None = None) -> bytes:
         """Receive the next message.
 
@@ -95,27 +73,6 @@ class Talk(End):
             >>> message = duologue.receive(timeout=5)
         """
         return self._run(self._receiving(timeout))
-
-    def poll(self) -> bytes | None:
-        """Receive the next message if one is there; never waits.
-
-        Returns:
-            The message; None if there is none now.
-
-        Raises:
-            MainstemError: As `receive`, but no Timeout.
-
-        Example:
-            >>> if (message := duologue.poll()) is not None:
-            ...     print(message)
-        """
-        with self._lock:
-            link = self._link
-            message = link.receive()
-            if message is None:
-                self._work()
-                message = link.receive()
-            return message
 
     def __enter__(self) -> Self:
         return self

@@ -18,6 +18,7 @@ import os
 import struct
 from dataclasses import dataclass, field, replace
 from io import BytesIO
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
@@ -29,7 +30,6 @@ from mainstem.store.disk import DISK, Disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 log = logging.getLogger(__name__)
 
@@ -64,14 +64,33 @@ PAGE_LENGTH = 4096
 MAX_SEARCH_LENGTH = 16 << 20
 MAX_CANDIDATES = 1_000
 SEARCH_LENGTH = 1 << 20
-# RecordingIndex and times are numbers of 64 bits in columns; a time of the catalog is in ms, and rows have it in ns.
+# Positions and times are numbers of 64 bits in columns; a time of the catalog is in ms, and rows have it in ns.
 MAX_POSITION = (1 << 63) - 1 - (1 << 31)
 MAX_TIMESTAMP = ((1 << 63) - 1) // NS_PER_MS
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordingDescriptor:
-    """One recording as its catalog describes it. Timestamps are epoch milliseconds, -1 if there is none yet."""
+    """One recording as its catalog describes it.
+
+    Attributes:
+        recording_id: The id of the recording in its archive.
+        start_timestamp: When recording began, in epoch milliseconds.
+        stop_timestamp: When recording stopped, in epoch milliseconds; -1 while it is active.
+        start_position: The first position of the stream that is recorded, in bytes.
+        stop_position: The position after the last recorded frame; -1 while it is active.
+        initial_term_id: The stream's first term id.
+        segment_file_length: Bytes of a segment file.
+        term_buffer_length: Bytes of a term of the stream.
+        mtu_length: The stream's MTU in bytes.
+        session_id: The stream's session id.
+        stream_id: The stream id.
+        stripped_channel: The channel without the parameters that do not identify it.
+        original_channel: The channel as it was subscribed to.
+        source_identity: The address that the stream came from.
+        control_session_id: The control session that started the recording; -1 if there was none.
+        correlation_id: The request that started it; -1 if there was none.
+    """
 
     recording_id: int
     start_timestamp: int
@@ -236,7 +255,7 @@ class _Entry:
         return _ID.unpack_from(self.body, _ENTRY_ID)[0] if len(self.body) >= _ENTRY_ID + _ID.size else NULL
 
 
-def read_catalog(directory: Path, *, deleted: bool = False) -> list[RecordingDescriptor]:
+def read_catalog(directory: Path | str, *, deleted: bool = False) -> list[RecordingDescriptor]:
     """Read the catalog of a directory.
 
     An entry that is corrupt is left out, with a warning in the log; ``find_catalog_problems`` returns all of them.
@@ -252,8 +271,10 @@ def read_catalog(directory: Path, *, deleted: bool = False) -> list[RecordingDes
         RecordingError: There is no catalog, or its header is corrupt.
 
     Example:
-        ``[d.recording_id for d in read_catalog(Path("tides"))]``
+        >>> [d.recording_id for d in read_catalog("tides")]
+        [0, 1]
     """
+    directory = Path(directory)
     states = (STATE_VALID, STATE_DELETED) if deleted else (STATE_VALID,)
     descriptors = []
     for each in _read(directory, states):

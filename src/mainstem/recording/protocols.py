@@ -56,6 +56,11 @@ class RecordableSubscription(Protocol):
     """What the recorder needs of a subscription."""
 
     @property
-    def channel(self) -> str: ...
+    def channel(self) -> str:
+        """The channel as it was subscribed to."""
+        ...
+
     @property
-    def images(self) -> Iterable[Any]: ...
+    def images(self) -> Iterable[Any]:
+        """The images that are available now."""
+        ...

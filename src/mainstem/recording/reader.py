@@ -59,7 +59,8 @@ class Progress:
 class RecordingReader:
     """One recording, read by position. Use it as a context manager.
 
-    ``open_files`` bounds how many readers that share it have files open.
+    Attributes:
+        descriptor (RecordingDescriptor): The recording's entry of the catalog: its id, stream, session, positions and times.
     """
 
     def __init__(

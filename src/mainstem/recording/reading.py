@@ -46,7 +46,7 @@ def stop_reason(stopped: int, memory: mmap | bytes, offset: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SkippedRange:
-    """RecordingIndex that could not be read and were passed over.
+    """Positions that could not be read and were skipped.
 
     Args:
         start: The position of the problem in bytes.
@@ -79,12 +79,12 @@ def batches(
         reader: The recording.
         start: Where a message starts.
         end: The position to stop at; a message belongs to the range when all of it lies in it.
-        column_mask: An OR of ``COLUMN_...`` bits of ``mainstem._core.layout``.
+        column_mask: The columns to read, as an OR of bits; all by default.
         frames: Whether a row is a frame, not a message.
         rows: The most rows of a batch.
         strict: Whether a problem raises; otherwise reading continues after it, at the next entry of the index or the next
             segment that is there.
-        on_skip: Is called with each range that is passed over when ``strict`` is false; None for no notice.
+        on_skip: Called with each range that is skipped when ``strict`` is false.
 
     Yields:
         Pairs of the columns, buffers by name, and the number of rows.

@@ -35,7 +35,7 @@ How nothing is lost or doubled over the recorder's own death:
   recorded position, and so the publisher, until the recorder is back.
 * A recorder that joins *past* the recorded position (the timeout has passed and no one held the image) hides nothing: it
   starts a new recording, whose start position shows the gap, and logs it.
-* RecordingIndex say where, not of which life of the stream: a publisher that begins again may have the ids that it had. So the
+* A position says where in a stream, not in which life of it: a publisher that begins again may have the ids that it had. So the
   positions file names the image that is recorded, and the driver it is of (``life.StreamLife``). The same image is the
   same life, and its recording is extended. Another image of the network continues a recording only exactly where that ends, from
   the same source, and if the publisher had not ended the stream: a driver makes a new image of a stream that it met again.
@@ -117,7 +117,7 @@ class Recorder:
 
     Args:
         directory: Is created where it is missing, with the mode 0750 less the umask. Files in it have its mode, without x,
-            and its group (``mainstem._internal.file_modes``).
+            and its group.
         segment_length: Bytes of a segment file; at least the term length of each stream.
         durable: Whether the recorded position moves only when the frames are on the device.
         clock: The time that is recorded.

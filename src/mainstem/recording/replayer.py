@@ -31,7 +31,9 @@ MIN_SLEEP_NS = 200_000
 class SupportsSend(Protocol):
     """The part of a publication that a replay uses."""
 
-    def send(self, payload: memoryview, *, timeout: float | None, reserved_value: int) -> int: ...
+    def send(self, payload: memoryview, *, timeout: float | None, reserved_value: int) -> int:
+        """Send a message, as `Publication.send` does. Return the position after it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

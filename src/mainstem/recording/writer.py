@@ -25,12 +25,11 @@ MIN_RUN_LENGTH, MAX_RUN_LENGTH = 4 << 10, 256 << 10
 
 
 class RecordingWriter:
-    """Appends runs of frames to a recording from ``position`` on; what the files hold past it is cut.
+    """Appends runs of frames to a recording from ``position`` on, and cuts what the files hold after it.
 
-    ``messages`` is how many messages the recording holds up to ``position``, ``whole`` whether one ends there, ``later`` as of
-    ``SegmentWriter``. With
-    ``durable`` the recorded position moves only when the frames are on the device, and a run counts as written once the position
-    is there too, which survives the loss of power, and costs two flushes for each run.
+    ``messages`` is the number of messages up to ``position``, and ``whole`` tells whether a message ends there. ``later`` has the
+    bases of the segments after it. With ``durable``, the recorded position moves only when frames are on the device, and a run
+    counts as written when the position is on the device too. That survives a loss of power and costs two flushes for each run.
     """
 
     def __init__(

@@ -58,3 +58,12 @@ def test_an_opening_that_is_dropped_warns() -> None:
     openings = [Opening(Resource().open, "connect()")]
     with pytest.warns(RuntimeWarning, match=r"connect\(\) was never awaited"):
         openings.clear()
+
+
+def test_a_use_before_opening_says_what_is_missing() -> None:
+    opening = Opening(Resource().open, "connect()")
+    with pytest.raises(
+        AttributeError, match=r"connect\(\) is not open yet, so it has no 'events': await it, or use 'async with'"
+    ):
+        opening.events  # type: ignore[attr-defined]  # noqa: B018
+    opening.discard()

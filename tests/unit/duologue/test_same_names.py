@@ -21,8 +21,6 @@ def test_the_asyncio_variant_has_the_names_of_the_blocking_one() -> None:
         assert getattr(aio, name) is getattr(duologue, name)
 
 
-# What never waits has no asyncio form.
-ONLY_BLOCKING = {"try_send", "poll"}
 CLASSES = ("Client", "Duologue", "Server")
 EVERYWHERE = {"abort", "close", "closed", "error", "stats"}
 
@@ -42,7 +40,7 @@ def public(kind: type) -> dict[str, object]:
 @pytest.mark.parametrize("name", CLASSES)
 def test_classes_have_the_same_names_with_the_same_signatures(name: str) -> None:
     blocking, asynchronous = (public(getattr(module, name)) for module in (duologue, aio))
-    assert blocking.keys() - ONLY_BLOCKING == asynchronous.keys()
+    assert blocking.keys() == asynchronous.keys()
     assert blocking.keys() >= EVERYWHERE
     for each, function in asynchronous.items():
         if inspect.isfunction(function):

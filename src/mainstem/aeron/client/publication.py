@@ -154,6 +154,7 @@ class Sending(PublicationBase, Destinations):
             ClosedError: The publication is closed; DriverTimeout or ClientTimeout if that is why.
             MaxPositionExceeded: The stream has used up its positions.
             ValueError: The message is longer than ``max_message_length``, or ``timeout`` is NaN.
+            TypeError: The message is text or another object without a buffer of bytes.
         """
         if timeout is not None and timeout != timeout:
             raise ValueError(NOT_A_TIME)

@@ -207,10 +207,10 @@ class Request(RequestBase):
     """One request that a responder received.
 
     Attributes:
-        payload: The request.
-        correlation_id: The reserved value of the request, which its response has too.
-        session_id: The requester's session id.
-        source_identity: Where it came from: ``ip:port``, or ``aeron:ipc``.
+        payload (bytes): The request.
+        correlation_id (int): The reserved value of the request, which its response has too.
+        session_id (int): The requester's session id.
+        source_identity (str): Where it came from: ``ip:port``, or ``aeron:ipc``.
     """
 
     def respond(self, payload: Any, timeout: float | None = RESPONSE_TIMEOUT) -> None:

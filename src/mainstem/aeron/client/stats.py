@@ -127,7 +127,8 @@ class RequesterStats:
 
     Attributes:
         in_flight: How many requests wait for their responses.
-        late_responses: How many responses came after their request had been given up, and were dropped.
+        late_responses: How many responses came after their request had been given up, and were dropped. Responses are read
+            while a request waits, so the next request counts them.
 
     Example:
         >>> requester.stats().in_flight

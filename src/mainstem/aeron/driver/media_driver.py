@@ -64,7 +64,10 @@ class MediaDriver:
     ) -> Self:
         """Start a driver, and return when clients can attach.
 
-        By default the driver has a process of its own, which ends with this one however this one ends.
+        By default the driver has a process of its own, which ends with this one however this one ends. With ``threads`` it runs
+        in this process and shares its GIL. Programs for asyncio use the same class: it blocks for about 0.2 s here and in
+        `close`, so call it before the loop starts, or in `asyncio.to_thread`. The driver logs each refused command as a
+        warning of the logger ``mainstem.aeron.driver.errors``.
 
         Args:
             directory: The driver's directory; a temporary one, deleted at the end, when left out.

@@ -121,7 +121,7 @@ class PersistentSubscription(PersistentBase, Closing):
 
         Raises:
             ClosedError: The subscription is closed.
-            RecordingError: RecordingIndex are missing or corrupt.
+            RecordingError: Recorded data is missing or corrupt.
             RegistrationError: The driver refused the live channel.
             StoreError: The store of the recordings cannot be read.
         """
@@ -145,7 +145,7 @@ class PersistentSubscription(PersistentBase, Closing):
         Raises:
             ClosedError: The subscription is closed.
             MissingExtraError: pyarrow is not installed.
-            RecordingError: RecordingIndex are missing or corrupt.
+            RecordingError: Recorded data is missing or corrupt.
             RegistrationError: The driver refused the live channel.
             StoreError: The store of the recordings cannot be read.
         """
@@ -162,7 +162,7 @@ class PersistentSubscription(PersistentBase, Closing):
 
         Raises:
             Timeout: Nothing came for ``timeout`` seconds.
-            RecordingError: RecordingIndex are missing or corrupt.
+            RecordingError: Recorded data is missing or corrupt.
             RegistrationError: The driver refused the live channel.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
@@ -187,7 +187,7 @@ class PersistentSubscription(PersistentBase, Closing):
             Timeout: Nothing came in time.
             ClosedError: The subscription is closed.
             MissingExtraError: pyarrow is not installed.
-            RecordingError: RecordingIndex are missing or corrupt.
+            RecordingError: Recorded data is missing or corrupt.
         """
         return self._rows(self._next(timeout), limit)
 
