@@ -330,3 +330,16 @@ def test_packed_recordings_are_unpacked_and_anything_else_is_refused() -> None:
     for text in ("?", "AAAA", pack(finished)[:-8], ""):
         with pytest.raises(ConfigurationError, match="cannot be read"):
             unpack(text)
+
+
+@pytest.mark.parametrize("where", ["4096", '{"0": 4096}', '{"0": 0}'])
+def test_a_starting_position_that_was_purged_is_lost_data(tmp_path: Path, stream: Any, where: str) -> None:
+    recorded(tmp_path, 1, messages=1500)
+    (tmp_path / "0-0.rec").unlink()
+    with pytest.raises(
+        RecordingError, match=rf"positions {0 if ': 0' in where else 4096} to {TERM} .* were purged; set fail"
+    ):
+        stream(tmp_path, startingPositions=where).initialOffset()
+    for options in ({"failOnDataLoss": "false", "startingPositions": where}, {"startingPositions": str(TERM)}, {}):
+        begin = stream(tmp_path, **options).initialOffset()
+        assert list(parse_offset(begin).positions.values()) == [TERM]

@@ -321,13 +321,17 @@ class Resolvable(Protocol):
     def reader(self) -> RecordingReader: ...
 
 
+def bound_of(where: Where | dict[str, Where], recording: Resolvable, default: str) -> Where:
+    """What ``where`` says of one recording."""
+    if not isinstance(where, dict):
+        return where
+    archive, recording_id = recording.key
+    return where.get(f"{archive}/{recording_id}", where.get(str(recording_id), default))
+
+
 def resolve(where: Where | dict[str, Where], recording: Resolvable, default: str, *, name: str) -> int:
     """The position that ``where`` means for one recording: within what can be read of it, and between two messages."""
-    archive, recording_id = recording.key
-    if isinstance(where, dict):
-        bound = where.get(f"{archive}/{recording_id}", where.get(str(recording_id), default))
-    else:
-        bound = where
+    bound = bound_of(where, recording, default)
     if bound == "earliest":
         return recording.start_position
     last = recording.end_position

@@ -51,7 +51,7 @@ from mainstem.recording.catalog import NULL
 from mainstem.spark.sources.archives import ArchiveSet, OpenArchive
 from mainstem.spark.sources.batches import RecordingGroup, RecordingRange
 from mainstem.spark.sources.offsets import ArchiveOffset, Finished, Offset, identity_sum, present_keys
-from mainstem.spark.sources.options import RECORDING_BYTES, SHARED_BYTES, require_times, resolve
+from mainstem.spark.sources.options import RECORDING_BYTES, SHARED_BYTES, bound_of, require_times, resolve
 from mainstem.spark.sources.parallelism import launched_parallelism
 from mainstem.spark.sources.skip_report import note
 
@@ -344,6 +344,11 @@ class Planner:
 
     def starting(self) -> Positions:
         where = self._options.starting
+        for key, recording in self._recordings.items():
+            bound, first = bound_of(where, recording, "earliest"), recording.start_position
+            if isinstance(bound, int) and (start := max(bound, recording.descriptor.start_position)) < first:
+                name = f"recording {key[1]} of {recording.opened.url}"
+                self._lost(f"{name}: positions {start} to {first} of startingPositions were purged", key, start, first)
         return {key: resolve(where, r, "earliest", name="startingPositions") for key, r in self._recordings.items()}
 
     def ending(self) -> Positions:
