@@ -53,12 +53,14 @@ class AnalyzeOptions:
 
     ``inputs`` are captures, directories of captures, patterns, directories of recordings (Aeron Archive's too), or tables of
     frames in Parquet that an earlier analysis or a streaming query wrote. ``ports`` are options of ``mainstem.capture``
-    that name the ports of each protocol. An earlier analysis in ``out`` is replaced; anything else there is left alone.
+    that name the ports of each protocol. ``shown`` are names of the inputs for the report, if they are copies of
+    others. An earlier analysis in ``out`` is replaced; anything else there is left alone.
     """
 
     inputs: tuple[str, ...]
     out: Path
     ports: dict[str, str] = field(default_factory=dict)
+    shown: tuple[str, ...] = ()
 
     @property
     def tables(self) -> Path:

@@ -25,7 +25,7 @@ class Analysis:
 
     def __init__(self, tables: Backend, options: AnalyzeOptions, listener: ProgressListener) -> None:
         self._tables, self._options, self._watcher = tables, options, listener
-        self.summary = Summary(inputs=list(options.inputs))
+        self.summary = Summary(inputs=list(options.shown or options.inputs))
         self.verdict: list[str] = []
 
     @property

@@ -27,7 +27,7 @@ def read_frames(
     counted.
 
     Args:
-        path: A capture, a folder of captures, or a pattern.
+        path: A capture, a directory of captures, or a pattern. A pipe, or ``-`` for standard input, is copied to a temporary file.
         names: Columns of ``mainstem.capture.schema``; None for all but ``payload``.
         aeron_ports: UDP ports that carry Aeron; None for every port on which a whole datagram is valid Aeron, empty for none.
         bymux_ports: TCP ports of bymux servers; their connections are not recognised without.
@@ -48,6 +48,7 @@ def read_frames(
     from mainstem.capture.planning import FrameSelection
     from mainstem.capture.reading import frames
     from mainstem.capture.schema import arrow_schema, columns
+    from mainstem.capture.spooling import spooled
 
     selected = tuple(column.name for column in columns()) if names is None else tuple(names)
     arrow_schema(selected)
@@ -58,5 +59,6 @@ def read_frames(
         jmux_ports=tuple(jmux_ports),
         count_skipped=True,
     )
-    for file in captures(path):
-        yield from frames(file, selection, build(file))
+    with spooled(path) as whole:
+        for file in captures(whole):
+            yield from frames(file, selection, build(file))

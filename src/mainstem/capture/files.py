@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from mainstem.capture.remote_files import is_remote, listed
+from mainstem.capture.spooling import is_read_once
 from mainstem.capture.store import SUFFIX
 from mainstem.errors import CaptureError
 
@@ -31,6 +32,10 @@ def captures(path: str, *, must_exist: bool = True, options: Mapping[str, str] |
         paths = [each for each in paths if not each.endswith(SUFFIX)]
     elif os.path.isdir(path):
         paths = [entry.path for entry in os.scandir(path) if entry.is_file() and _CAPTURE.search(entry.name)]
+    elif is_read_once(path):
+        raise CaptureError(
+            f"{path} can be read only once, and a capture is read more than once: copy it to a file first"
+        )
     elif os.path.exists(path):
         paths = [path]
     else:

@@ -17,7 +17,7 @@ from mainstem.capture.chunks import CHUNK_BYTES, Chunk, FrameIndex, Problem
 from mainstem.capture.formats import HEAD_LENGTH, recognise, section_of
 from mainstem.capture.remote_files import open_file, status_of
 from mainstem.capture.traces import add_chunks
-from mainstem.capture.unpacking import PACKED, open_capture, unpacked_size
+from mainstem.capture.unpacking import open_capture, packing_of, unpacked_size
 from mainstem.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
     try:
         file_size, mtime_ns = status_of(path)
         with open_file(path) as file:
-            packed = PACKED.get(file.read(2), "")
+            packed = packing_of(file.read(4))
         size, fault = unpacked_size(path, packed) if packed else (file_size, "")
         with open_capture(path, packed) as file:
             if before is not None and not packed and _grown(file, before, size):

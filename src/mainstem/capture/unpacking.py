@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 BUFFER_BYTES = 1 << 16
 PIECE_BYTES = 4096
-PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+# A frame of zstd to be skipped begins with one of 16 numbers: pzstd puts one before each of its frames.
+_SKIPPED = b"\x2a\x4d\x18"
 
 
 class _Unpacked(io.RawIOBase):
@@ -78,8 +80,23 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
+def packing_of(head: bytes) -> str:
+    """What a file is packed with, by its first four bytes; empty where it is not."""
+    if head[:2] == _GZIP:
+        return "gzip"
+    return "zstd" if head[:4] == _ZSTD or (head[1:4] == _SKIPPED and head[0] >> 4 == 5) else ""
+
+
+def head_of(path: str, length: int) -> tuple[str, bytes]:
+    """What a capture is packed with, and its first bytes, unpacked. Raises OSError."""
+    with open_file(path) as file:
+        packed = packing_of(file.read(4))
+    with open_capture(path, packed) as file:
+        return packed, file.read(length)
+
+
 def open_capture(path: str, packed: str = "") -> IO[bytes]:
-    """Open a capture for reading; ``packed`` is a value of ``PACKED``. Raises OSError."""
+    """Open a capture for reading; ``packed`` as ``packing_of`` says. Raises OSError."""
     return io.BufferedReader(_Unpacked(path, packed), BUFFER_BYTES) if packed else open_file(path)
 
 

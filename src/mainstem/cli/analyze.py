@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
     from mainstem.analysis.options import AnalyzeOptions
     from mainstem.analysis.run import Analysis
-
-
-HEAD_LENGTH = 24  # of a capture: what its format is recognised by
 
 
 def run(
@@ -45,34 +43,36 @@ def run(
     """Analyze captures and recordings: what was lost, where and why, and what held streams back.
 
     Writes every table as Parquet to OUT/tables, and OUT/report.html, which needs nothing else. Recordings, and captures above
-    256 MiB, are analyzed with Spark.
+    256 MiB, are analyzed with Spark. INPUT - is standard input; it and pipes are copied to a temporary file.
 
     Example: mainstem analyze capture.pcap --out report
     """
     try:
         from mainstem.analysis.options import AnalyzeOptions
         from mainstem.analysis.program import analyze_here, needs_spark, ports_of
+        from mainstem.capture.spooling import spooled
     except ImportError as error:
         raise MissingExtraError(str(error.name), "tables") from None
 
-    options = AnalyzeOptions(
-        inputs=tuple(inputs), out=out, ports=ports_of(aeron=aeron_ports, bymux=bymux_ports, jmux=jmux_ports)
-    )
-    inputs_by_kind = options.split()
-    _require_captures(inputs_by_kind.captures)
-    for directory in inputs_by_kind.recordings:
-        from mainstem.recording import read_catalog
+    with ExitStack() as stack:
+        paths = tuple(stack.enter_context(spooled(path)) for path in inputs)
+        ports = ports_of(aeron=aeron_ports, bymux=bymux_ports, jmux=jmux_ports)
+        options = AnalyzeOptions(inputs=paths, out=out, ports=ports, shown=tuple(inputs))
+        inputs_by_kind = options.split()
+        _require_captures(inputs_by_kind.captures)
+        for directory in inputs_by_kind.recordings:
+            from mainstem.recording import read_catalog
 
-        read_catalog(Path(directory))
-    require_directory(out, "--out")
-    try:
-        with ProgressBars() as bars:
-            if needs_spark(inputs_by_kind, options.ports):
-                analysis = _with_spark(options, master, bars)
-            else:
-                analysis = analyze_here(options, bars)
-    except KeyboardInterrupt:
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+            read_catalog(Path(directory))
+        require_directory(out, "--out")
+        try:
+            with ProgressBars() as bars:
+                if needs_spark(inputs_by_kind, options.ports):
+                    analysis = _with_spark(options, master, bars)
+                else:
+                    analysis = analyze_here(options, bars)
+        except KeyboardInterrupt:
+            raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
         import json
 
@@ -110,14 +110,14 @@ def _show(analysis: Analysis) -> None:
 def _require_captures(paths: Iterable[str]) -> None:
     """Raise CaptureError for a path without a capture that can be read."""
     from mainstem.capture.files import captures
-    from mainstem.capture.formats import recognise
+    from mainstem.capture.formats import HEAD_LENGTH, recognise
+    from mainstem.capture.unpacking import head_of
 
     for path in paths:
         problems = []
         for name in captures(path):
             try:
-                with open(name, "rb") as file:
-                    recognise(file.read(HEAD_LENGTH))
+                recognise(head_of(name, HEAD_LENGTH)[1])
                 break
             except (CaptureError, OSError) as error:
                 problems.append(f"{name}: {getattr(error, 'strerror', None) or error}")

@@ -1,0 +1,49 @@
+"""Captures that can be read only once, such as pipes: copied to a temporary file, because captures are read more than once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from mainstem.errors import CaptureError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STANDARD_INPUT = "-"
+
+
+def is_read_once(path: str) -> bool:
+    """Whether a path is ``-``, a pipe, a socket or a device."""
+    if path == STANDARD_INPUT:
+        return True
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+@contextmanager
+def spooled(path: str) -> Iterator[str]:
+    """The path of a file with what can be read at ``path``; ``-`` is standard input. Other files are not copied.
+
+    Raises CaptureError where it cannot be read.
+    """
+    if not is_read_once(path):
+        yield path
+        return
+    with TemporaryDirectory(prefix="mainstem-capture-") as directory:
+        copy = Path(directory) / ("stdin" if path == STANDARD_INPUT else Path(path).name)
+        try:
+            with sys.stdin.buffer if path == STANDARD_INPUT else open(path, "rb") as source, copy.open("wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+        except OSError as error:
+            raise CaptureError(f"{path}: {error.strerror or error}") from error
+        yield str(copy)
