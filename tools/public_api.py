@@ -21,6 +21,8 @@ PUBLIC = {
     "mainstem.aqueduct.aio": ("aqueduct-aio", "Aqueduct for asyncio"),
     "mainstem.duologue": ("duologue", "a server with a private channel to each client, over Aeron"),
     "mainstem.duologue.aio": ("duologue-aio", "duologues for asyncio"),
+    "mainstem.archive": ("archive", "record, list and replay with an Aeron Archive"),
+    "mainstem.archive.aio": ("archive-aio", "the client of an Aeron Archive for asyncio"),
     "mainstem.recording": ("recording", "streams recorded to segments, read by position, replayed"),
     "mainstem.recording.aio": ("recording-aio", "persistent subscriptions for asyncio"),
     "mainstem.capture": ("capture", "packet captures as rows of frames"),

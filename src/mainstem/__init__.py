@@ -2,7 +2,7 @@
 
 What users may import: the names in ``__all__`` here, and what these modules list in theirs: ``mainstem.aio``,
 ``mainstem.errors``, ``mainstem.settings``, ``mainstem.message_keys``, ``mainstem.instruments``, ``mainstem.metrics``,
-``mainstem.bymux``, ``mainstem.jmux``, ``mainstem.aqueduct``, ``mainstem.duologue``, ``mainstem.recording``,
+``mainstem.bymux``, ``mainstem.jmux``, ``mainstem.aqueduct``, ``mainstem.duologue``, ``mainstem.archive``, ``mainstem.recording``,
 ``mainstem.capture``, ``mainstem.codecs``, ``mainstem.sim`` and ``mainstem.spark`` with its public subpackages. Everything else is
 private and may change in any release.
 
@@ -19,6 +19,7 @@ from mainstem._internal.lazy import lazy_names
 if TYPE_CHECKING:
     from mainstem import aio as aio
     from mainstem import aqueduct as aqueduct
+    from mainstem import archive as archive
     from mainstem import bymux as bymux
     from mainstem import duologue as duologue
     from mainstem import jmux as jmux
@@ -139,7 +140,7 @@ __all__ = [
     "open_recordings",
 ]
 
-_FAMILIES = ("aio", "aqueduct", "bymux", "duologue", "jmux")
+_FAMILIES = ("aio", "aqueduct", "archive", "bymux", "duologue", "jmux")
 _HOMES = {
     **dict.fromkeys(__all__, "mainstem.aeron.client"),
     **dict.fromkeys(

@@ -7,7 +7,7 @@ socket, a QUIC library, a file system) are mapped where the backend is called.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ __all__ = [
     "Aborted",
     "ActiveDriverError",
     "AdminAction",
+    "ArchiveError",
+    "ArchiveErrorCode",
     "BackPressured",
     "BadMessage",
     "CaptureError",
@@ -320,7 +322,7 @@ class Timeout(MainstemError, TimeoutError):
 
 
 class ConnectTimeout(Timeout):
-    """A step of connecting to a duologue server timed out.
+    """A step of connecting to a duologue server or an Aeron Archive timed out.
 
     Attributes:
         step (str): What was awaited.
@@ -531,6 +533,77 @@ class RecordingError(MainstemError):
         ... except RecordingError as error:
         ...     print(error)
     """
+
+
+class ArchiveErrorCode(IntEnum):
+    """Why an Aeron Archive refused a request, or ended what it had begun.
+
+    A code that is not in this list is ``GENERIC``.
+    """
+
+    #: Anything else; the message says what.
+    GENERIC = 0
+    #: A listing or a channel update of this session is running.
+    ACTIVE_LISTING = 1
+    #: The recording is active, or is being replayed.
+    ACTIVE_RECORDING = 2
+    #: The stream is being recorded already.
+    ACTIVE_SUBSCRIPTION = 3
+    #: No recording subscription has that id, or that channel and stream.
+    UNKNOWN_SUBSCRIPTION = 4
+    #: No recording has that id, or it is of another stream.
+    UNKNOWN_RECORDING = 5
+    UNKNOWN_REPLAY = 6
+    #: The archive runs as many replays as its limit allows.
+    MAX_REPLAYS = 7
+    #: The archive runs as many recordings as its limit allows.
+    MAX_RECORDINGS = 8
+    #: The stream does not continue where the recording ends.
+    INVALID_EXTENSION = 9
+    #: The credentials were not accepted.
+    AUTHENTICATION_REJECTED = 10
+    #: The archive's disk is full, or nearly.
+    STORAGE_SPACE = 11
+    #: No replication has that id.
+    UNKNOWN_REPLICATION = 12
+    #: The authorization service of the archive denied the request.
+    UNAUTHORISED_ACTION = 13
+    #: A replication could not connect to its source.
+    REPLICATION_CONNECTION_FAILURE = 14
+    #: There is nothing to replay.
+    EMPTY_RECORDING = 15
+    #: The position is outside the recording, or not at a frame.
+    INVALID_POSITION = 16
+
+    @classmethod
+    def _missing_(cls, _value: object) -> ArchiveErrorCode:
+        return cls.GENERIC
+
+
+class ArchiveError(MainstemError):
+    """An Aeron Archive refused a request, or ended a recording, a replay or a replication that it had begun.
+
+    Args:
+        message: What failed, and the archive's reason.
+        code: The archive's error code.
+        correlation_id: The id of the request, or of the replication.
+
+    Attributes:
+        code: As the argument.
+        correlation_id: As the argument.
+
+    Example:
+        >>> try:
+        ...     client.purge_recording(7)
+        ... except ArchiveError as error:
+        ...     if error.code is not ArchiveErrorCode.UNKNOWN_RECORDING:
+        ...         raise
+    """
+
+    def __init__(self, message: str, *, code: ArchiveErrorCode, correlation_id: int = -1) -> None:
+        self.code = code
+        self.correlation_id = correlation_id
+        super().__init__(message)
 
 
 class CaptureError(MainstemError):

@@ -79,6 +79,8 @@ ALLOWED: dict[str, set[str]] = {
     "spark/jvm.py": {"signal", "time"},
     "spark/sources/background_recorder.py": {"threading", "time"},
     "aeron/agent.py": {"threading"},
+    "archive/aio.py": {"asyncio"},
+    "archive/client.py": {"threading"},
     "aeron/aio/": {"asyncio"},
     "aeron/client/registry.py": {"threading"},
     "aeron/idle.py": {"time"},

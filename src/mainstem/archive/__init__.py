@@ -1,1 +1,47 @@
-"""Private: Aeron Archive's control protocol."""
+"""Aeron Archive: record, list and replay streams with a running archive, such as the reference's.
+
+`connect` opens a session over the archive's control protocol. ``mainstem.archive.aio`` has the same names for asyncio.
+
+Example:
+    >>> with archive.connect("aeron:udp?endpoint=localhost:8010") as client:
+    ...     client.start_recording("aeron:ipc", 1001)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem._internal.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from mainstem.archive import aio as aio
+    from mainstem.archive.calls import ClientStats, RecordingSubscription
+    from mainstem.archive.client import Client, connect
+    from mainstem.archive.messages import RecordingSignal, SourceLocation
+    from mainstem.archive.session import Signal
+    from mainstem.recording.catalog import RecordingDescriptor
+
+_HOMES = {
+    "Client": "mainstem.archive.client",
+    "ClientStats": "mainstem.archive.calls",
+    "RecordingDescriptor": "mainstem.recording.catalog",
+    "RecordingSignal": "mainstem.archive.messages",
+    "RecordingSubscription": "mainstem.archive.calls",
+    "Signal": "mainstem.archive.session",
+    "SourceLocation": "mainstem.archive.messages",
+    "connect": "mainstem.archive.client",
+}
+
+__all__ = [
+    "Client",
+    "ClientStats",
+    "RecordingDescriptor",
+    "RecordingSignal",
+    "RecordingSubscription",
+    "Signal",
+    "SourceLocation",
+    "aio",
+    "connect",
+]
+
+__getattr__, __dir__ = lazy_names(__name__, _HOMES, ("aio",))

@@ -1,0 +1,309 @@
+"""Aeron Archive for asyncio: the same client as in `mainstem.archive`, whose waiting is the event loop's.
+
+Example:
+    >>> async with aio.connect("aeron:udp?endpoint=localhost:8010") as client:
+    ...     await client.start_recording("aeron:ipc", 1001)
+    ...     async for recording in client.list_recordings():
+    ...         print(recording.recording_id, recording.original_channel)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from mainstem._internal.exit_cleanup import close_at_exit
+from mainstem._internal.opening import Opening
+from mainstem.aeron.agent import AgentTerminated
+from mainstem.aeron.aio.client import Aeron
+from mainstem.aeron.aio.resource import Closing
+from mainstem.aeron.aio.streams import Subscription
+from mainstem.aeron.aio.waiting import Pause
+from mainstem.archive.calls import (
+    CONTROL_STREAM_ID,
+    RESPONSE_STREAM_ID,
+    TIMEOUT,
+    WORKER_INTERVAL_S,
+    Calls,
+    ClientBase,
+    ClientStats,
+    Listing,
+    RecordingSubscription,
+    ReplayOptions,
+)
+from mainstem.archive.messages import RecordingSignal, SourceLocation
+from mainstem.archive.session import Signal
+from mainstem.recording.catalog import RecordingDescriptor
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import AsyncIterator, Callable
+
+    from mainstem.archive.calls import Steps
+    from mainstem.errors import ArchiveError
+
+__all__ = [
+    "Client",
+    "ClientStats",
+    "RecordingDescriptor",
+    "RecordingSignal",
+    "RecordingSubscription",
+    "Signal",
+    "SourceLocation",
+    "connect",
+]
+
+T = TypeVar("T")
+
+
+class Client(ClientBase[Subscription], Closing):
+    """A session with an Aeron Archive, opened by `connect`. Any number of tasks may call it.
+
+    A call that is cancelled may have sent its request, and the archive may carry it out. A replay that is cancelled ends.
+    """
+
+    def __init__(self, calls: Calls[Subscription], owned: Aeron | None) -> None:
+        self._calls = calls
+        self._owned = owned
+        self._worker: asyncio.Task[None] | None = None
+        close_at_exit(self)
+
+    async def _open(self, timeout: float | None) -> Client:
+        await self._run(self._calls.connecting(timeout))
+        self._worker = asyncio.get_running_loop().create_task(_work(self._calls), name=self._calls.role_name)
+        return self
+
+    async def _run(self, steps: Steps[T]) -> T:
+        pause = Pause.of(self._calls._conductor, None)
+        try:
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]
+                await pause.step()
+        finally:
+            steps.close()
+
+    async def start_recording(
+        self,
+        channel: str,
+        stream_id: int,
+        location: SourceLocation = SourceLocation.LOCAL,
+        *,
+        auto_stop: bool = False,
+        timeout: float | None = TIMEOUT,
+    ) -> int:
+        """Start to record a stream."""
+        return await self._run(self._calls.start_recording(channel, stream_id, location, auto_stop, timeout))
+
+    async def stop_recording(self, channel: str, stream_id: int, *, timeout: float | None = TIMEOUT) -> None:
+        """Stop recording a stream."""
+        await self._run(self._calls.stop_recording(channel, stream_id, timeout))
+
+    async def stop_recording_subscription(self, subscription_id: int, *, timeout: float | None = TIMEOUT) -> None:
+        """Stop all recordings of a recording subscription."""
+        await self._run(self._calls.stop_recording_subscription(subscription_id, timeout))
+
+    async def stop_recording_by_identity(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> bool:
+        """Stop one recording, and return whether it was active."""
+        return await self._run(self._calls.stop_recording_by_identity(recording_id, timeout))
+
+    def list_recordings(
+        self, from_recording_id: int = 0, *, count: int | None = None, timeout: float | None = TIMEOUT
+    ) -> AsyncIterator[RecordingDescriptor]:
+        """Iterate over the archive's recordings by their ids."""
+        return self._listing(Listing(self._calls, from_recording_id, count, None, timeout))
+
+    def list_recordings_for_uri(
+        self,
+        channel: str,
+        stream_id: int,
+        from_recording_id: int = 0,
+        *,
+        count: int | None = None,
+        timeout: float | None = TIMEOUT,
+    ) -> AsyncIterator[RecordingDescriptor]:
+        """Iterate over the recordings of a stream by their ids."""
+        return self._listing(Listing(self._calls, from_recording_id, count, (channel, stream_id), timeout))
+
+    async def _listing(self, listing: Listing) -> AsyncIterator[RecordingDescriptor]:
+        while not listing.is_over:
+            for recording in await self._run(listing.next_page()):
+                yield recording
+
+    async def list_recording(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> RecordingDescriptor | None:
+        """Describe one recording."""
+        return await self._run(self._calls.list_recording(recording_id, timeout))
+
+    async def list_recording_subscriptions(
+        self, channel: str = "", stream_id: int | None = None, *, timeout: float | None = TIMEOUT
+    ) -> list[RecordingSubscription]:
+        """List what the archive is recording, or waiting to record."""
+        return await self._run(self._calls.list_recording_subscriptions(channel, stream_id, timeout))
+
+    async def find_last_matching_recording(
+        self,
+        channel: str,
+        stream_id: int,
+        session_id: int,
+        *,
+        min_recording_id: int = 0,
+        timeout: float | None = TIMEOUT,
+    ) -> int | None:
+        """Find the newest recording of a publication."""
+        return await self._run(
+            self._calls.find_last_matching_recording(channel, stream_id, session_id, min_recording_id, timeout)
+        )
+
+    async def start_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
+        """Return the position of a recording's first byte."""
+        steps = self._calls.position("StartPositionRequest", "start_position", recording_id, timeout)
+        return await self._run(steps) or 0
+
+    async def recording_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int | None:
+        """Return how far an active recording has come."""
+        name = "RecordingPositionRequest"
+        return await self._run(self._calls.position(name, "recording_position", recording_id, timeout))
+
+    async def stop_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int | None:
+        """Return where a recording ended."""
+        return await self._run(self._calls.position("StopPositionRequest", "stop_position", recording_id, timeout))
+
+    async def start_replay(
+        self,
+        recording_id: int,
+        channel: str,
+        stream_id: int,
+        *,
+        position: int | None = None,
+        length: int | None = None,
+        follow: bool = True,
+        limit_counter_id: int | None = None,
+        file_io_max_length: int | None = None,
+        timeout: float | None = TIMEOUT,
+    ) -> int:
+        """Start a replay, for a subscription of your own."""
+        options = ReplayOptions(
+            position=position,
+            length=length,
+            follow=follow,
+            limit_counter_id=limit_counter_id,
+            file_io_max_length=file_io_max_length,
+        )
+        return await self._run(self._calls.start_replay(recording_id, channel, stream_id, options, timeout))
+
+    async def replay(
+        self,
+        recording_id: int,
+        channel: str,
+        stream_id: int,
+        *,
+        position: int | None = None,
+        length: int | None = None,
+        follow: bool = True,
+        limit_counter_id: int | None = None,
+        file_io_max_length: int | None = None,
+        timeout: float | None = TIMEOUT,
+    ) -> Subscription:
+        """Start a replay, and subscribe to it."""
+        options = ReplayOptions(
+            position=position,
+            length=length,
+            follow=follow,
+            limit_counter_id=limit_counter_id,
+            file_io_max_length=file_io_max_length,
+        )
+        return await self._run(self._calls.replay(recording_id, channel, stream_id, options, timeout))
+
+    async def stop_replay(self, replay_session_id: int, *, timeout: float | None = TIMEOUT) -> None:
+        """Stop a replay."""
+        await self._run(self._calls.stop_replay(replay_session_id, timeout))
+
+    async def stop_all_replays(self, recording_id: int | None = None, *, timeout: float | None = TIMEOUT) -> None:
+        """Stop all replays of a recording, including those of other clients."""
+        await self._run(self._calls.stop_all_replays(recording_id, timeout))
+
+    async def events(self, *, timeout: float | None = None) -> AsyncIterator[Signal | ArchiveError]:
+        """Yield recording signals and late errors as they come, until the client is closed."""
+        events = self._calls.session.events
+        while await self._run(self._calls.next_event(timeout)):
+            if events:
+                yield events.popleft()
+
+    async def close(self) -> None:
+        """End the session, at once also if the call is cancelled, and the Aeron client that it made."""
+        worker = self._end_now()
+        if worker is not None:
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([worker])
+        if self._owned is not None:
+            await self._owned.close()
+
+    def _end_now(self) -> asyncio.Task[None] | None:
+        self._calls.end()
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.cancel()
+        return worker
+
+    def _abandon(self) -> None:
+        self._calls.end()
+        if self._owned is not None:
+            self._owned._end()
+
+    def _leave_to_parent(self) -> None:
+        self._worker = self._owned = None
+        self._calls.leave_to_parent()
+
+
+async def _work(calls: Calls[Subscription]) -> None:
+    """Read what the archive sends, while no call does."""
+    with suppress(AgentTerminated):
+        while True:
+            await asyncio.sleep(0 if calls.do_work(0) else WORKER_INTERVAL_S)
+
+
+def connect(
+    channel: str,
+    *,
+    response_channel: str | None = None,
+    stream_id: int = CONTROL_STREAM_ID,
+    response_stream_id: int = RESPONSE_STREAM_ID,
+    credentials: bytes = b"",
+    on_challenge: Callable[[bytes], bytes] | None = None,
+    client_name: str = "",
+    timeout: float | None = TIMEOUT,
+    aeron: Aeron | None = None,
+    directory: str | os.PathLike[str] | None = None,
+) -> Opening[Client]:
+    """Open a session with an archive: ``async with``, or ``await`` and later ``await client.close()``.
+
+    What fails when it opens is raised where this is awaited or entered. ``aeron`` is a client of `mainstem.aio`.
+    """
+
+    async def open_client() -> Client:
+        owned, used = None, aeron
+        if used is None:
+            name = client_name or "mainstem-archive"
+            used = owned = await Aeron.connect(directory, timeout=timeout, client_name=name)
+        try:
+            calls = Calls(
+                used,
+                Subscription,
+                channel,
+                response_channel=response_channel,
+                stream_id=stream_id,
+                response_stream_id=response_stream_id,
+                credentials=credentials,
+                on_challenge=on_challenge,
+                client_name=client_name,
+            )
+            return await Client(calls, owned)._open(timeout)
+        except BaseException:
+            if owned is not None:
+                await owned.close()
+            raise
+
+    return Opening(open_client, "archive.aio.connect()")

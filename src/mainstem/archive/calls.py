@@ -1,0 +1,691 @@
+"""What the blocking and the asyncio client of an archive share: everything but how they wait.
+
+A call that may wait is a generator. It yields where it waits and is resumed when something may have changed; the variants
+differ in who resumes it. A generator that is closed where it yields gives up its request, so every call can be cancelled and
+can time out: what the archive still sends because of it is skipped.
+
+Nobody has to poll. While no call waits, the client's worker (a thread, or a task) reads the archive's pings, without which the
+archive would end the session after some minutes, and keeps signals and late errors as events.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from mainstem._internal.as_bytes import as_bytes
+from mainstem._internal.clock import Deadline
+from mainstem._internal.frozen import frozen
+from mainstem._internal.validation import check_int
+from mainstem._version import __version__
+from mainstem.aeron.agent import AgentTerminated
+from mainstem.aeron.client.offer_status import OfferStatus
+from mainstem.aeron.client.polled import polled
+from mainstem.aeron.client.publication import ExclusivePublication, offer_error_of
+from mainstem.aeron.client.subscription import Subscription
+from mainstem.archive.channels import (
+    has_any_port,
+    is_response_channel,
+    response_channel_for,
+    with_bound_port,
+    with_control_defaults,
+    with_values,
+)
+from mainstem.archive.messages import NULL, ResponseCode, SourceLocation
+from mainstem.archive.session import ClientSession, refusal
+from mainstem.errors import (
+    ClosedError,
+    ConfigurationError,
+    ConnectionLost,
+    ConnectTimeout,
+    Delivery,
+    LocalProtocolError,
+    MainstemError,
+    Timeout,
+)
+from mainstem.recording.catalog import RecordingDescriptor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from mainstem.aeron.client.base import AeronBase
+    from mainstem.aeron.client.operation import Operation
+    from mainstem.archive.messages import Message
+    from mainstem.archive.session import Request
+
+    Steps = Generator[None, None, "T"]
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+CONTROL_STREAM_ID = 10
+RESPONSE_STREAM_ID = 20
+TIMEOUT = 10.0  # seconds that a call takes at most by default
+MAX_CLIENT_NAME = 100  # characters
+WORKER_INTERVAL_S = 0.25  # how often the archive's messages are read while no call waits
+MESSAGES_AT_ONCE = 64
+PAGE = 256  # recordings that are listed by one request
+MAX_COUNT = (1 << 31) - 1
+_AND_FOLLOW, _AND_STOP = -1, -2  # lengths of a replay
+# What an archive silently ignores if it is older, and no version of the control protocol tells.
+_SINCE = {"ReplayTokenRequest": "1.45", "UpdateChannelRequest": "1.49"}
+
+
+@frozen
+class ClientStats:
+    """What a client counts.
+
+    Attributes:
+        pending: Requests that wait for a response.
+        events: Signals and late errors that were not taken yet.
+        dropped_events: Signals and late errors that were dropped because nobody took them.
+        refused: Messages that could not be read, by the rule that they broke.
+    """
+
+    pending: int
+    events: int
+    dropped_events: int
+    refused: Mapping[str, int]
+
+
+@frozen
+class RecordingSubscription:
+    """A subscription by which an archive records.
+
+    Attributes:
+        subscription_id: Its id, for ``stop_recording_subscription``.
+        stream_id: The stream id.
+        channel: The channel without the parameters that do not select a stream.
+    """
+
+    subscription_id: int
+    stream_id: int
+    channel: str
+
+
+class Calls(Generic[S]):
+    """A control session over Aeron, and its calls. One thread at a time runs a step."""
+
+    role_name = "mainstem-archive-client"
+
+    def __init__(
+        self,
+        aeron: AeronBase,
+        subscription_kind: type[S],
+        channel: str,
+        *,
+        response_channel: str | None,
+        stream_id: int,
+        response_stream_id: int,
+        credentials: bytes,
+        on_challenge: Callable[[bytes], bytes] | None,
+        client_name: str,
+    ) -> None:
+        if len(client_name) > MAX_CLIENT_NAME:
+            raise ConfigurationError(
+                f"client_name: {len(client_name)} characters exceed the limit of {MAX_CLIENT_NAME}"
+            )
+        self._aeron = aeron
+        self._conductor = aeron._conductor
+        self._clock = aeron.context.clock
+        self._subscription_kind: Any = subscription_kind
+        self.channel = channel
+        self._stream_id = stream_id
+        self._response_channel = response_channel_for(channel) if response_channel is None else response_channel
+        self._response_stream_id = response_stream_id
+        self.session = ClientSession(
+            aeron.next_correlation_id,
+            credentials=as_bytes(credentials),
+            on_challenge=on_challenge,
+            client_info=f"name={client_name} version={__version__} commit=mainstem",
+        )
+        self.error: MainstemError | None = None
+        self.closed = False
+        self._requests: Any = None
+        self._responses: Any = None
+        self._had_image = False
+        self._arrived: deque[bytes] = deque()
+        self._listing: Request | None = None
+        self._listed = 0  # how many answers end the listing
+
+    # -- connecting ------------------------------------------------------------------------------------------------
+
+    def connecting(self, timeout: float | None) -> Steps[None]:
+        deadline = Deadline(self._clock, timeout)
+        try:
+            yield from self._open_streams(deadline, timeout)
+            yield from self._log_in(deadline, timeout)
+        except BaseException:
+            self.end()
+            raise
+
+    def _open_streams(self, deadline: Deadline, timeout: float | None) -> Steps[None]:
+        requests = with_control_defaults(self.channel)
+        responses = with_control_defaults(self._response_channel)
+        by_response_channel = is_response_channel(responses)
+        if not by_response_channel:
+            # The archive keeps the session of the response channel, so this subscription gets its own responses alone.
+            operation = self._conductor.next_session_id(self._stream_id)
+            session_id = yield from self._result(operation, deadline, timeout, "a session id from the driver")
+            requests, responses = (with_values(each, {"session-id": session_id}) for each in (requests, responses))
+        adding = self._conductor.add_subscription(Subscription, responses, self._response_stream_id)
+        self._responses = yield from self._result(adding, deadline, timeout, "the response subscription")
+        if by_response_channel:
+            requests = with_values(requests, {"response-correlation-id": self._responses.registration_id})
+        publishing = self._conductor.add_publication(ExclusivePublication, requests, self._stream_id)
+        self._requests = yield from self._result(publishing, deadline, timeout, "the request publication")
+        while not self._requests.is_connected:
+            yield from self._pause(deadline, timeout, f"a connection to the archive at {self.channel}")
+        if has_any_port(responses):
+            while not (addresses := self._responses.local_addresses):
+                yield from self._pause(deadline, timeout, "the port of the response channel")
+            responses = with_bound_port(responses, addresses[0])
+        self._responses_at = responses
+
+    def _log_in(self, deadline: Deadline, timeout: float | None) -> Steps[None]:
+        session = self.session
+        session.connect(self._responses_at, self._response_stream_id)
+        while not session.is_connected or session.outgoing:
+            while session.outgoing and self._requests.offer(session.outgoing[0]) > 0:
+                session.outgoing.popleft()
+            self._check_open(Delivery.NONE)
+            self._poll()
+            try:
+                session.advance()
+            except BaseException:
+                if session.outgoing:
+                    self._requests.offer(session.outgoing.popleft())
+                raise
+            if not session.is_connected:
+                yield from self._pause(deadline, timeout, session.step)
+
+    def _pause(self, deadline: Deadline, timeout: float | None, step: str) -> Steps[None]:
+        """Wait once; raises ConnectTimeout when the time is over."""
+        if self._responses is not None:
+            self._check_open(Delivery.NONE)
+        if deadline.expired:
+            raise ConnectTimeout(
+                f"connect to the archive at {self.channel}: timed out after {timeout:g} s waiting for {step}",
+                step=step,
+                timeout=timeout or 0.0,
+            )
+        yield
+
+    def _result(self, operation: Operation[T], deadline: Deadline, timeout: float | None, step: str) -> Steps[T]:
+        """Return the result of a command; if anything ends the wait early, the command is cancelled."""
+        try:
+            while not operation.is_done:
+                yield from self._pause(deadline, timeout, step)
+            return operation.result()
+        except BaseException:
+            operation.cancel()
+            raise
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def _check_open(self, delivery: Delivery) -> None:
+        """Raise what ended the session; ``delivery`` says how much of the request may have reached the archive."""
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        if self.closed or self._responses.closed:
+            self._conductor.raise_failure()
+            error = ClosedError("the archive client is closed")
+            error.delivery = delivery
+            raise error
+
+    def _lose(self, why: str, delivery: Delivery) -> ConnectionLost:
+        """End the session because the archive has, and return the error for the call that noticed."""
+        self.error = ConnectionLost(f"the control session of the archive at {self.channel} ended: {why}; connect again")
+        self.end()
+        return ConnectionLost(str(self.error), delivery=delivery)
+
+    def end(self) -> None:
+        """Close the session and its streams; calling it again does nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        requests, responses = self._requests, self._responses
+        if requests is not None and not requests.closed:
+            if self.session.is_connected and self.error is None:
+                with suppress(MainstemError):
+                    requests.offer(self.session.closing())
+            requests._end()
+        if responses is not None:
+            responses._end()
+
+    def leave_to_parent(self) -> None:
+        """End it in a forked child: the streams are the parent's."""
+        self.closed = True
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def do_work(self, _now_ns: int) -> int:
+        """Read what the archive sent, while no call does: the duty cycle of the worker."""
+        if self.closed or self._responses.closed:
+            raise AgentTerminated
+        with suppress(MainstemError):
+            return self._poll()
+        return 0
+
+    def on_close(self) -> None:
+        """The worker has ended."""
+
+    def _poll(self) -> int:
+        """Move what arrived to where it belongs, and return how much. Raises ConnectionLost if the archive ended the session."""
+        arrived, responses = self._arrived, self._responses
+        arrived.extend(polled(responses.poll_bytes, MESSAGES_AT_ONCE))
+        count = len(arrived)
+        while arrived:
+            place: Any
+            place, item = self.session.route(arrived[0])
+            # Nothing is called from here on: no signal handler runs between the two.
+            place += (item,)
+            del arrived[0]
+        if responses.is_connected:
+            self._had_image = True
+        elif self._had_image and not self.closed:
+            if responses.closed:
+                self._check_open(Delivery.UNKNOWN)
+            raise self._lose("its response stream is gone", Delivery.UNKNOWN)
+        return count
+
+    def _send(self, publication: Any, data: bytes, deadline: Deadline, timeout: float | None, what: str) -> Steps[None]:
+        try:
+            while (status := publication.offer(data)) < 0:
+                self._check_open(Delivery.NONE)
+                if status == OfferStatus.NOT_CONNECTED:
+                    raise self._lose("it no longer reads requests", Delivery.NONE)
+                if OfferStatus(status).is_final or deadline.expired:
+                    raise offer_error_of(publication, status, what, f", for {timeout or 0:g} s")
+                yield
+        except ValueError as error:
+            if isinstance(error, MainstemError):
+                raise
+            raise ConfigurationError(f"{what}: {error}; use a larger term-length in the control channel") from None
+
+    def _call(self, what: str, timeout: float | None, name: str, /, **values: Any) -> Steps[Message]:
+        """Send a request and return its first response, whatever its code is."""
+        self._check_open(Delivery.NONE)
+        deadline = Deadline(self._clock, timeout)
+        request = self.session.open_request(name, **values)
+        try:
+            yield from self._send(self._requests, request.data, deadline, timeout, what)
+            return (yield from self._response(request, deadline, timeout, what, name))
+        finally:
+            self.session.forget(request)
+
+    def _response(
+        self, request: Request, deadline: Deadline, timeout: float | None, what: str, name: str
+    ) -> Steps[Message]:
+        while not request.inbox:
+            self._check_open(Delivery.UNKNOWN)
+            self._poll()
+            if request.inbox:
+                break
+            if deadline.expired:
+                raise self._no_response(what, timeout, name)
+            yield
+        return request.inbox[0]
+
+    def _no_response(self, what: str, timeout: float | None, name: str) -> Timeout:
+        hint = f"; an archive before {_SINCE[name]} ignores this request" if name in _SINCE else ""
+        return Timeout(f"{what}: the archive did not respond within {timeout:g} s{hint}", timeout=timeout)
+
+    def _asking(self, what: str, timeout: float | None, name: str, /, **values: Any) -> Steps[int]:
+        """Send a request and return the number in its response. Raises ArchiveError."""
+        message = yield from self._call(what, timeout, name, **values)
+        if message.code != ResponseCode.OK:
+            raise refusal(what, message)
+        result: int = message.relevant_id
+        return result
+
+    def next_event(self, timeout: float | None) -> Steps[bool]:
+        """Wait for an event; false once the client is closed."""
+        deadline = Deadline(self._clock, timeout)
+        while not self.session.events:
+            if self.closed and self.error is None:
+                return False
+            self._check_open(Delivery.UNKNOWN)
+            self._poll()
+            if self.session.events:
+                break
+            if deadline.expired:
+                raise Timeout(f"no event of the archive at {self.channel} within {timeout:g} s", timeout=timeout)
+            yield
+        return True
+
+    # -- recording -------------------------------------------------------------------------------------------------
+
+    def start_recording(
+        self, channel: str, stream_id: int, location: SourceLocation, auto_stop: bool, timeout: float | None
+    ) -> Steps[int]:
+        return self._asking(
+            f"start_recording of {channel} stream {stream_id}",
+            timeout,
+            "StartRecordingRequest2",
+            stream_id=stream_id,
+            source_location=int(SourceLocation(location)),
+            auto_stop=int(auto_stop),
+            channel=channel,
+        )
+
+    def stop_recording(self, channel: str, stream_id: int, timeout: float | None) -> Steps[int]:
+        what = f"stop_recording of {channel} stream {stream_id}"
+        return self._asking(what, timeout, "StopRecordingRequest", stream_id=stream_id, channel=channel)
+
+    def stop_recording_subscription(self, subscription_id: int, timeout: float | None) -> Steps[int]:
+        what = f"stop_recording_subscription {subscription_id}"
+        return self._asking(what, timeout, "StopRecordingSubscriptionRequest", subscription_id=subscription_id)
+
+    def stop_recording_by_identity(self, recording_id: int, timeout: float | None) -> Steps[bool]:
+        what = f"stop_recording_by_identity of recording {recording_id}"
+        found = yield from self._asking(what, timeout, "StopRecordingByIdentityRequest", recording_id=recording_id)
+        return bool(found)
+
+    # -- listings --------------------------------------------------------------------------------------------------
+
+    def _listing_of(
+        self, count: int, end: ResponseCode, what: str, timeout: float | None, name: str, /, **values: Any
+    ) -> Steps[tuple[list[Message], bool]]:
+        """Return the descriptors that a listing request brings, and whether there are no more."""
+        self._check_open(Delivery.NONE)
+        deadline = Deadline(self._clock, timeout)
+        # A session has one listing at a time: this one waits for another thread's, and for what a cancelled one still brings.
+        while (other := self._listing) is not None and not self._is_over(other):
+            self._check_open(Delivery.NONE)
+            self._poll()
+            if deadline.expired:
+                raise Timeout(f"{what}: another listing ran for {timeout:g} s", timeout=timeout)
+            yield
+        if other is not None:
+            self.session.forget(other)
+        self._listing = request = self.session.open_request(name, **values)
+        self._listed = count
+        keeps = False
+        try:
+            yield from self._send(self._requests, request.data, deadline, timeout, what)
+            keeps, seen = True, 0
+            while not self._is_over(request):
+                self._check_open(Delivery.UNKNOWN)
+                self._poll()
+                if len(request.inbox) > seen:
+                    seen, deadline = len(request.inbox), Deadline(self._clock, timeout)
+                elif deadline.expired:
+                    keeps = False
+                    raise self._no_response(what, timeout, name)
+                if not self._is_over(request):
+                    yield
+            keeps = False
+        finally:
+            if not keeps and self._listing is request:
+                self._listing = None
+                self.session.forget(request)
+        messages = request.inbox
+        if messages[-1].name != "ControlResponse":
+            return messages, False
+        if messages[-1].code != end:
+            raise refusal(what, messages[-1])
+        return messages[:-1], True
+
+    def _is_over(self, request: Request) -> bool:
+        inbox = request.inbox
+        return bool(inbox) and (len(inbox) >= self._listed or inbox[-1].name == "ControlResponse")
+
+    def list_recording(self, recording_id: int, timeout: float | None) -> Steps[RecordingDescriptor | None]:
+        what = f"list_recording {recording_id}"
+        name, end = "ListRecordingRequest", ResponseCode.RECORDING_UNKNOWN
+        found, _ = yield from self._listing_of(1, end, what, timeout, name, recording_id=recording_id)
+        return descriptor_of(found[0]) if found else None
+
+    def list_recording_subscriptions(
+        self, channel: str, stream_id: int | None, timeout: float | None
+    ) -> Steps[list[RecordingSubscription]]:
+        found, _ = yield from self._listing_of(
+            MAX_COUNT,
+            ResponseCode.SUBSCRIPTION_UNKNOWN,
+            "list_recording_subscriptions",
+            timeout,
+            "ListRecordingSubscriptionsRequest",
+            pseudo_index=0,
+            subscription_count=MAX_COUNT,
+            apply_stream_id=int(stream_id is not None),
+            stream_id=0 if stream_id is None else stream_id,
+            channel=channel,
+        )
+        return [
+            RecordingSubscription(
+                subscription_id=each.subscription_id, stream_id=each.stream_id, channel=each.stripped_channel
+            )
+            for each in found
+        ]
+
+    def find_last_matching_recording(
+        self, channel: str, stream_id: int, session_id: int, min_recording_id: int, timeout: float | None
+    ) -> Steps[int | None]:
+        found = yield from self._asking(
+            f"find_last_matching_recording of stream {stream_id} session {session_id}",
+            timeout,
+            "FindLastMatchingRecordingRequest",
+            min_recording_id=min_recording_id,
+            session_id=session_id,
+            stream_id=stream_id,
+            channel=channel,
+        )
+        return None if found == NULL else found
+
+    # -- positions -------------------------------------------------------------------------------------------------
+
+    def position(self, name: str, what: str, recording_id: int, timeout: float | None) -> Steps[int | None]:
+        found = yield from self._asking(f"{what} of recording {recording_id}", timeout, name, recording_id=recording_id)
+        return None if found == NULL else found
+
+    # -- replay ----------------------------------------------------------------------------------------------------
+
+    def start_replay(
+        self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
+    ) -> Steps[int]:
+        name, values = options.request(recording_id, channel, stream_id)
+        return self._asking(f"replay of recording {recording_id}", timeout, name, **values)
+
+    def replay(
+        self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
+    ) -> Steps[S]:
+        self._check_open(Delivery.NONE)
+        if has_any_port(channel):
+            return self._replay_to_any_port(recording_id, channel, stream_id, options, timeout)
+        return self._replay_to(recording_id, channel, stream_id, options, timeout)
+
+    def _replay_to(
+        self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
+    ) -> Steps[S]:
+        deadline = Deadline(self._clock, timeout)
+        replay_id = yield from self.start_replay(recording_id, channel, stream_id, options, timeout)
+        session_id = (replay_id & 0xFFFF_FFFF) - ((replay_id & 0x8000_0000) << 1)
+        try:
+            joined = with_values(channel, {"session-id": session_id})
+            return (yield from self._subscribe(joined, stream_id, deadline, timeout))
+        except BaseException:
+            self._send_once("StopReplayRequest", replay_session_id=replay_id)
+            raise
+
+    def _replay_to_any_port(
+        self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
+    ) -> Steps[S]:
+        """Subscribe first: only then is the port known. The replay takes the session that its channel names."""
+        deadline = Deadline(self._clock, timeout)
+        if "session-id" not in channel:
+            operation = self._conductor.next_session_id(stream_id)
+            session_id = yield from self._result(operation, deadline, timeout, "a session id from the driver")
+            channel = with_values(channel, {"session-id": session_id})
+        subscription: Any = yield from self._subscribe(channel, stream_id, deadline, timeout)
+        try:
+            while not (addresses := subscription.local_addresses):
+                yield from self._pause(deadline, timeout, "the port of the replay channel")
+            bound = with_bound_port(channel, addresses[0])
+            yield from self.start_replay(recording_id, bound, stream_id, options, deadline.left)
+        except BaseException:
+            subscription._end()
+            raise
+        joined: S = subscription
+        return joined
+
+    def _subscribe(self, channel: str, stream_id: int, deadline: Deadline, timeout: float | None) -> Steps[S]:
+        operation: Operation[S] = self._conductor.add_subscription(self._subscription_kind, channel, stream_id)
+        return (yield from self._result(operation, deadline, timeout, "the subscription to the replay"))
+
+    def _send_once(self, name: str, **values: Any) -> None:
+        """Send a request whose response does not matter, if there is room for it."""
+        if not self.closed:
+            request = self.session.open_request(name, **values)
+            self.session.forget(request)
+            self._requests.offer(request.data)
+
+    def stop_replay(self, replay_session_id: int, timeout: float | None) -> Steps[int]:
+        what = f"stop_replay {replay_session_id}"
+        return self._asking(what, timeout, "StopReplayRequest", replay_session_id=replay_session_id)
+
+    def stop_all_replays(self, recording_id: int | None, timeout: float | None) -> Steps[int]:
+        what = "stop_all_replays" if recording_id is None else f"stop_all_replays of recording {recording_id}"
+        recording_id = NULL if recording_id is None else recording_id
+        return self._asking(what, timeout, "StopAllReplaysRequest", recording_id=recording_id)
+
+
+class Listing:
+    """The recordings that a listing brings, a page at a time: each page is one request."""
+
+    def __init__(
+        self, calls: Calls[Any], first_id: int, count: int | None, stream: tuple[str, int] | None, timeout: float | None
+    ) -> None:
+        check_int({"from_recording_id": first_id}, min_value=0)
+        if count is not None:
+            check_int({"count": count}, min_value=0)
+        self._calls = calls
+        self._next_id = first_id
+        self._left = count
+        self._stream = stream
+        self._timeout = timeout
+        self.is_over = count == 0
+
+    def next_page(self) -> Steps[list[RecordingDescriptor]]:
+        """Return the recordings of the next page; none at the end."""
+        count = PAGE if self._left is None else min(PAGE, self._left)
+        values: dict[str, Any] = {"from_recording_id": self._next_id, "record_count": count}
+        what, name = "list_recordings", "ListRecordingsRequest"
+        if self._stream is not None:
+            what, name = "list_recordings_for_uri", "ListRecordingsForUriRequest"
+            values |= {"channel": self._stream[0], "stream_id": self._stream[1]}
+        end = ResponseCode.RECORDING_UNKNOWN
+        found, self.is_over = yield from self._calls._listing_of(count, end, what, self._timeout, name, **values)
+        if found:
+            self._next_id = found[-1].recording_id + 1
+        if self._left is not None:
+            self._left -= len(found)
+            self.is_over = self.is_over or self._left == 0
+        return [descriptor_of(message) for message in found]
+
+
+class ReplayOptions:
+    """What part of a recording is replayed, and how."""
+
+    def __init__(
+        self,
+        *,
+        position: int | None = None,
+        length: int | None = None,
+        follow: bool = True,
+        limit_counter_id: int | None = None,
+        file_io_max_length: int | None = None,
+    ) -> None:
+        if length is not None:
+            check_int({"length": length}, min_value=1)
+            if not follow:
+                raise ConfigurationError("follow=False: must not be combined with a length, which says where to end")
+        self._values = {
+            "position": NULL if position is None else position,
+            "length": (_AND_FOLLOW if follow else _AND_STOP) if length is None else length,
+            "file_io_max_length": NULL if file_io_max_length is None else file_io_max_length,
+            "replay_token": NULL,
+        }
+        self._limit_counter_id = limit_counter_id
+
+    def request(self, recording_id: int, channel: str, stream_id: int) -> tuple[str, dict[str, Any]]:
+        """Return the name and the values of the request."""
+        if is_response_channel(channel):
+            raise LocalProtocolError(f"replay to {channel}: a response channel is not supported for replays")
+        values = self._values | {"recording_id": recording_id, "replay_stream_id": stream_id, "replay_channel": channel}
+        if self._limit_counter_id is None:
+            return "ReplayRequest", values
+        return "BoundedReplayRequest", values | {"limit_counter_id": self._limit_counter_id}
+
+
+def descriptor_of(message: Message) -> RecordingDescriptor:
+    """Return the recording that a message describes. Its first two ids are those of the listing."""
+    values = {name: value for name, value in message.values.items() if name not in _IDS_OF_LISTING}
+    return RecordingDescriptor(**values)
+
+
+_IDS_OF_LISTING = ("control_session_id", "correlation_id")
+
+
+class ClientBase(Generic[S]):
+    """The part of a client that never waits."""
+
+    _calls: Calls[S]
+
+    @property
+    def archive_id(self) -> int:
+        """The archive's id; -1 for an archive before 1.44, which has none."""
+        return self._calls.session.archive_id
+
+    @property
+    def control_session_id(self) -> int:
+        """The archive's number of this session."""
+        return self._calls.session.control_session_id
+
+    @property
+    def protocol_version(self) -> tuple[int, int, int]:
+        """The version of the archive's control protocol, such as (1, 12, 0)."""
+        version = self._calls.session.version
+        return version >> 16, version >> 8 & 0xFF, version & 0xFF
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session has ended: by ``close``, by the archive, or with its Aeron client."""
+        return self._calls.closed or bool(self._calls._responses.closed)
+
+    @property
+    def error(self) -> Exception | None:
+        """What ended the session without ``close``: a ConnectionLost, DriverTimeout or ClientTimeout; else None."""
+        return self._calls.error or self._calls._conductor.failure
+
+    def stats(self) -> ClientStats:
+        """Return what the client counts.
+
+        Returns:
+            The numbers.
+        """
+        session = self._calls.session
+        return ClientStats(
+            pending=session.pending,
+            events=len(session.events),
+            dropped_events=session.dropped_events,
+            refused=dict(session.reader.refused),
+        )
+
+    def __repr__(self) -> str:
+        state = ", closed" if self.closed else ""
+        return f"<archive.Client of {self._calls.channel} session {self.control_session_id}{state}>"
+
+    def __del__(self) -> None:
+        calls = getattr(self, "_calls", None)
+        if calls is not None and not calls.closed:
+            try:
+                warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
+            finally:
+                self._abandon()
+
+    def _abandon(self) -> None:
+        """Close what is held, without waiting."""
+        raise NotImplementedError

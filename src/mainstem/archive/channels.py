@@ -1,0 +1,69 @@
+"""Channels of control sessions and replays: parameters put into them and taken out."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.channel import SPY_PREFIX, ChannelUri
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONTROL_TERM_LENGTH = "64k"
+# Parameters of one publication, which its peer's channel does not share.
+POSITION_KEYS = ("init-term-id", "term-id", "term-offset")
+
+
+def with_values(channel: str, values: Mapping[str, object], *, without: tuple[str, ...] = ()) -> str:
+    """Return the channel with these parameters in place of its own, and without others."""
+    uri = ChannelUri.parse(channel)
+    merged = {key: value for key, value in uri.values.items() if key not in without} | dict(values)
+    text = "|".join(f"{key}={value}" for key, value in merged.items())
+    prefix = SPY_PREFIX if uri.spy else ""
+    return f"{prefix}aeron:{uri.media}" + (f"?{text}" if text else "")
+
+
+def with_control_defaults(channel: str) -> str:
+    """Return a control channel with a small, sparse log, unless it says otherwise."""
+    own = ChannelUri.parse(channel).values
+    defaults = {"term-length": CONTROL_TERM_LENGTH, "sparse": "true"}
+    return with_values(channel, {key: value for key, value in defaults.items() if key not in own})
+
+
+def is_response_channel(channel: str) -> bool:
+    """Whether a channel has ``control-mode=response``."""
+    return ChannelUri.parse(channel).values.get("control-mode") == "response"
+
+
+def has_any_port(channel: str) -> bool:
+    """Whether the endpoint's port is 0: the driver binds a free one."""
+    return (ChannelUri.parse(channel).endpoint or "").endswith(":0")
+
+
+def with_bound_port(channel: str, address: str) -> str:
+    """Return the channel with the port of the address that its endpoint is bound to; the host stays as it was given."""
+    host = (ChannelUri.parse(channel).endpoint or "").rpartition(":")[0]
+    return with_values(channel, {"endpoint": f"{host}:{address.rpartition(':')[2]}"})
+
+
+def response_channel_for(control_channel: str) -> str:
+    """Return where responses go if the caller names no channel. Raises ConfigurationError for an archive on another host."""
+    uri = ChannelUri.parse(control_channel)
+    if uri.is_ipc:
+        return "aeron:ipc"
+    host = (uri.endpoint or "").rpartition(":")[0].strip("[]")
+    if host == "localhost" or _is_loopback(host):
+        return f"aeron:udp?endpoint={'[::1]' if ':' in host else 'localhost'}:0"
+    raise ConfigurationError(
+        f"response_channel: must be given, because the archive of {control_channel} is on another host;"
+        " use an address of this host that the archive can reach, such as aeron:udp?endpoint=192.0.2.1:0"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

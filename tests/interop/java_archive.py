@@ -1,0 +1,56 @@
+"""Aeron Archive for Java, in a process of its own: with its own media driver, or on one that runs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Self
+
+from tests.support import java
+from tests.support.patience import STALL_S, Patience
+from tests.support.ports import free_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+SEGMENT_LENGTH = 128 << 10
+
+
+class JavaArchive:
+    """An archive whose segments are small; ``control`` is its channel over UDP."""
+
+    def __init__(self, archive: Path, driver: Path, *, has_driver: bool, **properties: object) -> None:
+        java.require_java()
+        self.directory = str(driver)
+        self.archive = archive
+        self.control = f"aeron:udp?endpoint=localhost:{free_port()}"
+        settings: dict[str, object] = {
+            "aeron.dir": driver,
+            "aeron.archive.dir": archive,
+            "aeron.archive.control.channel": self.control,
+            "aeron.archive.replication.channel": "aeron:udp?endpoint=localhost:0",
+            "aeron.archive.recording.events.enabled": "false",
+            "aeron.archive.segment.file.length": SEGMENT_LENGTH,
+            "aeron.archive.threading.mode": "SHARED",
+            "aeron.threading.mode": "SHARED",
+            "aeron.term.buffer.sparse.file": "true",
+            "aeron.spies.simulate.connection": "true",
+        }
+        settings |= {f"aeron.archive.{name.replace('_', '.')}": value for name, value in properties.items()}
+        main = "io.aeron.archive.ArchivingMediaDriver" if has_driver else "io.aeron.archive.Archive"
+        self.process = java.start(main, properties=settings, stderr=None)
+        patience = Patience("the archive starts")
+        mark = archive / "archive-mark.dat"
+        while not (mark.exists() and mark.read_bytes()[8:12] != bytes(4)):
+            assert self.process.poll() is None, "the archive ended at start"
+            patience.check()
+            time.sleep(0.05)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.terminate()
+        self.process.communicate(timeout=STALL_S)

@@ -1,0 +1,209 @@
+"""Mainstem's client of an archive against Aeron Archive for Java, on Java's media driver and on Mainstem's."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.interop.conftest import DriverProcess
+from tests.interop.java_archive import JavaArchive
+from tests.support import java
+from tests.support.patience import wait_for
+
+import mainstem
+from mainstem import archive
+from mainstem.archive import RecordingSignal, Signal
+from mainstem.errors import ArchiveError, ArchiveErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = [pytest.mark.interop]
+COUNT = 400
+SMALL = "term-length=64k"
+
+
+@pytest.fixture(scope="module", params=["java", "mainstem"])
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaArchive]:
+    """An archive, and the driver that it and the clients use."""
+    java.require_java()
+    path = tmp_path_factory.mktemp("archive")
+    with tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm") as folder:
+        directory = Path(folder) / "aeron"
+        if request.param == "java":
+            with JavaArchive(path, directory, has_driver=True) as started:
+                yield started
+            return
+        command = [sys.executable, "-m", "mainstem", "driver"]
+        driver = DriverProcess(command, directory, {"AERON_THREADING_MODE": "SHARED"})
+        try:
+            with JavaArchive(path, directory, has_driver=False) as started:
+                yield started
+        finally:
+            driver.stop()
+
+
+@pytest.fixture
+def aeron(served: JavaArchive) -> Iterator[mainstem.Aeron]:
+    with mainstem.connect(served.directory) as client:
+        yield client
+
+
+def messages(count: int = COUNT) -> list[bytes]:
+    """Some of them are longer than a frame."""
+    return [number.to_bytes(4, "big") * (1 + number % 600) for number in range(count)]
+
+
+def signal(client: archive.Client, kind: RecordingSignal) -> Signal:
+    """The next event, which is that signal."""
+    event = next(client.events(timeout=30.0))
+    assert isinstance(event, Signal), event
+    assert event.signal is kind
+    return event
+
+
+def recorded(
+    client: archive.Client, aeron: mainstem.Aeron, stream_id: int, *, channel: str = "aeron:ipc", count: int = COUNT
+) -> tuple[int, int]:
+    """Records some messages; the recording's id, and where it ends."""
+    client.start_recording(channel, stream_id, auto_stop=True)
+    joined = "|" if "?" in channel else "?"
+    with aeron.add_exclusive_publication(f"{channel}{joined}{SMALL}", stream_id) as publication:
+        recording_id = signal(client, RecordingSignal.START).recording_id
+        for message in messages(count):
+            publication.send(message)
+        end = publication.position
+        wait_for(lambda: client.recording_position(recording_id) == end)
+    assert signal(client, RecordingSignal.STOP).position == end
+    return recording_id, end
+
+
+@pytest.mark.parametrize(
+    "channels",
+    [
+        ("control", None),
+        ("aeron:ipc", None),
+        ("control", "aeron:udp?endpoint=127.0.0.1:0"),
+    ],
+    ids=["udp", "ipc", "udp to an address"],
+)
+def test_connect_record_list_and_replay(
+    served: JavaArchive, aeron: mainstem.Aeron, channels: tuple[str, str | None]
+) -> None:
+    control = served.control if channels[0] == "control" else channels[0]
+    with archive.connect(control, response_channel=channels[1], aeron=aeron, client_name="tides") as client:
+        assert client.protocol_version >= (1, 11, 0)
+        recording_id, end = recorded(client, aeron, 1001)
+        described = client.list_recording(recording_id)
+        assert described is not None
+        assert (described.stream_id, described.start_position, described.stop_position) == (1001, 0, end)
+        assert described.original_channel == "aeron:ipc"
+        assert recording_id in [each.recording_id for each in client.list_recordings()]
+        assert [each.recording_id for each in client.list_recordings_for_uri("ipc", 1001)][-1] == recording_id
+        found = client.find_last_matching_recording("ipc", 1001, described.session_id)
+        assert (found, client.find_last_matching_recording("ipc", 1001, 12345)) == (recording_id, None)
+        assert client.start_position(recording_id) == 0
+        assert (client.stop_position(recording_id), client.recording_position(recording_id)) == (end, None)
+        for channel in ("aeron:ipc", "aeron:udp?endpoint=localhost:0"):
+            with client.replay(recording_id, channel, 1002) as subscription:
+                assert list(subscription.messages(timeout=30.0)) == messages()
+        assert client.stats() == archive.ClientStats(pending=0, events=0, dropped_events=0, refused={})
+
+
+def test_kinds_of_replay(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+    with archive.connect(served.control, aeron=aeron) as client:
+        recording_id, end = recorded(client, aeron, 1011)
+        with client.replay(recording_id, "aeron:ipc", 1012) as subscription:
+            ends = [each.position for each in subscription.messages(timeout=30.0, metadata=True)]
+        assert ends[-1] == end
+        middle = ends[COUNT // 2]
+        for options, expected in (
+            ({"position": middle}, messages()[COUNT // 2 + 1 :]),
+            ({"length": middle}, messages()[: COUNT // 2 + 1]),
+            ({"position": middle, "follow": False, "file_io_max_length": 65536}, messages()[COUNT // 2 + 1 :]),
+        ):
+            with client.replay(recording_id, "aeron:ipc", 1012, **options) as subscription:
+                assert list(subscription.messages(timeout=30.0)) == expected
+        with pytest.raises(ArchiveError) as caught:
+            client.replay(recording_id, "aeron:ipc", 1012, position=end)
+        assert caught.value.code is ArchiveErrorCode.INVALID_POSITION
+        with pytest.raises(ArchiveError) as caught:
+            client.replay(99_999, "aeron:ipc", 1012)
+        assert caught.value.code is ArchiveErrorCode.UNKNOWN_RECORDING
+
+
+def test_a_replay_follows_an_active_recording_and_is_bounded_by_a_counter(
+    served: JavaArchive, aeron: mainstem.Aeron
+) -> None:
+    with (
+        archive.connect(served.control, aeron=aeron) as client,
+        aeron.add_counter(1001, "limit") as limit,
+    ):
+        client.start_recording("aeron:ipc", 1021, auto_stop=True)
+        with aeron.add_exclusive_publication(f"aeron:ipc?{SMALL}", 1021) as publication:
+            recording_id = signal(client, RecordingSignal.START).recording_id
+            first = publication.send(b"first")
+            wait_for(lambda: client.recording_position(recording_id) == first)
+            limit.set(first)
+            with (
+                client.replay(recording_id, "aeron:ipc", 1022) as following,
+                client.replay(recording_id, "aeron:ipc", 1023, limit_counter_id=limit.counter_id) as bounded,
+            ):
+                followed, limited = (each.messages(timeout=30.0) for each in (following, bounded))
+                assert (next(followed), next(limited)) == (b"first", b"first")
+                second = publication.send(b"second")
+                assert next(followed) == b"second"
+                assert bounded.poll_bytes() == []
+                limit.set(second)
+                assert next(limited) == b"second"
+                publication.close()
+                assert list(followed) == []
+                client.stop_all_replays(recording_id)
+                assert list(limited) == []
+
+
+def test_stopping_by_every_identity(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+    with archive.connect(served.control, aeron=aeron) as client:
+        stops: list[tuple[int, Callable[[int, int], Any]]] = [
+            (1031, lambda _subscription, _recording: client.stop_recording("aeron:ipc", 1031)),
+            (1032, lambda subscription, _recording: client.stop_recording_subscription(subscription)),
+            (1033, lambda _subscription, recording: client.stop_recording_by_identity(recording)),
+        ]
+        for stream_id, stop in stops:
+            subscription_id = client.start_recording("aeron:ipc", stream_id)
+            listed = client.list_recording_subscriptions("ipc", stream_id)
+            assert [each.subscription_id for each in listed] == [subscription_id]
+            with aeron.add_publication(f"aeron:ipc?{SMALL}", stream_id):
+                recording_id = signal(client, RecordingSignal.START).recording_id
+                assert client.stop_position(recording_id) is None
+                stop(subscription_id, recording_id)
+                assert signal(client, RecordingSignal.STOP).recording_id == recording_id
+            assert client.list_recording_subscriptions("", stream_id) == []
+        assert client.stop_recording_by_identity(recording_id) is False
+        for call in (lambda: client.stop_recording_subscription(7), lambda: client.stop_recording("aeron:ipc", 7)):
+            with pytest.raises(ArchiveError) as caught:
+                call()
+            assert caught.value.code is ArchiveErrorCode.UNKNOWN_SUBSCRIPTION
+
+
+async def test_the_same_for_asyncio(served: JavaArchive) -> None:
+    async with (
+        mainstem.aio.connect(served.directory) as aeron,
+        archive.aio.connect(served.control, aeron=aeron) as client,
+    ):
+        await client.start_recording("aeron:ipc", 1041, auto_stop=True)
+        events = client.events(timeout=30.0)
+        async with aeron.add_exclusive_publication(f"aeron:ipc?{SMALL}", 1041) as publication:
+            started = await anext(events)
+            assert isinstance(started, Signal)
+            for message in messages():
+                await publication.send(message)
+            end = publication.position
+            while await client.recording_position(started.recording_id) != end:
+                pass
+        assert [each.stop_position async for each in client.list_recordings_for_uri("", 1041)][-1] in (-1, end)
+        async with await client.replay(started.recording_id, "aeron:udp?endpoint=localhost:0", 1042) as subscription:
+            assert [each async for each in subscription.messages(timeout=30.0)] == messages()

@@ -1,0 +1,415 @@
+"""The client of an archive against one whose every word a test writes: sessions, time-outs, late errors, cancelled calls."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.patience import wait_for
+from tests.support.scripted_archive import SESSION, ScriptedArchive, error, nothing, ok
+
+import mainstem
+from mainstem import MediaDriver, archive
+from mainstem.archive import RecordingSignal, Signal
+from mainstem.errors import (
+    ArchiveError,
+    ArchiveErrorCode,
+    ClosedError,
+    ConfigurationError,
+    ConnectionLost,
+    ConnectTimeout,
+    LocalProtocolError,
+    Timeout,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.scripted_archive import Answer
+
+    from mainstem.archive.messages import Message
+
+pytestmark = pytest.mark.system
+SIGNAL = {"recording_id": 5, "subscription_id": 9, "position": 4096}
+LIMITS = {"relevant_id": 11, "code": 1, "version": 0, "error_message": "disk full"}
+
+
+@pytest.fixture(scope="module")
+def directory() -> Iterator[str]:
+    with MediaDriver.launch(threading_mode="SHARED", ipc_term_buffer_length=1 << 16) as driver:
+        yield driver.directory
+
+
+@pytest.fixture
+def aeron(directory: str) -> Iterator[mainstem.Aeron]:
+    with mainstem.connect(directory) as client:
+        yield client
+        # Whatever a test did, its sessions left nothing at the driver.
+        stats = client.stats()
+        assert (stats.publications, stats.subscriptions, stats.pending) == ((), (), 0)
+
+
+@contextmanager
+def session(aeron: mainstem.Aeron, **answers: Answer) -> Iterator[tuple[ScriptedArchive, archive.Client]]:
+    with (
+        ScriptedArchive(aeron.directory, **answers) as served,
+        archive.connect("aeron:ipc", stream_id=served.stream_id, aeron=aeron, client_name="tides") as client,
+    ):
+        yield served, client
+
+
+def descriptor(number: int) -> tuple[str, dict[str, Any]]:
+    values = dict.fromkeys(("start_timestamp", "stop_timestamp", "start_position", "stop_position"), number)
+    values |= {"initial_term_id": 0, "segment_file_length": 1 << 27, "term_buffer_length": 1 << 16, "mtu_length": 1408}
+    texts = {"stripped_channel": "aeron:ipc", "original_channel": "aeron:ipc?alias=x", "source_identity": "aeron:ipc"}
+    return "RecordingDescriptor", {"recording_id": number, "session_id": 1, "stream_id": 2} | values | texts
+
+
+def listing(total: int) -> Answer:
+    """Lists recordings 0, 2, 4, ... as an archive with that many does."""
+
+    def answer(message: Message) -> Iterator[tuple[str, dict[str, Any]]]:
+        ids = [number for number in range(0, 2 * total, 2) if number >= message.from_recording_id]
+        yield from map(descriptor, ids[: message.record_count])
+        if len(ids) < message.record_count:
+            yield from ok(2 * total, code=2)(message)
+
+    return answer
+
+
+def test_connecting_tells_the_archive_who_it_is_and_activates_the_session(aeron: mainstem.Aeron) -> None:
+    with session(aeron) as (served, client):
+        assert (client.control_session_id, client.archive_id, client.protocol_version) == (SESSION, 42, (1, 12, 0))
+        wait_for(lambda: len(served.received) == 3)
+        assert served.names == ["AuthConnectRequest", "ArchiveIdRequest", "KeepAliveRequest"]
+        assert served.received[0].client_info.startswith("name=tides version=")
+        assert served.received[2].correlation_id == -1
+        assert repr(client) == f"<archive.Client of aeron:ipc session {SESSION}>"
+        client.close()
+        client.close()
+        wait_for(lambda: served.names[-1] == "CloseSessionRequest")
+        assert (client.closed, client.error) == (True, None)
+        with pytest.raises(ClosedError, match="the archive client is closed"):
+            client.stop_position(1)
+
+
+def test_an_archive_before_1_44_is_not_asked_for_its_id(aeron: mainstem.Aeron) -> None:
+    old = {"relevant_id": SESSION, "code": 0, "version": 0x010A00, "error_message": ""}
+    with session(aeron, AuthConnectRequest=lambda _: [("ControlResponse", dict(old))]) as (served, client):
+        wait_for(lambda: len(served.received) == 2)
+        assert served.names == ["AuthConnectRequest", "KeepAliveRequest"]
+        assert (client.archive_id, client.protocol_version) == (-1, (1, 10, 0))
+
+
+def test_a_challenge_is_answered(aeron: mainstem.Aeron) -> None:
+    challenge = {"version": 0x010C00, "encoded_challenge": b"challenge!"}
+    answers = {"AuthConnectRequest": lambda _: [("Challenge", dict(challenge))], "ChallengeResponse": ok(SESSION)}
+    asked = []
+
+    def answer(data: bytes) -> bytes:
+        asked.append(data)
+        return b"admin:CSadmin"
+
+    with ScriptedArchive(aeron.directory, **answers) as served:
+        options: dict[str, Any] = {"stream_id": served.stream_id, "aeron": aeron, "credentials": b"admin:adminC"}
+        with archive.connect("aeron:ipc", **options, on_challenge=answer) as client:
+            assert client.archive_id == 42
+        assert asked == [b"challenge!"]
+        assert served.received[0].encoded_credentials == b"admin:adminC"
+        assert served.received[1].encoded_credentials == b"admin:CSadmin"
+        with pytest.raises(LocalProtocolError, match="connect with on_challenge"):
+            archive.connect("aeron:ipc", **options)
+        wait_for(lambda: served.names[-1] == "CloseSessionRequest")
+
+
+def test_rejected_credentials_raise_the_archives_error_and_end_the_session(aeron: mainstem.Aeron) -> None:
+    with ScriptedArchive(aeron.directory, AuthConnectRequest=error(10, "authentication rejected")) as served:
+        with pytest.raises(ArchiveError, match="connect to the archive: authentication rejected") as caught:
+            archive.connect("aeron:ipc", stream_id=served.stream_id, aeron=aeron, credentials=b"guess")
+        assert caught.value.code is ArchiveErrorCode.AUTHENTICATION_REJECTED
+        wait_for(lambda: served.names[-1] == "CloseSessionRequest")
+
+
+@pytest.mark.parametrize(
+    ("answers", "step"),
+    [(None, "a connection to the archive at aeron:ipc"), (nothing, "the response to the connect request")],
+)
+def test_connecting_that_takes_too_long_names_the_step(
+    aeron: mainstem.Aeron, answers: Answer | None, step: str
+) -> None:
+    with ScriptedArchive(aeron.directory, AuthConnectRequest=answers or nothing) as served:
+        stream_id = 1 if answers is None else served.stream_id
+        with pytest.raises(ConnectTimeout) as caught:
+            archive.connect("aeron:ipc", stream_id=stream_id, aeron=aeron, timeout=0.3)
+        assert (caught.value.step, caught.value.timeout) == (step, 0.3)
+
+
+def test_the_response_channel_of_an_archive_elsewhere_must_be_given(aeron: mainstem.Aeron) -> None:
+    with pytest.raises(ConfigurationError, match="response_channel: must be given"):
+        archive.connect("aeron:udp?endpoint=192.0.2.1:8010", aeron=aeron)
+
+
+def test_a_client_that_makes_no_calls_stays_connected(aeron: mainstem.Aeron) -> None:
+    """More pings than the response stream has room for: the archive ends a session whose client leaves it full."""
+    with session(aeron, StopPositionRequest=ok(96)) as (served, client):
+        before = served.sent
+        for _ in range(2_000):
+            served.say("Ping", correlation_id=-1)
+        wait_for(lambda: served.sent == before + 2_000, progress=lambda: served.sent)
+        assert client.stop_position(1) == 96
+
+
+def test_an_error_of_the_archive_has_its_code(aeron: mainstem.Aeron) -> None:
+    with session(aeron, StopRecordingRequest=error(4, "no recording found"), StopPositionRequest=error(99, "")) as (
+        served,
+        client,
+    ):
+        with pytest.raises(ArchiveError, match="stop_recording of aeron:ipc stream 9: no recording found") as caught:
+            client.stop_recording("aeron:ipc", 9)
+        assert caught.value.code is ArchiveErrorCode.UNKNOWN_SUBSCRIPTION
+        assert caught.value.correlation_id == served.received[-1].correlation_id
+        with pytest.raises(ArchiveError, match="stop_position of recording 1: GENERIC"):
+            client.stop_position(1)
+
+
+def test_what_comes_after_a_timeout_disturbs_no_later_call(aeron: mainstem.Aeron) -> None:
+    with session(aeron, StopPositionRequest=nothing, StartPositionRequest=ok(32)) as (served, client):
+        with pytest.raises(Timeout, match="stop_position of recording 1: the archive did not respond within"):
+            client.stop_position(1, timeout=0.05)
+        late = {"relevant_id": 7, "code": 0, "version": 0, "error_message": ""}
+        served.say("ControlResponse", correlation_id=served.received[-1].correlation_id, **late)
+        assert client.start_position(1) == 32
+        assert (client.stats().pending, client.stats().events) == (0, 0)
+
+
+def test_signals_and_late_errors_are_events(aeron: mainstem.Aeron) -> None:
+    def start(message: Message) -> Iterator[tuple[str, dict[str, Any]]]:
+        yield "RecordingSignalEvent", SIGNAL | {"signal": 0}
+        yield from ok(9)(message)
+        # At once, so that both arrive together.
+        yield "ControlResponse", dict(LIMITS)
+
+    with session(aeron, StartRecordingRequest2=start) as (served, client):
+        assert client.start_recording("aeron:ipc", 1001, auto_stop=True) == 9
+        events = client.events(timeout=5.0)
+        correlation_id = served.received[-1].correlation_id
+        assert next(events) == Signal(
+            signal=RecordingSignal.START,
+            recording_id=5,
+            subscription_id=9,
+            position=4096,
+            correlation_id=correlation_id,
+        )
+        late = next(events)
+        assert isinstance(late, ArchiveError)
+        assert (late.code, str(late)) == (ArchiveErrorCode.STORAGE_SPACE, "the archive reports: disk full")
+        served.say("RecordingSignalEvent", correlation_id=1, **SIGNAL, signal=99)  # of a newer archive
+        served.say("RecordingSignalEvent", correlation_id=1, **SIGNAL, signal=1)
+        event = next(events)
+        assert isinstance(event, Signal)
+        assert event.signal is RecordingSignal.STOP
+        with pytest.raises(Timeout, match="no event of the archive at aeron:ipc within"):
+            next(client.events(timeout=0.05))
+        client.close()
+        assert list(client.events()) == []
+
+
+def test_events_that_nobody_takes_are_dropped_and_counted(aeron: mainstem.Aeron) -> None:
+    with session(aeron, StopPositionRequest=ok(96)) as (served, client):
+        for _ in range(1_030):
+            served.say("RecordingSignalEvent", correlation_id=1, **SIGNAL, signal=1)
+        assert client.stop_position(1) == 96
+        assert (client.stats().events, client.stats().dropped_events) == (1_024, 6)
+
+
+def test_messages_of_other_sessions_and_what_cannot_be_read_are_skipped(aeron: mainstem.Aeron) -> None:
+    with session(aeron, StopPositionRequest=ok(96)) as (served, client):
+        served._outgoing.append(b"\xff" * 16)
+        assert client.stop_position(1) == 96
+        assert client.stats().refused == {"schema id": 1}
+
+
+@pytest.mark.parametrize("total", [0, 1, 255, 256, 257, 700])
+def test_listings_come_in_pages_and_end(aeron: mainstem.Aeron, total: int) -> None:
+    with session(aeron, ListRecordingsRequest=listing(total)) as (served, client):
+        found = list(client.list_recordings())
+        assert [each.recording_id for each in found] == list(range(0, 2 * total, 2))
+        assert [each.recording_id for each in client.list_recordings(3, count=2)] == [4, 6][: max(0, total - 2)]
+        assert list(client.list_recordings(count=0)) == []
+        if total:
+            assert (found[0].original_channel, found[0].mtu_length) == ("aeron:ipc?alias=x", 1408)
+            assert served.received[-1].record_count == 2
+
+
+def test_threads_may_list_at_once(aeron: mainstem.Aeron) -> None:
+    with session(aeron, ListRecordingsRequest=listing(300)) as (_, client):
+        results: list[int] = []
+        threads = [
+            threading.Thread(target=lambda: results.append(len(list(client.list_recordings())))) for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert results == [300] * 4
+
+
+def test_a_listing_of_subscriptions_and_of_one_recording(aeron: mainstem.Aeron) -> None:
+    found = (
+        "RecordingSubscriptionDescriptor",
+        {"subscription_id": 9, "stream_id": 1001, "stripped_channel": "aeron:ipc"},
+    )
+
+    def subscriptions(message: Message) -> Iterator[tuple[str, dict[str, Any]]]:
+        assert (message.apply_stream_id, message.stream_id, message.channel) == (1, 1001, "ipc")
+        yield found
+        yield from ok(0, code=3)(message)
+
+    answers: dict[str, Answer] = {
+        "ListRecordingSubscriptionsRequest": subscriptions,
+        "ListRecordingRequest": lambda m: [descriptor(7)] if m.recording_id == 7 else ok(m.recording_id, code=2)(m),
+        "ListRecordingsForUriRequest": error(1, "active listing already in progress"),
+        "FindLastMatchingRecordingRequest": ok(-1),
+    }
+    with session(aeron, **answers) as (_, client):
+        (one,) = client.list_recording_subscriptions("ipc", 1001)
+        assert (one.subscription_id, one.stream_id, one.channel) == (9, 1001, "aeron:ipc")
+        described = client.list_recording(7)
+        assert described is not None
+        assert described.recording_id == 7
+        assert client.list_recording(8) is None
+        assert client.find_last_matching_recording("", 1001, 5) is None
+        with pytest.raises(ArchiveError, match="active listing already in progress"):
+            next(client.list_recordings_for_uri("", 1001))
+
+
+def test_an_archive_that_hangs_up_ends_the_session(aeron: mainstem.Aeron) -> None:
+    with session(aeron, StopPositionRequest=nothing) as (served, client):
+        timer = threading.Timer(0.1, served.hang_up)
+        timer.start()
+        with pytest.raises(ConnectionLost, match="ended: its response stream is gone; connect again"):
+            client.stop_position(1)
+        timer.join()
+        assert client.closed
+        assert isinstance(client.error, ConnectionLost)
+        with pytest.raises(ConnectionLost):
+            client.start_position(1)
+        with pytest.raises(ConnectionLost):
+            next(client.events())
+
+
+def test_a_client_that_makes_no_calls_notices_the_end_of_its_session(aeron: mainstem.Aeron) -> None:
+    with session(aeron) as (served, client):
+        served.hang_up()
+        wait_for(lambda: client.closed)
+        assert isinstance(client.error, ConnectionLost)
+
+
+def test_a_replay_to_a_refused_channel_is_stopped(aeron: mainstem.Aeron) -> None:
+    with session(aeron, ReplayRequest=ok(3 << 32 | 0xFFFFFFFE), StopReplayRequest=ok()) as (served, client):
+        with pytest.raises(mainstem.RegistrationError):
+            client.replay(1, "aeron:udp?endpoint=no.such.host.invalid:1", 1002)
+        wait_for(lambda: served.names[-1] == "StopReplayRequest")
+        assert served.received[-1].replay_session_id == 3 << 32 | 0xFFFFFFFE
+        with client.replay(1, "aeron:ipc", 1002, position=64, length=128) as subscription:
+            assert subscription.channel == "aeron:ipc?session-id=-2"
+        request = served.received[-1]
+        assert (request.position, request.length, request.file_io_max_length) == (64, 128, -1)
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "values"),
+    [
+        ({}, "ReplayRequest", (-1, -1, -1)),
+        ({"follow": False}, "ReplayRequest", (-1, -2, -1)),
+        ({"position": 32, "limit_counter_id": 12, "file_io_max_length": 4096}, "BoundedReplayRequest", (32, -1, 4096)),
+    ],
+)
+def test_what_a_replay_asks_for(aeron: mainstem.Aeron, options: Any, name: str, values: tuple[int, int, int]) -> None:
+    with session(aeron, ReplayRequest=ok(1 << 32), BoundedReplayRequest=ok(1 << 32)) as (served, client):
+        assert client.start_replay(1, "aeron:ipc", 1002, **options) == 1 << 32
+        request = served.received[-1]
+        assert request.name == name
+        assert (request.position, request.length, request.file_io_max_length) == values
+        with pytest.raises(ConfigurationError, match="follow=False"):
+            client.start_replay(1, "aeron:ipc", 1002, length=32, follow=False)
+
+
+def test_a_client_that_is_dropped_open_warns_and_ends_its_session(directory: str) -> None:
+    with ScriptedArchive(directory) as served:
+        client: Any = archive.connect("aeron:ipc", stream_id=served.stream_id, directory=directory)
+        threads = {thread.name for thread in threading.enumerate()}
+        assert "mainstem-archive-client" in threads
+        with pytest.warns(ResourceWarning, match="was not closed"):  # noqa: PT031 - the collector has to run
+            del client
+            gc.collect()
+        wait_for(lambda: served.names[-1] == "CloseSessionRequest")
+        wait_for(lambda: "mainstem-archive-client" not in {thread.name for thread in threading.enumerate()})
+
+
+async def test_the_same_client_for_asyncio(directory: str) -> None:
+    answers: dict[str, Answer] = {"ListRecordingsRequest": listing(300), "StopPositionRequest": ok(96)}
+    with ScriptedArchive(directory, **answers) as served:
+        async with archive.aio.connect("aeron:ipc", stream_id=served.stream_id, directory=directory) as client:
+            assert client.archive_id == 42
+            assert len([each async for each in client.list_recordings()]) == 300
+            before = served.sent
+            for _ in range(2_000):
+                served.say("Ping", correlation_id=-1)
+            while served.sent < before + 2_000:
+                await asyncio.sleep(0.01)
+            assert await client.stop_position(1) == 96
+            served.say("RecordingSignalEvent", correlation_id=1, **SIGNAL, signal=1)
+            async for event in client.events(timeout=5.0):
+                assert isinstance(event, Signal)
+                break
+            worker = client._worker
+        assert client.closed
+        assert worker is not None
+        assert worker.done()
+
+
+async def test_cancelled_calls_disturb_no_later_one(directory: str) -> None:
+    answers: dict[str, Answer] = {"StopPositionRequest": nothing, "ListRecordingsRequest": nothing}
+    with ScriptedArchive(directory, **answers) as served:
+        async with archive.aio.connect("aeron:ipc", stream_id=served.stream_id, directory=directory) as client:
+            for call in (client.stop_position(1), anext(client.list_recordings())):
+                before = len(served.received)
+                task = asyncio.ensure_future(call)
+                while len(served.received) == before:
+                    await asyncio.sleep(0.001)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            # The cancelled listing's page comes now. The archive has one listing at a time, so another one waits for its end.
+            first = served.received[-1]
+            served.answers = dict(served.answers) | {"ListRecordingsRequest": listing(2)}
+            listed = asyncio.ensure_future(anext(client.list_recordings()))
+            await asyncio.sleep(0.05)
+            assert served.received[-1] is first
+            for name, values in listing(3)(first):
+                served.say(name, correlation_id=first.correlation_id, **values)
+            assert (await listed).recording_id == 0
+            assert served.received[-1] is not first
+            assert client.stats().pending == 0
+
+
+async def test_a_cancelled_replay_leaves_nothing(directory: str) -> None:
+    with ScriptedArchive(directory, ReplayRequest=nothing) as served:
+        async with mainstem.aio.connect(directory) as aeron:
+            async with archive.aio.connect("aeron:ipc", stream_id=served.stream_id, aeron=aeron) as client:
+                task = asyncio.ensure_future(client.replay(1, "aeron:udp?endpoint=localhost:0", 1002))
+                while served.names[-1] != "ReplayRequest":
+                    await asyncio.sleep(0.001)
+                assert len(aeron.stats().subscriptions) == 2
+                assert not served.received[-1].replay_channel.endswith(":0")
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                assert len(aeron.stats().subscriptions) == 1
+            assert not aeron.closed
+            assert aeron.stats().subscriptions == ()
