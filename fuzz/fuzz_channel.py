@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from mainstem.aeron.channel import ChannelUri, check_keys
+from mainstem.aeron.channel import ChannelUri, check_channel
 from mainstem.errors import ChannelUriError
 
 NAMES = [name for name in dir(ChannelUri) if isinstance(getattr(ChannelUri, name), property)]
@@ -29,7 +29,7 @@ def target(data: bytes) -> None:
     """One input."""
     text = data.decode(errors="surrogateescape")
     with suppress(ChannelUriError):
-        check_keys(text)
+        check_channel(text)
     try:
         uri = ChannelUri.parse(text)
     except ChannelUriError as error:

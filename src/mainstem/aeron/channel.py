@@ -1,8 +1,8 @@
 """Channel URIs: ``[aeron-spy:]aeron:<udp|ipc>[?key=value|key=value...]`` (docs/protocols/aeron.md, 23).
 
 The driver accepts what the reference driver accepts. A value is read when it is asked for, so that a parameter that the command
-does not use may have any value, and an unknown key any name. A client of Mainstem's checks more: a key that
-is a likely typing error of a known one is refused by ``check_keys`` before a command is sent.
+does not use may have any value, and an unknown key any name. A client of Mainstem's checks more before a command is sent:
+``check_channel`` refuses likely mistakes that the driver would not use.
 """
 
 from __future__ import annotations
@@ -30,14 +30,6 @@ LAST_COUNTS = {
 }
 
 T = TypeVar("T")
-
-
-class InvalidChannel(ChannelUriError):
-    """The text is not a channel, or not one for this use: INVALID_CHANNEL. A wrong value is GENERIC_ERROR.
-
-    Example:
-        >>> ChannelUri.parse("aeron:tcp?endpoint=localhost:40456")
-    """
 
 
 class Value(Generic[T]):
@@ -116,24 +108,24 @@ class ChannelUri:
 
     @classmethod
     def parse(cls, text: str) -> ChannelUri:
-        """Takes a channel apart. Raises InvalidChannel; its values are not read yet."""
+        """Takes a channel apart. Raises ChannelUriError; its values are not read yet."""
         spy = text.startswith(SPY_PREFIX)
         start = len(SPY_PREFIX) if spy else 0
         length = len(text[start:].encode("utf-8", "surrogateescape"))
         if length > MAX_URI_LENGTH:
-            raise InvalidChannel(
+            raise ChannelUriError(
                 text[:SHOWN_LENGTH] + "...", f"{length} bytes exceed the maximum of {MAX_URI_LENGTH} of a channel"
             )
         if not text.startswith(AERON_PREFIX, start):
-            raise InvalidChannel(text, "a channel begins with aeron:udp or aeron:ipc", start)
+            raise ChannelUriError(text, "a channel begins with aeron:udp or aeron:ipc", start)
         at = start + len(AERON_PREFIX)
         media, mark, rest = text[at:].partition("?")
         if media not in (UDP, IPC):
-            raise InvalidChannel(text, f"medium {media!r} is neither udp nor ipc", at)
+            raise ChannelUriError(text, f"medium {media!r} is neither udp nor ipc", at)
         if spy and media == IPC:
-            raise InvalidChannel(text, "a spy watches a network publication, and aeron:ipc has none", at)
+            raise ChannelUriError(text, "a spy watches a network publication, and aeron:ipc has none", at)
         if media == UDP and not mark:
-            raise InvalidChannel(text, "aeron:udp has no parameters", at)
+            raise ChannelUriError(text, "aeron:udp has no parameters", at)
         values, places = _read(text, rest, at + len(media) + 1, LAST_COUNTS[media])
         return cls(text, media, spy, values, places)
 
@@ -166,14 +158,14 @@ class ChannelUri:
 
     @property
     def channel_tag(self) -> int | None:
-        """The tag that the channel's sockets are shared by. Raises InvalidChannel for what is not a number."""
+        """The tag that the channel's sockets are shared by. Raises ChannelUriError for what is not a number."""
         text = None if self.tags is None else self.tags.channel
         if text is None:
             return None
         try:
             return kinds.channel_tag(text)
         except ValueError as error:
-            raise InvalidChannel(self.text, f"tags: {error}", self.places["tags"]) from None
+            raise ChannelUriError(self.text, f"tags: {error}", self.places["tags"]) from None
 
     @property
     def entity_tag(self) -> int | None:
@@ -203,13 +195,15 @@ class ChannelUri:
             raise self.fault(f"session-id: {error}", "session-id") from None
 
     def check_udp(self) -> None:
-        """Raises InvalidChannel where the channel has neither an address nor a mode that adds one later."""
+        """Raises ChannelUriError where the channel has neither an address nor a mode that adds one later."""
         mode = self.control_mode
         if mode is ControlMode.DYNAMIC and self.control is None:
-            raise InvalidChannel(self.text, f"control-mode={mode} needs a control address", self.places["control-mode"])
+            raise ChannelUriError(
+                self.text, f"control-mode={mode} needs a control address", self.places["control-mode"]
+            )
         places = (self.endpoint, self.control, None if self.tags is None else self.tags.channel)
         if mode not in (ControlMode.MANUAL, ControlMode.RESPONSE) and all(place is None for place in places):
-            raise InvalidChannel(
+            raise ChannelUriError(
                 self.text, "aeron:udp needs an endpoint, a control address, tags, or control-mode=manual or response"
             )
 
@@ -234,14 +228,14 @@ class ChannelUri:
             raise self.fault("the encrypted transport is not available", "ats")
 
     def check_destination(self) -> None:
-        """Raises InvalidChannel where this cannot be one destination among others."""
+        """Raises ChannelUriError where this cannot be one destination among others."""
         for key in ("mtu", "rcv-wnd", "so-rcvbuf", "so-sndbuf", "response-correlation-id"):
             if key in self.values:
-                raise InvalidChannel(
+                raise ChannelUriError(
                     self.text, f"{key} belongs to the channel and not to one destination", self.places[key]
                 )
         if not self.is_ipc and self.control_mode is ControlMode.RESPONSE:
-            raise InvalidChannel(self.text, "a destination cannot be a response channel", self.places["control-mode"])
+            raise ChannelUriError(self.text, "a destination cannot be a response channel", self.places["control-mode"])
 
     def fault(self, reason: str, key: str = "") -> ChannelUriError:
         """The error for a value that cannot be used; ``key`` is whose."""
@@ -267,11 +261,11 @@ def _pairs(text: str, rest: str, start: int) -> list[_Pair]:
         key, equals, value = part.partition("=")
         is_last = number == len(parts) - 1
         if not key and equals:
-            raise InvalidChannel(text, f"{part!r} is a value without a key", at)
+            raise ChannelUriError(text, f"{part!r} is a value without a key", at)
         if not equals and not is_last:
-            raise InvalidChannel(text, f"{part!r} is not a parameter (key=value)", at)
+            raise ChannelUriError(text, f"{part!r} is not a parameter (key=value)", at)
         if equals and not value and not is_last:
-            raise InvalidChannel(text, f"{key} has no value", at + len(key) + 1)
+            raise ChannelUriError(text, f"{key} has no value", at + len(key) + 1)
         if equals:
             pairs.append(_Pair(key, value, at + len(key) + 1))
         at += len(part) + 1
@@ -291,22 +285,32 @@ def _read(text: str, rest: str, start: int, last_counts: frozenset[str]) -> tupl
     return values, places
 
 
+MODES = tuple(str(mode.value) for mode in ControlMode)
 UNREAD = ("alias", "stream-id", "response-endpoint")  # for labels and tools: any text
 KEYS = frozenset(each.key for each in vars(ChannelUri).values() if isinstance(each, Value)) | set(UNREAD)
 SHORT_KEY = 2  # letters: nearly every other key of that length is one letter away
 LONG_KEY = 8  # letters: from here on two of them may be wrong
 
 
-def check_keys(channel: str) -> None:
-    """Raises ChannelUriError for a key that is a likely typing error of a known one; the driver would not use it.
+def check_channel(channel: str, stream_id: int | None = None) -> None:
+    """Raises ChannelUriError for what drivers ignore and is a likely mistake.
 
-    Any other unknown key is for a newer driver. What is not a channel at all is for the driver to refuse.
+    These are a key that is a typing error of a known one, a parameter without a value, a control mode that does not exist, and a
+    stream-id that is not the stream's. Any other unknown key is for a newer driver. What is not a channel at all is for the driver
+    to refuse.
     """
     head, _, rest = channel.partition("?")
     for pair in _pairs_of_anything(rest, len(head) + 1):
-        if pair.key not in KEYS and (known := _likely(pair.key)) is not None:
-            position = pair.position - len(pair.key) - 1
-            raise ChannelUriError(channel, f"{pair.key!r} is not a parameter: {known!r} is", position)
+        key, value, at = pair
+        if key not in KEYS:
+            if (known := _likely(key)) is not None:
+                raise ChannelUriError(channel, f"{key!r} is not a parameter: {known!r} is", at - len(key) - 1)
+        elif not value and key != "alias":
+            raise ChannelUriError(channel, f"{key} has no value; leave it out", at)
+        elif key == "control-mode" and value not in MODES:
+            raise ChannelUriError(channel, f"control-mode: {value!r} is not one of {', '.join(MODES)}", at)
+        elif key == "stream-id" and stream_id is not None and value != str(stream_id):
+            raise ChannelUriError(channel, f"stream-id: {value!r} is not the stream {stream_id} that was requested", at)
 
 
 def _pairs_of_anything(rest: str, at: int) -> list[_Pair]:

@@ -88,7 +88,7 @@ class Aeron(AeronBase, Closing):
             The publication.
 
         Raises:
-            ChannelUriError: A key of the channel looks like a misspelled one.
+            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value, another stream-id.
             RegistrationError: The driver refused; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
@@ -106,7 +106,7 @@ class Aeron(AeronBase, Closing):
             The pending operation.
 
         Raises:
-            ChannelUriError: A key of the channel looks like a misspelled one.
+            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value, another stream-id.
             DriverTimeout: The driver's command buffer is full.
             ClosedError: The client is closed.
 
@@ -131,7 +131,7 @@ class Aeron(AeronBase, Closing):
             The publication.
 
         Raises:
-            ChannelUriError: A key of the channel looks like a misspelled one.
+            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value, another stream-id.
             RegistrationError: The driver refused; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
@@ -149,7 +149,7 @@ class Aeron(AeronBase, Closing):
             The pending operation.
 
         Raises:
-            ChannelUriError: A key of the channel looks like a misspelled one.
+            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value, another stream-id.
             DriverTimeout: The driver's command buffer is full.
             ClosedError: The client is closed.
         """
@@ -180,7 +180,7 @@ class Aeron(AeronBase, Closing):
             The subscription.
 
         Raises:
-            ChannelUriError: A key of the channel looks like a misspelled one.
+            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value, another stream-id.
             RegistrationError: The driver refused; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
@@ -272,7 +272,7 @@ class Aeron(AeronBase, Closing):
             The pending operation.
 
         Raises:
-            ChannelUriError: A key of the channel looks like a misspelled one.
+            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value, another stream-id.
             DriverTimeout: The driver's command buffer is full.
             ClosedError: The client is closed.
         """

@@ -107,7 +107,7 @@ class Requester(RequesterBase, Closing):
         timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
     Raises:
-        ChannelUriError: A key of a channel looks like a misspelled one.
+        ChannelUriError: A channel has a likely mistake: a misspelled key, an empty value, another stream-id.
         RegistrationError: The driver refused.
         DriverTimeout: The driver did not respond in time.
         ConfigurationError: ``max_in_flight`` is not an integer >= 1.
@@ -244,7 +244,7 @@ class Responder(ResponderBase, Closing):
         timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
 
     Raises:
-        ChannelUriError: A key of a channel looks like a misspelled one.
+        ChannelUriError: A channel has a likely mistake: a misspelled key, an empty value, another stream-id.
         RegistrationError: The driver refused.
         DriverTimeout: The driver did not respond in time.
         ConfigurationError: ``max_clients`` is not an integer >= 1.

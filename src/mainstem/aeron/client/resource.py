@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-from mainstem.aeron.channel import check_keys
+from mainstem.aeron import channel as channels
 from mainstem.aeron.counters import ChannelStatus, find_local_addresses
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class Destinations(Resource, Closing):
             The destination's id, for ``remove_destination``.
 
         Raises:
-            ChannelUriError: A key of the channel looks like a misspelled one.
+            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value, another stream-id.
             RegistrationError: The driver refused; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
@@ -206,7 +206,7 @@ class Destinations(Resource, Closing):
             The pending operation; its result is the destination's id.
 
         Raises:
-            ChannelUriError: A key of the channel looks like a misspelled one.
+            ChannelUriError: The channel has a likely mistake: a misspelled key, an empty value, another stream-id.
         """
         return self._conductor.add_destination(self, channel)
 
@@ -232,15 +232,15 @@ def raise_error_of(resource: Any) -> None:
         raise resource.error.with_traceback(None)
 
 
-def check_channel(channel: Any) -> None:
-    """Raise TypeError for anything but a str, and ChannelUriError for a misspelled key, before a command is sent."""
+def check_channel(channel: Any, stream_id: int | None = None) -> None:
+    """Raise TypeError for anything but a str, and ChannelUriError for a likely mistake, before a command is sent."""
     if not isinstance(channel, str):
         raise TypeError(f"channel must be a str such as 'aeron:ipc' (got {channel!r})")
-    check_keys(channel)
+    channels.check_channel(channel, stream_id)
 
 
 def check_arguments(channel: Any, stream_id: Any) -> None:
     """Check a channel and a stream id."""
-    check_channel(channel)
     if not isinstance(stream_id, int):
         raise TypeError(f"stream_id must be an int (got {stream_id!r})")
+    check_channel(channel, stream_id)

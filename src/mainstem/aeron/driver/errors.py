@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from mainstem._internal.address_prefixes import AddressPrefixes
 from mainstem._internal.log_throttle import LogThrottle, kind_of
-from mainstem.aeron.channel import InvalidChannel
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import (
@@ -41,29 +40,22 @@ def error_code_of(error: BaseException) -> ErrorCode:
     """Return the code of the ON_ERROR response to ``error``."""
     if isinstance(error, RegistrationError | RemoteProtocolError) and error.code is not None:
         return ErrorCode(error.code)
-    if isinstance(error, ChannelUriError) and isinstance(error.__cause__, LookupError):
-        return ErrorCode.UNKNOWN_HOST
-    if isinstance(error, InvalidChannel):
-        return ErrorCode.INVALID_CHANNEL
+    if isinstance(error, ChannelUriError):
+        return ErrorCode.UNKNOWN_HOST if isinstance(error.__cause__, LookupError) else ErrorCode.INVALID_CHANNEL
     if isinstance(error, StorageSpaceError) or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
         return ErrorCode.STORAGE_SPACE
     return ErrorCode.GENERIC_ERROR
 
 
 def invalid_channel(message: str) -> RegistrationError:
-    """The error for a session that is there already, and for a subscription that takes no destinations."""
+    """The error for a channel that contradicts what is there already, or that does not take what is asked of it."""
     return RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
-
-
-def conflict(message: str) -> RegistrationError:
-    """The error for a channel that contradicts what is there already."""
-    return RegistrationError(message, code=ErrorCode.GENERIC_ERROR)
 
 
 def check_unused(registration_id: int, registrations: Container[int]) -> None:
     """Raise RegistrationError if a command's correlation id is that of an existing registration."""
     if registration_id in registrations:
-        raise conflict(f"registration id {registration_id} is already in use")
+        raise RegistrationError(f"registration id {registration_id} is already in use", code=ErrorCode.GENERIC_ERROR)
 
 
 class ErrorRecorder:

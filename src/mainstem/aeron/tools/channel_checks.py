@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstem.aeron.channel import ChannelUri, check_keys
+from mainstem.aeron.channel import ChannelUri, check_channel
 
 # The parameters that a driver reads of every such channel; what an unused parameter holds is no error.
 OF_PUBLICATIONS = (
@@ -29,7 +29,7 @@ def check_subscription(channel: str) -> None:
 
 
 def _check(channel: str, names: tuple[str, ...]) -> None:
-    check_keys(channel)
+    check_channel(channel)
     uri = ChannelUri.parse(channel)
     if not uri.is_ipc:
         uri.check_udp()

@@ -20,7 +20,7 @@ from mainstem.aeron.counters import (
     send_channel_status,
 )
 from mainstem.aeron.driver.conductor.params import pick
-from mainstem.aeron.driver.errors import conflict
+from mainstem.aeron.driver.errors import error_code_of, invalid_channel
 from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination, SendChannelEndpoint
 from mainstem.aeron.driver.media.transport import AddressInUse
 from mainstem.aeron.driver.media.udp_channel import UdpChannel
@@ -289,12 +289,12 @@ class Channels:
             requested = pick(getattr(udp.uri, name), NO_OFFSET)
             actual = pick(getattr(existing.udp.uri, name), NO_OFFSET)
             if requested != actual:
-                raise conflict(f"{name}={requested} of {udp.uri} does not match {actual} of {existing.udp.uri}")
+                raise invalid_channel(f"{name}={requested} of {udp.uri} does not match {actual} of {existing.udp.uri}")
 
     def _check_buffer(self, key: str, requested: int, actual: int, udp: UdpChannel, existing: OpenChannel) -> None:
         if requested and requested != actual:
             name = key.replace("_", "-")
-            raise conflict(
+            raise invalid_channel(
                 f"{name}={requested} of {udp.uri} does not match {actual or 'the default'} of {existing.udp.uri}"
             )
 
@@ -353,7 +353,7 @@ class Channels:
 
 
 def _not_opened(error: ConfigurationError) -> RegistrationError:
-    return RegistrationError(str(error), code=ErrorCode.GENERIC_ERROR)
+    return RegistrationError(str(error), code=error_code_of(error))
 
 
 def _places(channel: OpenChannel) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.channel import ChannelUri, InvalidChannel
+from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.command.responses import OnOperationSuccess
 from mainstem.aeron.driver.conductor.network_publication import NetworkPublication
 from mainstem.aeron.driver.conductor.params import SubscriptionParams
 from mainstem.aeron.driver.conductor.subscription_link import LocalInterest, TetherState
-from mainstem.aeron.driver.errors import conflict, invalid_channel
+from mainstem.aeron.driver.errors import invalid_channel
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.endpoints import ReceiveDestination
 from mainstem.errors import ChannelUriError, RegistrationError
@@ -78,14 +78,14 @@ class SendDestinationCommands:
                 f"{publication.channel} is not a network publication", code=ErrorCode.UNKNOWN_PUBLICATION
             )
         if not publication.send_channel.udp.is_manual:
-            raise conflict(f"channel {publication.channel} must have control-mode=manual")
+            raise invalid_channel(f"channel {publication.channel} must have control-mode=manual")
         return publication.send_channel
 
     def _uri(self, channel: str) -> tuple[ChannelUri, str]:
         """The destination and its endpoint; of the rest of its parameters none is used."""
         uri = ChannelUri.parse(channel)
         if uri.spy:
-            raise InvalidChannel(channel, "a destination of a publication must be aeron:udp")
+            raise ChannelUriError(channel, "a destination of a publication must be aeron:udp")
         name = uri.endpoint
         if uri.is_ipc or name is None:
             raise uri.fault("a destination of a publication must be aeron:udp with an endpoint")

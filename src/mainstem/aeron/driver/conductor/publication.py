@@ -17,7 +17,7 @@ from mainstem.aeron.driver.conductor.life_cycle import (
 from mainstem.aeron.driver.conductor.params import PublicationParams, first_term_ids
 from mainstem.aeron.driver.conductor.stream_counters import StreamCounters
 from mainstem.aeron.driver.conductor.stream_registry import StreamRegistry
-from mainstem.aeron.driver.errors import conflict, invalid_channel
+from mainstem.aeron.driver.errors import invalid_channel
 from mainstem.aeron.logbuffer import LogParameters, LogType
 from mainstem.aeron.system_counter import SystemCounter
 
@@ -225,7 +225,7 @@ def _check_same(request: PublicationRequest, existing: Publication) -> None:
         pairs.append(("ssc", params.spies_simulate_connection, existing.params.spies_simulate_connection))
     for key, requested, actual in pairs:
         if requested is not None and requested != actual:
-            raise conflict(
+            raise invalid_channel(
                 f"existing publication has different {key}: existing={actual} requested={requested} "
                 f"existing channel={existing.channel} channel={uri}"
             )

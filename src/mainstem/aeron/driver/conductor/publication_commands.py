@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from mainstem.aeron.channel import ChannelUri, InvalidChannel
+from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.channel_values import NO_TAG
 from mainstem.aeron.command.commands import AddExclusivePublication
 from mainstem.aeron.command.error_code import ErrorCode
@@ -19,7 +19,7 @@ from mainstem.aeron.driver.conductor.life_cycle import StreamState
 from mainstem.aeron.driver.conductor.params import PublicationParams, TaggedSession
 from mainstem.aeron.driver.conductor.publication import PublicationRequest
 from mainstem.aeron.driver.errors import check_unused
-from mainstem.errors import RegistrationError
+from mainstem.errors import ChannelUriError, RegistrationError
 
 if TYPE_CHECKING:
     from mainstem.aeron.command.commands import AddPublication, GetNextAvailableSessionId, RemovePublication
@@ -85,7 +85,7 @@ class PublicationCommands:
         self._clients.get_or_add(command.client_id)
         uri = ChannelUri.parse(command.channel)
         if uri.spy:
-            raise InvalidChannel(uri.text, "a spy can only subscribe")
+            raise ChannelUriError(uri.text, "a spy can only subscribe")
         udp = None if uri.is_ipc else self._channels.resolve(uri)
         params = PublicationParams.of(uri, self._resources.settings, self._tagged(uri))
         if udp is not None:

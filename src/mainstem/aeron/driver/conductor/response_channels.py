@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.aeron.driver.conductor.network_publication import NetworkPublication
 from mainstem.aeron.driver.conductor.params import NO_RESPONSE
-from mainstem.aeron.driver.errors import conflict
+from mainstem.aeron.driver.errors import invalid_channel
 
 if TYPE_CHECKING:
     from mainstem.aeron.channel import ChannelUri
@@ -57,21 +57,21 @@ class ResponseChannels:
         elif correlation_id != NO_RESPONSE:
             subscription = self._registry.find(correlation_id)
             if subscription is None or subscription.receive_channel is None:
-                raise conflict(
+                raise invalid_channel(
                     f"channel {uri}: response-correlation-id={correlation_id} does not identify a network subscription"
                 )
         return params
 
     def _check_response(self, uri: ChannelUri, correlation_id: int) -> None:
         if correlation_id == NO_RESPONSE:
-            raise conflict(f"channel {uri}: control-mode=response requires response-correlation-id")
+            raise invalid_channel(f"channel {uri}: control-mode=response requires response-correlation-id")
         if correlation_id == PROTOTYPE:
             return
         image = self._images.find(correlation_id)
         if image is None:
-            raise conflict(f"channel {uri}: response-correlation-id={correlation_id} does not identify an image")
+            raise invalid_channel(f"channel {uri}: response-correlation-id={correlation_id} does not identify an image")
         if not image.needs_response:
-            raise conflict(f"channel {uri}: image {correlation_id} did not ask for a response")
+            raise invalid_channel(f"channel {uri}: image {correlation_id} did not ask for a response")
 
     def on_added(self, publication: IpcPublication | NetworkPublication) -> None:
         if isinstance(publication, NetworkPublication) and publication.params.is_response:

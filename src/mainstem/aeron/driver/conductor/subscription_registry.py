@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.command.error_code import ErrorCode
-from mainstem.aeron.driver.errors import check_unused, conflict
+from mainstem.aeron.driver.errors import check_unused, invalid_channel
 from mainstem.errors import RegistrationError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class SubscriptionRegistry:
             for name in ("reliable", "rejoin", "is_response"):
                 requested, existing = getattr(candidate.params, name), getattr(other.params, name)
                 if requested != existing:
-                    raise conflict(
+                    raise invalid_channel(
                         f"option conflicts with existing subscription: {name}={requested} existing {name}={existing} "
                         f"existing channel={other.channel} channel={candidate.channel}"
                     )

@@ -24,10 +24,10 @@ def test_logs_malformed_commands_and_sends_their_errors(driver: InvokedDriver) -
 @pytest.mark.parametrize(
     ("channel", "code", "what"),
     [
-        ("aeron:udp?endpoint=localhost:20121|mtu=nine", ErrorCode.GENERIC_ERROR, "mtu"),
+        ("aeron:udp?endpoint=localhost:20121|mtu=nine", ErrorCode.INVALID_CHANNEL, "mtu"),
         ("aeron:carrier-pigeon", ErrorCode.INVALID_CHANNEL, "carrier-pigeon"),
         ("ipc", ErrorCode.INVALID_CHANNEL, "aeron:"),
-        ("aeron:ipc?term-length=3", ErrorCode.GENERIC_ERROR, "term-length"),
+        ("aeron:ipc?term-length=3", ErrorCode.INVALID_CHANNEL, "term-length"),
     ],
 )
 def test_says_what_is_wrong_with_a_channel(driver: InvokedDriver, channel: str, code: ErrorCode, what: str) -> None:

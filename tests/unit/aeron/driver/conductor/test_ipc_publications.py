@@ -186,7 +186,7 @@ def test_starts_a_stream_where_the_channel_says(driver: InvokedDriver) -> None:
 def test_refuses_to_share_with_other_parameters(driver: InvokedDriver, key: str) -> None:
     driver.add_publication("aeron:ipc?session-id=10|mtu=1408|term-length=64k")
     error = only(driver.add_publication(f"aeron:ipc?{key}"), responses.OnError)
-    assert error.code is ErrorCode.GENERIC_ERROR
+    assert error.code is ErrorCode.INVALID_CHANNEL
     assert key.split("=")[0] in error.message
 
 

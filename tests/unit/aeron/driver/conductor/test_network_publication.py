@@ -325,9 +325,9 @@ def test_the_same_channel_can_be_used_again_right_after_it_was_closed(driver: In
     ("channel", "code"),
     [
         ("aeron:udp?endpoint=no-such-host:1", ErrorCode.UNKNOWN_HOST),
-        ("aeron:udp?endpoint=127.0.0.1:0", ErrorCode.GENERIC_ERROR),
-        ("aeron:udp?control=127.0.0.1:9|control-mode=response", ErrorCode.GENERIC_ERROR),
-        ("aeron:udp?tags=44", ErrorCode.GENERIC_ERROR),
+        ("aeron:udp?endpoint=127.0.0.1:0", ErrorCode.INVALID_CHANNEL),
+        ("aeron:udp?control=127.0.0.1:9|control-mode=response", ErrorCode.INVALID_CHANNEL),
+        ("aeron:udp?tags=44", ErrorCode.INVALID_CHANNEL),
     ],
 )
 def test_refuses_channels_that_lead_nowhere(driver: InvokedDriver, channel: str, code: ErrorCode) -> None:
