@@ -22,6 +22,7 @@ from urllib.parse import quote, urlsplit
 
 from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, StoreError
+from mainstem.store.proxy import proxy_for
 from mainstem.store.retry import Retry, TransientError
 
 if TYPE_CHECKING:
@@ -143,15 +144,24 @@ class SchemaRegistry:
         except (ssl.SSLError, ValueError) as error:
             raise ConfigurationError(f"the option registry_ca: {error}") from None
 
+    def _connection(self, target: str) -> tuple[http.client.HTTPConnection, str]:
+        """A connection to the registry, or to the proxy before it, and what to ask for there."""
+        context = self._context()
+        host, port, proxy = self._host, self._port, urlsplit(proxy_for(self._host, is_tls=context is not None))
+        if proxy.hostname:
+            host, port = proxy.hostname, proxy.port or 80
+        if context is None:
+            connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+            return connection, f"{self.url.removesuffix(self._path)}{target}" if proxy.hostname else target
+        connection = http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
+        if proxy.hostname:
+            connection.set_tunnel(self._host, self._port)
+        return connection, target
+
     def _get(self, target: str) -> tuple[int, bytes]:
         """The status and the body of one request, within the limits of time and length."""
         until_ns = SYSTEM_CLOCK.monotonic_ns() + int(TIMEOUT_S * NS_PER_SECOND)
-        context = self._context()
-        connection = (
-            http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
-            if context is None
-            else http.client.HTTPSConnection(self._host, self._port, timeout=TIMEOUT_S, context=context)
-        )
+        connection, target = self._connection(target)
         try:
             connection.request("GET", target, headers=self._headers)
             response = connection.getresponse()

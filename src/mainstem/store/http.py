@@ -9,7 +9,6 @@ obstore's store for HTTP is not used: it has no query parameters, and does not s
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import re
@@ -20,11 +19,11 @@ from contextlib import contextmanager
 from http.client import responses
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from mainstem.errors import ConfigurationError, StoreError, needs_extras
 from mainstem.store.base import RemoteFiles, StoredFile
 from mainstem.store.options import http_options
+from mainstem.store.proxy import is_this_machine, proxy_for
 from mainstem.store.retry import Retry, TransientError, sentence
 from mainstem.store.serve_token import TOKEN_VARIABLE, hint, token_for
 
@@ -115,7 +114,7 @@ class HttpStore(RemoteFiles):
         self._headers = {"User-Agent": "mainstem", "Accept-Encoding": "identity"}
         self._token_port = port or (443 if self._is_tls else 80)
         if token := token_for(values, self._host, self._token_port):
-            if not self._is_tls and not values.get("insecure") and not _is_this_machine(self._host):
+            if not self._is_tls and not values.get("insecure") and not is_this_machine(self._host):
                 raise ConfigurationError(
                     f"{self.url}: the token would cross the network unencrypted: use https://, or the option insecure=true"
                 )
@@ -140,10 +139,8 @@ class HttpStore(RemoteFiles):
         with needs_extras():
             import urllib3
         options: dict[str, Any] = {"num_pools": 1, "maxsize": MAX_IDLE_CONNECTIONS, "ssl_context": self._authorities}
-        proxy = getproxies().get("https" if self._is_tls else "http")
-        # This machine is reached without a proxy, which a token would cross unencrypted.
-        if proxy and not proxy_bypass(self._host) and not _is_this_machine(self._host):
-            return urllib3.ProxyManager(proxy if "://" in proxy else f"http://{proxy}", **options)
+        if proxy := proxy_for(self._host, is_tls=self._is_tls):
+            return urllib3.ProxyManager(proxy, **options)
         return urllib3.PoolManager(**options)
 
     def close(self) -> None:
@@ -379,12 +376,3 @@ def _authorities(ca: str | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca)
     except OSError as error:  # ssl.SSLError is one
         raise ConfigurationError(f"ca: {ca}: {error.strerror or error}") from None
-
-
-def _is_this_machine(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False

@@ -79,6 +79,23 @@ def test_many_numbers_without_a_schema_are_not_many_requests(
     assert sum(registry.requests.values()) == 6
 
 
+def test_a_registry_is_reached_by_the_proxy_of_the_environment(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "http://registry.invalid:8081/base"
+    registry.responses[f"{url}/schemas/ids/1"] = registry.responses["/schemas/ids/1"]
+    monkeypatch.setenv("HTTP_PROXY", f"127.0.0.1:{registry.server_port}")
+    codec: Any = find_codec("avro", {"framing": "confluent", "registry": url})
+    assert codec.decode(message(1)) == [{"id": 5}]
+    assert registry.requests == {f"{url}/schemas/ids/1": 1}
+    monkeypatch.setenv("NO_PROXY", "registry.invalid")
+    with pytest.raises(StoreError):
+        find_codec("avro", {"framing": "confluent", "registry": url}).decode(message(1))
+    # This machine is reached without one.
+    monkeypatch.setenv("HTTP_PROXY", "127.0.0.1:1")
+    assert codec_of(registry).decode(message(1)) == [{"id": 5}]
+
+
 def test_schemas_in_memory_are_bounded(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schemas, "MAX_SCHEMAS", 2)
     for number in (11, 12, 13):

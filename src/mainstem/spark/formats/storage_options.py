@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from mainstem.errors import ConfigurationError
 from mainstem.store.open_store import scheme_of
 from mainstem.store.options import azure_options, gcs_options, s3_options
+from mainstem.store.proxy import proxy_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,13 @@ def _only(url: str, values: Mapping[str, Any], known: tuple[str, ...], library: 
 def _endpoint(values: Mapping[str, Any]) -> str | None:
     endpoint = values.get("endpoint_override")
     return f"{values.get('scheme', 'https')}://{endpoint}" if endpoint else None
+
+
+def _s3_proxy(values: Mapping[str, Any]) -> str:
+    """Arrow's client of S3, which pyiceberg uses, takes no proxy from the environment."""
+    is_tls = values.get("scheme") != "http"
+    host = urlsplit(_endpoint(values) or "https://s3.amazonaws.com").hostname or ""
+    return proxy_for(host, is_tls=is_tls)
 
 
 _S3_KNOWN = (
@@ -98,6 +106,7 @@ def iceberg_options(url: str, options: Mapping[str, str]) -> dict[str, str]:
                 "s3.endpoint": _endpoint(values),
                 "s3.anonymous": values.get("anonymous"),
                 "s3.force-virtual-addressing": values.get("force_virtual_addressing"),
+                "s3.proxy-uri": _s3_proxy(values),
             }
         )
     if scheme in GCS_SCHEMES:

@@ -106,7 +106,7 @@ def test_compact_is_a_command_for_both_formats(tmp_path: Path) -> None:
     }
 
 
-def test_an_option_without_a_counterpart_is_refused_by_name() -> None:
+def test_an_option_without_a_counterpart_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match="deltalake has no counterpart of the option 'role_arn'"):
         delta_options("s3://bucket/x", {"role_arn": "arn"})
     with pytest.raises(ConfigurationError, match="no option 'colour'"):
@@ -115,5 +115,9 @@ def test_an_option_without_a_counterpart_is_refused_by_name() -> None:
         "azure_storage_account_name": "acc",
         "azure_storage_sas_token": "t",
     }
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    assert iceberg_options("s3://bucket/x", {"region": "eu-1"})["s3.proxy-uri"] == "http://proxy:3128"
+    local = {"endpoint_override": "127.0.0.1:9000", "scheme": "http"}
+    assert "s3.proxy-uri" not in iceberg_options("s3://bucket/x", local)
     assert iceberg_options("gs://bucket/x", {"access_token": "t"}) == {"gcs.oauth2.token": "t"}
     assert delta_options("gs://bucket/x", {"anonymous": "true"}) == {"google_skip_signature": "true"}
