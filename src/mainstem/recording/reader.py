@@ -7,16 +7,18 @@ from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from mmap import MADV_DONTNEED, PAGESIZE
 from typing import TYPE_CHECKING
 
 from mainstem._core.layout import WALK_AT_LIMIT
 from mainstem._core.log.columns import FrameWalk
 from mainstem._internal.clock import NS_PER_MS
+from mainstem._internal.guarded_map import GuardedMap
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, RecordingDescriptor
 from mainstem.recording.ends import find_end
 from mainstem.recording.fetching import FetchedSegment
-from mainstem.recording.segments import check_whole, first_segment_base, segment_base
+from mainstem.recording.segments import BYTES_PER_RELEASE, check_whole, first_segment_base, segment_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,6 +48,19 @@ class MappedRange:
     def check(self) -> None:
         """Raise CutShortError if the file was cut short since: what was read of the memory must not be believed."""
         check_whole(self.memory, self.path)
+
+    def release(self, start: int, end: int) -> int:
+        """Give the pages of a mapped file from ``start`` on back to the kernel, whose cache keeps them; return how far.
+
+        Without that a reader's resident memory grows by all that it reads, up to ``MAX_MAPPED_SEGMENTS`` segments. Ranges of a
+        segment that is elsewhere share memory that is used again.
+        """
+        if not isinstance(self.memory, GuardedMap):
+            return end
+        first, last = start // PAGESIZE * PAGESIZE, end // PAGESIZE * PAGESIZE
+        if last > first:
+            self.memory.madvise(MADV_DONTNEED, first, last - first)
+        return last
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +221,10 @@ class RecordingReader:
             try:
                 for at, chunk_end in segment.chunks(position - base, limit):
                     place = segment.place(at)
-                    yield MappedRange(segment.memory, place, place + chunk_end - at, base + at, segment.name)
+                    run = MappedRange(segment.memory, place, place + chunk_end - at, base + at, segment.name)
+                    yield run
+                    if chunk_end - at >= BYTES_PER_RELEASE:
+                        run.release(run.offset, run.limit)
             finally:
                 if isinstance(segment, FetchedSegment):
                     segment.close()

@@ -17,7 +17,7 @@ from mainstem._core.layout import (
 )
 from mainstem._core.log.columns import Columns, Fragments
 from mainstem.errors import RecordingError
-from mainstem.recording.segments import CutShortError, segment_base
+from mainstem.recording.segments import BYTES_PER_RELEASE, CutShortError, segment_base
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -121,6 +121,7 @@ def _until_problem(
     try:
         for run in reader.ranges(start, end):
             at, span = run.offset, BYTES_PER_BATCH
+            released = at
             while at < run.limit:
                 # Limited to these bytes at a time, so that a batch of large messages ends, too.
                 limit = min(run.limit, at + span)
@@ -138,6 +139,8 @@ def _until_problem(
                 if columns.rows >= rows or columns.payload_length >= BYTES_PER_BATCH or (has_problem and columns.rows):
                     count = columns.rows
                     yield columns.take(), count
+                if at - released >= BYTES_PER_RELEASE:
+                    released = run.release(released, at)
                 if has_problem:
                     position = run.position + at - run.offset
                     offset = position - segment_base(reader.descriptor, position)

@@ -32,6 +32,8 @@ CHUNK = 1 << 20
 ZEROS = memoryview(bytes(1 << 16))
 
 SEGMENT_NAME = re.compile(r"(\d+)-(\d+)\.rec")
+# Pages that were read are given back in steps of this: small ones cost calls.
+BYTES_PER_RELEASE = 16 << 20
 
 
 def segment_name(recording_id: int, base: int) -> str:

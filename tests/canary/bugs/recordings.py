@@ -17,9 +17,9 @@ BUGS = (
         name="the last message before a segment's end is dropped",
         harm="one message of each segment is missing from every query",
         file="recording/reader.py",
-        old="                    yield MappedRange(segment.memory, place, place + chunk_end - at, base + at, segment.name)\n",
+        old="                    run = MappedRange(segment.memory, place, place + chunk_end - at, base + at, segment.name)\n",
         new="                    cut = 64 if chunk_end == self.descriptor.segment_file_length else 0\n"
-        "                    yield MappedRange(segment.memory, place, place + chunk_end - at - cut, base + at, segment.name)\n",
+        "                    run = MappedRange(segment.memory, place, place + chunk_end - at - cut, base + at, segment.name)\n",
         finder=Simulator(scenarios=("recorders",)),
     ),
     Bug(
