@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from mainstem import duologue as duologues
+from mainstem.cli._files import write_secret
 from mainstem.cli._options import (
     DIRECTORY_HELP,
     App,
@@ -65,7 +66,7 @@ def _log(quiet: bool) -> None:
 
 @app.command()
 def key(
-    file: Annotated[Path, typer.Argument(help="Where the private key is written; the file must not exist.")],
+    file: Annotated[Path, typer.Argument(help="Where the private key is written: a new file, or a pipe.")],
 ) -> None:
     """Make a server's key for --encrypt: the private key into a file, the public one to standard output.
 
@@ -74,11 +75,7 @@ def key(
     from mainstem.duologue.crypto import ServerKey
 
     server_key = ServerKey(secrets.token_bytes(32))
-    try:
-        file.touch(mode=0o600, exist_ok=False)
-        file.write_text(server_key.private_bytes.hex() + "\n")
-    except OSError as error:
-        raise ConfigurationError(f"the key cannot be written to {file}: {error}") from error
+    write_secret(file, server_key.private_bytes.hex() + "\n")
     typer.echo(server_key.public.hex())
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from mainstem.cli._files import output_file
 from mainstem.cli._options import (
     FORMAT_HELP,
     CodecOption,
@@ -28,13 +25,8 @@ from mainstem.cli._options import (
     store_options,
 )
 from mainstem.cli._process import say
-from mainstem.errors import ConfigurationError
 from mainstem.recording import open_recordings
 from mainstem.recording.export import KINDS, PAYLOADS, write_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 ROWS = ("messages", "frames")
 
@@ -75,32 +67,6 @@ def run(
     chosen = codec_of(codec, codec_option)
     with open_recordings(location, store_options(store_option)) as recordings:
         reader = recordings.scan(names, where, frames=rows == "frames", strict=strict, codec=chosen).to_reader()
-        with _output(out) as file:
+        with output_file(out) as file:
             count = write_rows(reader, file, kind, payload=payload_encoding)
     say(f"wrote {count:,} rows to {'standard output' if out == '-' else out}")
-
-
-@contextmanager
-def _output(name: str) -> Iterator[IO[bytes]]:
-    """Standard output, a pipe or device, or a file that takes its name when it is whole and is gone when it is not."""
-    if name == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    path = Path(name)
-    if path.is_dir():
-        raise ConfigurationError(f"--out: {path} is a directory")
-    if path.exists() and (not path.is_file() or path.is_relative_to("/dev") or path.is_relative_to("/proc")):
-        # Written in place: another file with its name would not reach whoever reads it.
-        with path.open("wb") as file:
-            yield file
-        return
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ import typer
 
 from mainstem.bymux.tunnel import MAX_STREAMS, STALL_TIMEOUT_S, Address, TunnelClient, TunnelServer
 from mainstem.bymux.tunnel_token import TOKEN_VARIABLE, check_token, new_token
+from mainstem.cli._files import write_secret
 from mainstem.cli._options import (
     App,
     InsecureOption,
@@ -159,7 +160,7 @@ def connect(
 @app.command()
 def token(
     file: Annotated[
-        Path | None, typer.Argument(help="A new file, which only its owner can read; default: print it.")
+        Path | None, typer.Argument(help="A new file, which only its owner can read, or a pipe; default: print it.")
     ] = None,
 ) -> None:
     """Make a random token for both ends of a tunnel.
@@ -170,9 +171,7 @@ def token(
     if file is None:
         typer.echo(text)
         return
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(_load(lambda: os.open(file, flags, 0o600), f"token file {file}"), "w") as out:
-        out.write(f"{text}\n")
+    write_secret(file, f"{text}\n")
 
 
 @contextmanager

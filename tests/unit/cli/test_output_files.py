@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mainstem.cli.export import _output
+from mainstem.cli import main
+from mainstem.cli._files import output_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +23,7 @@ def test_a_fifo_is_written_to_and_stays_one(tmp_path: Path) -> None:
     os.mkfifo(fifo)
     with ThreadPoolExecutor() as pool:
         read = pool.submit(fifo.read_bytes)
-        with _output(str(fifo)) as file:
+        with output_file(str(fifo)) as file:
             file.write(b"rows")
         assert read.result() == b"rows"
     assert stat.S_ISFIFO(fifo.lstat().st_mode)
@@ -32,7 +33,7 @@ def test_a_fifo_is_written_to_and_stays_one(tmp_path: Path) -> None:
 def test_a_descriptor_that_a_shell_opened_is_written_to() -> None:
     reading, writing = os.pipe()
     with open(reading, "rb") as reader:
-        with _output(f"/dev/fd/{writing}") as file:
+        with output_file(f"/dev/fd/{writing}") as file:
             file.write(b"rows")
         os.close(writing)
         assert reader.read() == b"rows"
@@ -43,17 +44,44 @@ def test_a_file_is_replaced_when_the_new_one_is_complete(tmp_path: Path) -> None
     path.write_bytes(b"old")
 
     def fail() -> None:
-        with _output(str(path)) as file:
+        with output_file(str(path)) as file:
             file.write(b"new")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
     assert path.read_bytes() == b"old"
-    with _output(str(path)) as file:
+    with output_file(str(path)) as file:
         file.write(b"new")
     assert path.read_bytes() == b"new"
     assert os.listdir(tmp_path) == ["rows"]
+
+
+@pytest.mark.parametrize("words", [["tunnel", "token"], ["echo", "key"]])
+def test_a_secret_goes_to_a_new_file_or_a_pipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    def run(path: Path | str) -> object:
+        with pytest.raises(SystemExit) as ended:
+            main([*words, str(path)])
+        return ended.value.code or 0
+
+    fifo, file = tmp_path / "pipe", tmp_path / "secret"
+    os.mkfifo(fifo)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(fifo.read_text)
+        assert run(fifo) == 0
+        assert len(read.result()) > 20
+    assert stat.S_ISFIFO(fifo.lstat().st_mode)
+    assert run("/dev/null") == 0
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    assert run(file) == 0
+    assert file.stat().st_mode & 0o777 == 0o600
+    capsys.readouterr()
+    assert run(file) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert run(tmp_path / "none" / "secret") == 1
+    assert "cannot be written: No such file" in capsys.readouterr().err
 
 
 def test_a_reader_that_has_enough_is_no_error() -> None:
