@@ -5,7 +5,7 @@
 
 The protocol: `JOIN <name>` once, then `SAY <text>`; the server sends `<name> joined`, `<name>: <text>` and `<name> left` to
 everybody.
-A first message that is no JOIN, a second JOIN or an unknown word is a bad message, and ends the duologue.
+A first message that is not a JOIN, a second JOIN or an unknown word is a bad message, and ends the duologue.
 """
 
 from __future__ import annotations

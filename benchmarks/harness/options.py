@@ -76,7 +76,7 @@ def parse_options(
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of pairs")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of pairs")
     return int(text)
 
 

@@ -39,7 +39,7 @@ RELAY = Path(__file__).parent / "relay.py"
 ONE_WAY_MS = 2
 MESSAGES = 1_000
 LOSS = {"before": (0.04, 0.0), "after": (0.0, 0.04), "on both sides": (0.04, 0.04), "nowhere": (0.0, 0.0)}
-# Small enough a window that no socket runs over, and that a PAD at its edge is no over run (docs/protocols/aeron.md, 15.3).
+# Small enough a window that no socket runs over, and that a PAD at its edge is no overrun (docs/protocols/aeron.md, 15.3).
 WINDOW, TERM = "rcv-wnd=64k", "term-length=512k"
 CASES = [
     *((where, ("mainstem", "mainstem")) for where in LOSS),

@@ -304,7 +304,7 @@ EXCHANGES = [
     ("log.append", "Appender.put_run", "st32(base, first, (first_length)) before the loop", "a batch"),
     ("memory.ring_buffer", "ManyToOneRingBuffer.write", "commit(offset) before", "the ring buffer"),
 ]
-# What is no exchange of neighbours: the text that is replaced. The first is the code as it was before a fault was mended:
+# What is not an exchange of neighbours: the text that is replaced. The first is the code as it was before a fault was mended:
 # unblocking took payload for the next frame's length, where the writer had died in the second frame of a run.
 NEGATIVE_LENGTH = "mark64(base, p, kind | -(length + DATA_HEADER_LENGTH) & LOW_32_BITS)"
 PAYLOAD = "self.buffer.put_bytes(index + RECORD_HEADER_LENGTH, payload)"

@@ -288,7 +288,7 @@ def test_recordings_are_told_with_their_faults(spark: SparkSession, tmp_path: Pa
 
 
 def test_what_is_no_capture_is_a_problem_and_nothing_at_all_an_error(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "notes.pcap").write_text("this is no capture")
+    (tmp_path / "notes.pcap").write_text("this is not a capture")
     found = analyze(spark, AnalyzeOptions(inputs=(str(tmp_path / "notes.pcap"),), out=tmp_path / "out")).as_json()
     assert found["problems"] == {"UNREADABLE_FILE": 1}
     assert found["verdict"][0].startswith("Nothing was recognised")

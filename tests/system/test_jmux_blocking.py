@@ -183,7 +183,7 @@ def test_what_a_handler_waits_for_ends_with_what_it_serves(how: str) -> None:
                 client.abort()
             wait_for(lambda: handler.running == 0)  # noqa: B023
             assert isinstance(handler.errors[0], MainstemError)
-            assert server.stats().handlers_failed == 0, "the end of its own session is no failure of a handler"
+            assert server.stats().handlers_failed == 0, "the end of its own session is not a failure of a handler"
 
 
 def test_a_handler_that_computes_can_ask_whether_the_client_waits() -> None:

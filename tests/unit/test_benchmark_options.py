@@ -27,7 +27,7 @@ def test_help_is_help(path: Path) -> None:
 @pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
 @pytest.mark.parametrize(
     ("words", "sentence"),
-    [(["--quik"], "unrecognized arguments: --quik"), (["--pairs", "0"], "'0' is no number of pairs")],
+    [(["--quik"], "unrecognized arguments: --quik"), (["--pairs", "0"], "'0' is not a number of pairs")],
 )
 def test_a_word_that_is_not_known_is_refused(path: Path, words: list[str], sentence: str) -> None:
     done = run(path, *words)

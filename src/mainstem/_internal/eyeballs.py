@@ -53,7 +53,7 @@ def interleaved(addresses: Sequence[HostAddress]) -> list[HostAddress]:
 async def resolve(host: str, port: int, kind: socket.SocketKind) -> list[HostAddress]:
     """Return the addresses of a host in the order in which to try them. Raises OSError."""
     try:
-        # An address is no name: it needs no thread to be looked up in.
+        # An address is not a name: it needs no thread to be looked up in.
         found = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=kind)

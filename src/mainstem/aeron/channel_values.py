@@ -451,7 +451,7 @@ def _multiple(text: str) -> int:
 
 
 def _group(text: str) -> dict[str, int]:
-    """``[tag][/size]``; only ``tagged`` uses the tag. A text without a number is no tag."""
+    """``[tag][/size]``; only ``tagged`` uses the tag. A text without a number is not a tag."""
     try:
         tag, rest = leading_number(text, 10)
     except ValueError:

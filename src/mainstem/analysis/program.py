@@ -64,7 +64,7 @@ def _rows_of(directories: list[str]) -> int:
         try:
             rows += pq.read_metadata(file).num_rows
         except (OSError, ValueError) as error:
-            raise CaptureError(f"{file} is no table: {error}") from error
+            raise CaptureError(f"{file} is not a table: {error}") from error
     return rows
 
 

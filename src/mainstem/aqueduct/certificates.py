@@ -101,7 +101,7 @@ def make_certificates(
 
     Raises:
         MissingExtraError: cryptography is not installed.
-        ConfigurationError: A client's name is no file name.
+        ConfigurationError: A client's name is not a file name.
 
     Example:
         >>> files = make_certificates("certs")

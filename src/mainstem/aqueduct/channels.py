@@ -143,7 +143,7 @@ class Pipe(Waiters):
     def configure(self, mode: Mode, max_messages: int, max_bytes: int) -> None:
         """Set how messages travel and how many may wait. Raises ConfigurationError, and then sets nothing."""
         if not isinstance(mode, Mode):
-            raise ConfigurationError(f"mode={mode!r} is no Mode")
+            raise ConfigurationError(f"mode={mode!r} is not a Mode")
         check_int({"max_messages": max_messages, "max_bytes": max_bytes}, min_value=1)
         self.mode, self.max_messages, self.max_bytes = mode, max_messages, max_bytes
 
@@ -662,7 +662,7 @@ class Receiver(_Half, Generic[M]):
 def check_attachable(handle: Any, others: list[Sender[Any] | Receiver[Any]]) -> None:
     """Check that a handle can go with a message that carries the ``others``. Raises LocalProtocolError."""
     if not isinstance(handle, Sender | Receiver):
-        raise LocalProtocolError(f"a {type(handle).__name__} is no handle", rule="attachment")
+        raise LocalProtocolError(f"a {type(handle).__name__} is not a handle", rule="attachment")
     pipe = handle._pipe
     if handle._moved or any(handle is other for other in others):
         raise LocalProtocolError("this handle was sent away already; a half can be sent once", rule="handle moved")

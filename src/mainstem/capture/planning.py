@@ -23,7 +23,7 @@ UNCUT = 1 << 62  # a packed file can be read only from its beginning: by one tas
 class FrameSelection:
     """The columns of the rows, and the ports of each protocol.
 
-    ``aeron_ports``: UDP ports that carry Aeron, where what is no frame is a problem; None: every port, where each byte of a
+    ``aeron_ports``: UDP ports that carry Aeron, where what is not a frame is a problem; None: every port, where each byte of a
     datagram fits Aeron's frames; empty: none. bymux and Jmux have no mark that distinguishes them from other bytes, so their
     TCP ports must be named. ``count_skipped``: whether a last row, PASSED_OVER, has the number of packets without one, so that
     each packet of a capture is in a row or counted.

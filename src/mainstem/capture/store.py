@@ -33,7 +33,7 @@ def location(path: str, directory: str | None) -> Path:
 def index_of(path: str, directory: str | None = None, *, keep: bool = True) -> FrameIndex:
     """The index of a capture: the one that is kept if the file is as it was, else a new one, which is then kept.
 
-    A place that cannot be written to is no error: the index is built again the next time. Raises CaptureError where the
+    A place that cannot be written to is not an error: the index is built again the next time. Raises CaptureError where the
     capture cannot be opened.
     """
     if is_remote(path) and directory is None:

@@ -64,7 +64,7 @@ def add_chunks(file: IO[bytes], index: FrameIndex, size: int) -> None:
 
 
 def read_trace(part: CapturePartition, selection: FrameSelection, file: IO[bytes]) -> Iterator[pa.RecordBatch]:
-    """The rows of a part of a trace. What is no line of a trace, or no frame, is a problem."""
+    """The rows of a part of a trace. What is not a line of a trace, or no frame, is a problem."""
     import pyarrow as pa
 
     schema = arrow_schema(selection.names)
@@ -94,7 +94,7 @@ def _rows_of_line(path: str, number: int, line: bytes) -> Iterator[dict[str, Any
             return
         time_ns = int(entry["t"])
         if not 0 <= time_ns <= MAX_TIME_NS:
-            raise ValueError(f"{str(time_ns)[:40]} is no time in ns")
+            raise ValueError(f"{str(time_ns)[:40]} is not a time in ns")
         about |= {"time_ns": time_ns, "time": time_ns // 1000}
         inwards = "in" in entry
         data = bytes.fromhex(entry["in" if inwards else "out"])

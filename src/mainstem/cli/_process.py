@@ -64,7 +64,7 @@ def is_json() -> bool:
 def begin() -> None:
     """Write the log lines of all commands in the format of the environment. Raises ConfigurationError for one that there is not."""
     if _format() not in FORMATS:
-        raise ConfigurationError(f"{VARIABLE}: {_format()!r} is no format of logs; accepted: {', '.join(FORMATS)}")
+        raise ConfigurationError(f"{VARIABLE}: {_format()!r} is not a log format; accepted: {', '.join(FORMATS)}")
     if is_json():
         configure(logging.WARNING)
 

@@ -135,7 +135,7 @@ class Avro(RowCodec):
             reading: _Reading = self._by_number.get(number)
             return reading, 5
         if payload[:2] != SINGLE_OBJECT or len(payload) < SINGLE_OBJECT_LENGTH:
-            raise ValueError("the message is no single object of Avro: it begins with C3 01 and a fingerprint")
+            raise ValueError("the message is not an Avro single object: one begins with C3 01 and a fingerprint")
         fingerprint = payload[2:SINGLE_OBJECT_LENGTH]
         if fingerprint not in self._by_fingerprint:
             raise ValueError(f"there is no schema with the fingerprint {fingerprint.hex()}")
@@ -230,5 +230,5 @@ class _Reading:
 
 def _number(text: str) -> int:
     if not text.isdecimal() or int(text) >= 1 << 31:
-        raise ConfigurationError(f"the option id: {text!r} is no number of a schema")
+        raise ConfigurationError(f"the option id: {text!r} is not a schema id")
     return int(text)

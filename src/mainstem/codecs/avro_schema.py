@@ -469,4 +469,4 @@ def _logical_datum(value: Any, kind: Type, where: str) -> Any:
 def _misfit(value: Any, kind: Type, where: str) -> ConfigurationError:
     text = repr(value)
     text = text if len(text) <= 60 else text[:60] + "…"
-    return ConfigurationError(f"{where[:-1]}: {text} is no {kind.logical or kind.name or kind.kind} of Avro")
+    return ConfigurationError(f"{where[:-1]}: {text} is not an Avro {kind.logical or kind.name or kind.kind}")

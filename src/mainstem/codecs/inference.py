@@ -113,7 +113,7 @@ def _distinct_type(kind: Any, key: Callable[[str], str]) -> Any:
 def _is_name(name: Any) -> bool:
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
         return False
-    # Half a surrogate pair is no UTF-8, and engines that are written in C end a name at NUL.
+    # Half a surrogate pair is not UTF-8, and engines that are written in C end a name at NUL.
     return not any(each == "\0" or "\ud800" <= each <= "\udfff" for each in name)
 
 

@@ -68,7 +68,7 @@ class Protobuf(RowCodec):
         if (schemas or registry) and framing == "none":
             raise ConfigurationError("the options schemas and registry are for framing=confluent")
         if id and (not id.isdecimal() or int(id) >= 1 << 31):
-            raise ConfigurationError(f"the option id: {id!r} is no number of a schema")
+            raise ConfigurationError(f"the option id: {id!r} is not a schema id")
         self._number = int(id) if id else None
         self._is_framed, self._nanos = framing == "confluent", timestamps == "ns"
         self._name, self._module = message, module
@@ -217,7 +217,7 @@ def _class_of_module(name: str) -> Any:
             value = getattr(value, part)
         _ = value.DESCRIPTOR.full_name
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(f"the option module: {name!r} is no class of Protobuf ({error})") from None
+        raise ConfigurationError(f"the option module: {name!r} is not a Protobuf class ({error})") from None
     return value
 
 
@@ -225,7 +225,7 @@ def _decoded(text: str, number: int) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
-        raise ConfigurationError(f"schema {number} is no serialized descriptor") from None
+        raise ConfigurationError(f"schema {number} is not a serialized descriptor") from None
 
 
 def _file(data: bytes) -> Any:

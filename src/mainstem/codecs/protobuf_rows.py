@@ -104,7 +104,7 @@ class Message:
 
     def write(self, row: Any, message: Any, where: str = "") -> None:
         if not isinstance(row, dict):
-            raise ConfigurationError(f"{where[:-1]}: {row!r:.60} is no {self.name}")
+            raise ConfigurationError(f"{where[:-1]}: {row!r:.60} is not a {self.name}")
         if surplus := sorted(set(row) - set(self.by_name)):
             raise ConfigurationError(f"{where}{surplus[0]}: the message has no such field")
         chosen: dict[str, str] = {}
@@ -126,7 +126,7 @@ class Message:
 def _set(message: Any, each: Field, value: Any, where: str) -> None:
     if each.key is not None:
         if not isinstance(value, dict):
-            raise ValueError(f"{value!r:.60} is no map")
+            raise ValueError(f"{value!r:.60} is not a map")
         target = getattr(message, each.name)
         for key, item in value.items():
             if each.message is not None:
@@ -137,7 +137,7 @@ def _set(message: Any, each: Field, value: Any, where: str) -> None:
                 target[each.key.write(key)] = each.write(item)
     elif each.is_repeated:
         if not isinstance(value, list | tuple):
-            raise ValueError(f"{value!r:.60} is no list")
+            raise ValueError(f"{value!r:.60} is not a list")
         target = getattr(message, each.name)
         for item in value:
             if each.message is not None:
@@ -234,7 +234,7 @@ class Messages:
 
         def write(value: Any) -> Any:
             if type(value) not in PYTHON.get(kind, (int,)):
-                raise ValueError(f"{value!r:.60} is no value of it")
+                raise ValueError(f"{value!r:.60} is not a value of it")
             if kind in (DOUBLE, FLOAT):
                 if (value == value and float(value) != value) or (kind == FLOAT and not is_float_32(value)):
                     raise ValueError(f"{shown(value)} is not exactly a {'float' if kind == FLOAT else 'double'}")
@@ -290,7 +290,7 @@ def _of_time(make: Any, value: Any, is_time: bool) -> Any:
     if is_time and isinstance(value, datetime) and value.tzinfo is not None:
         value = value - EPOCH
     elif is_time or not isinstance(value, timedelta):
-        raise ValueError(f"{value!r:.60} is no {'time with an offset from UTC' if is_time else 'timedelta'}")
+        raise ValueError(f"{value!r:.60} is not a {'time with an offset from UTC' if is_time else 'timedelta'}")
     return _of_nanos(make, value // timedelta(microseconds=1) * 1000)
 
 
@@ -303,7 +303,7 @@ def _nanos(value: Any) -> int:
 
 def _of_nanos(make: Any, value: Any) -> Any:
     if type(value) is not int:
-        raise ValueError(f"{value!r:.60} is no number of nanoseconds")
+        raise ValueError(f"{value!r:.60} is not a number of nanoseconds")
     seconds, nanos = divmod(value, NS)
     if nanos and seconds < 0 and make.DESCRIPTOR.full_name == TIMES[1]:
         # Both parts of a duration have one sign.
@@ -333,5 +333,5 @@ def _double(text: str) -> float:
 
 def _of_flag(value: Any, make: Any) -> Any:
     if type(value) is not bool:
-        raise ValueError(f"{value!r:.60} is no boolean")
+        raise ValueError(f"{value!r:.60} is not a boolean")
     return make() if value else None

@@ -65,7 +65,7 @@ class DecodedRows:
         import pyarrow as pa
 
         values: Any = batch.column(self._payload).to_pylist()
-        # A null is no message, and stays a row.
+        # A null is not a message, and stays a row.
         payloads = [b"" if value is None else value for value in values]
         decoded = within_limits(self._codec.decode_batch(payloads, self._schema), self._schema)
         absent = set(range(len(values))).difference(decoded.origins)

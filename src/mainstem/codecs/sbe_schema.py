@@ -101,13 +101,13 @@ class Block:
 
 
 class SbeSchema:
-    """A whole schema. Raises ValueError when the XML is no schema of SBE, or leaves something out."""
+    """A whole schema. Raises ValueError when the XML is not a schema of SBE, or leaves something out."""
 
     def __init__(self, xml: str) -> None:
         try:
             root = ElementTree.fromstring(xml)
         except ElementTree.ParseError as error:
-            raise ValueError(f"the schema is no XML: {error}") from None
+            raise ValueError(f"the schema is not XML: {error}") from None
         if _tag(root) != "messageSchema":
             raise ValueError(f"the schema's root is {_tag(root)!r}, not 'messageSchema'")
         self.order = ">" if root.get("byteOrder") == "bigEndian" else "<"
@@ -148,13 +148,13 @@ class SbeSchema:
         if kind in ("enum", "set"):
             base = self._named(element.get("encodingType") or "")
             if not base.primitive:
-                raise ValueError(f"{kind} {name!r} is of {base.name!r}, which is no primitive type")
+                raise ValueError(f"{kind} {name!r} is of {base.name!r}, which is not a primitive type")
             is_char = base.primitive == "char"
             names = {(item.text or "" if is_char else int(item.text or "")): item.get("name") or "" for item in element}
             return Type(name, primitive=base.primitive, names=names, is_set=kind == "set")
         primitive = element.get("primitiveType") or ""
         if primitive not in PRIMITIVES:
-            raise ValueError(f"type {name!r} is of {primitive!r}, which is no primitive type")
+            raise ValueError(f"type {name!r} is of {primitive!r}, which is not a primitive type")
         value = Type(name, primitive=primitive, length=_whole(element, "length", 1))
         value.is_optional = element.get("presence") == "optional"
         number = float if primitive in ("float", "double") else int

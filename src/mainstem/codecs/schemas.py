@@ -63,7 +63,7 @@ class SchemaDirectory:
     def __init__(self, path: str, suffix: str) -> None:
         self._path, self._suffix = Path(path), suffix
         if not self._path.is_dir():
-            raise ConfigurationError(f"the option schemas: {path} is no directory")
+            raise ConfigurationError(f"the option schemas: {path} is not a directory")
 
     def read(self, number: int) -> SchemaText:
         """The schema of a number. Raises UnknownSchemaError, or StoreError where the file cannot be read."""
@@ -92,7 +92,7 @@ class SchemaRegistry:
         except ValueError as error:
             raise ConfigurationError(f"the option registry: {error}") from None
         if parts.scheme not in ("http", "https") or not host:
-            raise ConfigurationError(f"the option registry: {parts.scheme}://... is no http(s) URL with a host")
+            raise ConfigurationError(f"the option registry: {parts.scheme}://... is not an http(s) URL with a host")
         if parts.username is not None or parts.password is not None:
             raise ConfigurationError(
                 f"the option registry: a URL with a password ends up in logs: use the option registry_user or {USER_VARIABLE}"
@@ -128,7 +128,7 @@ class SchemaRegistry:
             value = json.loads(body)
             text = value["schema"]
             if not isinstance(text, str):
-                raise TypeError("the schema is no text")
+                raise TypeError("the schema is not text")
             others = [str(each.get("name")) for each in value.get("references") or ()]
             # Those of Protobuf itself are known.
             others = [name for name in others if not name.startswith("google/protobuf/")]

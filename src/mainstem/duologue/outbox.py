@@ -112,7 +112,7 @@ class Outbox:
     def _offer(self, message: bytes) -> int:
         sealer, length = self.sealer, len(message)
         sealed = message if sealer is None else self._seal(sealer, message)
-        # Offered by the assignment, which is no call: no signal handler runs until the message is counted.
+        # Offered by the assignment, which is not a call: no signal handler runs until the message is counted.
         (status,) = map(self._publication.offer, (sealed,))
         if status > 0:
             if sealer is not None:

@@ -43,7 +43,7 @@ def refusal(request: Request | None, *, own_name: str | None) -> bytes | None:
     ``own_name`` is the name that the request may call this machine, beside its addresses; None for any name.
     """
     if request is None:
-        return response(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
+        return response(HTTPStatus.BAD_REQUEST, "this is not an HTTP/1.1 request")
     if request.method not in ("GET", "HEAD"):
         return response(HTTPStatus.METHOD_NOT_ALLOWED, "the page is read-only: GET and HEAD", "Allow: GET, HEAD")
     is_own = own_name is None or is_literal_host(request.host) or host_name(request.host) == own_name.lower()

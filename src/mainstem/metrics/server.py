@@ -25,7 +25,7 @@ class MetricsServer:
             scrapes at the same time share one page.
 
     Raises:
-        ConfigurationError: ``listen`` is no address, or cannot be listened on.
+        ConfigurationError: ``listen`` is not an address, or cannot be listened on.
 
     Example:
         >>> with MetricsServer("127.0.0.1:9464", endpoints.families) as server:

@@ -21,7 +21,7 @@ beyond the largest read that ever waited, or ``read_limit`` bytes for ``read(-1)
 Invariants:
 
 * One task reads at a time (a second one gets ``RuntimeError``); any number may write, and wait in ``drain``.
-* ``_eof`` and ``_read_error`` exclude each other in effect: an error after the peer's end of data is no error for readers.
+* ``_eof`` and ``_read_error`` exclude each other in effect: an error after the peer's end of data is not an error for readers.
   Both are final, and bytes that arrived before them are read first.
 * ``_write_error`` is the first error of the writing half and is final; later ones do not replace it. ``_write_failure`` is the
   same error when written bytes may be lost by it: ``flush`` and ``close`` raise it, and so does the end of the block unless it

@@ -108,7 +108,7 @@ class BaseStream(PeerFacade[S]):
         Raises:
             Timeout: The timeout passed.
             MainstemError: What ended the writing half.
-            TypeError: The data is no bytes-like object.
+            TypeError: The data is not a bytes-like object.
 
         Example:
             >>> stream.write(b"tide", timeout=5)

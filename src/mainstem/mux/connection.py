@@ -318,7 +318,7 @@ class BaseConnection:
             self._set_timer()
 
     def _fail_internally(self, error: Exception) -> None:
-        """End the connection for an exception that is no protocol error: a fault on this side."""
+        """End the connection for an exception that is not a protocol error: a fault on this side."""
         peer = self.engine.peer_name
         logger.error("the connection to %s is ended: a callback failed", peer, exc_info=error)
         failure = ConnectionLost(f"the connection to {peer} failed on this side: {type(error).__name__}: {error}")

@@ -29,7 +29,7 @@ class OutQueue:
         self.size = 0
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
-        """Add a chunk at the end. What is mutable is copied; empty chunks are dropped. Raises TypeError where it is no buffer."""
+        """Add a chunk at the end. Mutable data is copied; empty chunks are dropped. Raises TypeError for what is not a buffer."""
         chunk = as_bytes(data)
         if chunk:
             self.chunks.append(chunk)

@@ -350,7 +350,7 @@ def _decoded(entry: _Entry) -> RecordingDescriptor | CatalogProblem:
 
 
 def _first_entry(file: IO[bytes], name: str, size: int) -> tuple[int, int]:
-    """Where the first entry of a catalog is, and the alignment of entries. Raises RecordingError for what is no catalog."""
+    """Where the first entry of a catalog is, and the alignment of entries. Raises RecordingError for what is not a catalog."""
     if size < HEADER_LENGTH or size > MAX_CATALOG_LENGTH:
         raise RecordingError(f"{name} is not a catalog: it has {size} bytes")
     version, _, _, alignment = _HEADER.unpack_from(file.read(HEADER_LENGTH))
@@ -364,9 +364,9 @@ def _first_entry(file: IO[bytes], name: str, size: int) -> tuple[int, int]:
 
 
 def _entries(file: IO[bytes], name: str, size: int) -> Iterator[_Entry | CatalogProblem]:
-    """Yield each entry, whatever is in its body, and what is no entry. They are read one by one.
+    """Yield each entry, whatever is in its body, and what is not an entry. They are read one by one.
 
-    Raises RecordingError for what is no catalog.
+    Raises RecordingError for what is not a catalog.
     """
     offset, grain = _first_entry(file, name, size)
     candidates = MAX_CANDIDATES

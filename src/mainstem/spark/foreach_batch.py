@@ -184,7 +184,7 @@ def in_transaction(
         The function for ``foreachBatch``.
 
     Raises:
-        ConfigurationError: The table's name is no plain one.
+        ConfigurationError: The table's name is not a plain one.
 
     Example:
         >>> def insert(batch, connection):
@@ -193,7 +193,7 @@ def in_transaction(
         >>> df.writeStream.foreachBatch(in_transaction(lambda: sqlite3.connect("tides.db"), insert)).start()
     """
     if not _TABLE.fullmatch(table):
-        raise ConfigurationError(f"{table!r} is no plain name of a table")
+        raise ConfigurationError(f"{table!r} is not a plain table name")
 
     def write(batch: DataFrame, batch_id: int) -> None:
         name = _checked(query_id or query_id_of(batch))
@@ -234,5 +234,5 @@ def _claim(cursor: Any, table: str, query_id: str, batch_id: int) -> bool:
 
 def _checked(query_id: str) -> str:
     if not _NAME.fullmatch(query_id):
-        raise ConfigurationError(f"{query_id!r} is no name of a query: letters, digits, '-', '_' and '.', at most 64")
+        raise ConfigurationError(f"{query_id!r} is not a query name: letters, digits, '-', '_' and '.', at most 64")
     return query_id

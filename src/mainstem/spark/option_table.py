@@ -140,7 +140,7 @@ def delay_ns(value: str, name: str) -> int:
     """A duration, in nanoseconds."""
     match = _DELAY.fullmatch(value.strip().lower())
     if match is None:
-        raise ConfigurationError(f"{name}: {value!r} is no time as in 500ms, 30s, 15m or 1h")
+        raise ConfigurationError(f"{name}: {value!r} is not a time as in 500ms, 30s, 15m or 1h")
     return int(match[1]) * _DELAY_UNITS_NS[match[2]]
 
 

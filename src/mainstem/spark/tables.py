@@ -80,7 +80,7 @@ def _selected(rows: DataFrame, table: Table) -> DataFrame:
 
 def _folded(rows: DataFrame, table: Table, fold: Fold | None = None) -> DataFrame:
     fold = fold or table.fold
-    assert fold is not None, f"{table.name} is no table of a fold"
+    assert fold is not None, f"{table.name} is not a table of a fold"
     # Pyarrow is imported where a table is made, not where the names of the tables are.
     from mainstem.spark.fold_frames import apply
 

@@ -64,7 +64,7 @@ class Store(Protocol):
         ...
 
     def delete(self, name: str) -> None:
-        """Delete a file; a missing one is no error."""
+        """Delete a file; a missing one is not an error."""
         ...
 
     def local_path(self, name: str = "") -> Path | None:

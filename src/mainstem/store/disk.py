@@ -40,7 +40,7 @@ class Disk:
     def open(self, path: Path) -> int:
         """Open a file for reading and writing, creates it where it is missing, and return its descriptor.
 
-        Raises RecordingError for what is no file; OSError where the disk refuses.
+        Raises RecordingError for what is not a file; OSError where the disk refuses.
         """
         try:
             return create_file(path, os.O_RDWR)

@@ -40,7 +40,7 @@ PAYLOADS = {
         "a handle of the other kind": b"\xd9\xa0\x02\x00",
         "one attachment twice": b"\x82\xd9\xa0\x01\x00\xd9\xa0\x01\x00",
         INDEX_AT_THE_END: b"\xd9\xa0\x01\x20",
-        "an index that is no number": b"\xd9\xa0\x01\x61a",
+        "an index that is not a number": b"\xd9\xa0\x01\x61a",
         "a pattern that is none": b"\xd8\x23\x61(",
         "a thousand arrays": b"\x81" * 100_000,
     },

@@ -209,7 +209,7 @@ def test_a_controlled_poll_does_what_its_handler_answers(log: Log):
 def test_a_controlled_polls_handler_must_answer_an_action(log: Log):
     log.concurrent().offer_many([b"a", b"b"])
     image = log.image()
-    with pytest.raises(ValueError, match="no action"):
+    with pytest.raises(ValueError, match="not an action"):
         image.controlled_poll(lambda f: 7)
     assert image.position == 64
 

@@ -28,7 +28,7 @@ def test_what_cannot_be_read_is_an_error_and_starts_nothing(tmp_path: Path) -> N
     with pytest.raises(CaptureError, match="absent"):
         needs_spark(Inputs(captures=[str(tmp_path / "absent")]), {})
     (tmp_path / "part.parquet").write_bytes(b"no table")
-    with pytest.raises(CaptureError, match=r"part\.parquet is no table"):
+    with pytest.raises(CaptureError, match=r"part\.parquet is not a table"):
         needs_spark(Inputs(frames=[str(tmp_path)]), {})
 
 

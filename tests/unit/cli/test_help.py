@@ -22,7 +22,7 @@ def test_every_command_has_examples_that_it_takes(words: str) -> None:
     assert examples, f"the help of mainstem {words} has no example"
     for example in examples:
         tail = re.search(rf"mainstem {words}( [^|>)]*)?", example)
-        assert tail, f"{example} is no example of mainstem {words}"
+        assert tail, f"{example} is not an example of mainstem {words}"
         arguments = shlex.split((tail[1] or "").strip('" '))
         command.make_context(words, arguments)  # parses, and runs nothing; exits where it does not parse
 

@@ -81,4 +81,4 @@ def test_a_format_that_there_is_not_is_refused_in_a_sentence() -> None:
     command = [sys.executable, "-m", "mainstem", "stat"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert ended.returncode == 1
-    assert ended.stderr == "mainstem: MAINSTEM_LOG_FORMAT: 'xml' is no format of logs; accepted: text, json\n"
+    assert ended.stderr == "mainstem: MAINSTEM_LOG_FORMAT: 'xml' is not a log format; accepted: text, json\n"

@@ -132,7 +132,7 @@ def test_keep_deletes_what_is_shipped_and_old(places: tuple[Path, Path], capsys:
         (["recordings", "ls", "{place}", "--archive", "x"], "has no archive x"),
         (["recordings", "rm", "{place}"], "rm needs --older-than"),
         (["recordings", "rm", "{place}", "--older-than", "soon"], "--older-than: 'soon' is neither"),
-        (["recordings", "rm", "{place}", "--consumed-by", "{none}"], "is no checkpoint"),
+        (["recordings", "rm", "{place}", "--consumed-by", "{none}"], "is not a checkpoint"),
         (["recordings", "rm", "{place}", "--older-than", "1d", "--grace-period", "soon"], "--grace-period"),
         (["recordings", "rm", "{recorder}", "--older-than", "1d"], "is a recorder's directory"),
         (["recordings", "compact", "{recorder}"], "is a recorder's directory"),

@@ -162,13 +162,16 @@ def test_a_default_is_a_value_of_its_type(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"count": 1 << 31}, "count: 2147483648 is no int"), ({"flag": 1}, "flag: 1 is no boolean"),
-        ({"id": True}, "id: True is no long"), ({"side": "HOLD"}, "side: 'HOLD' is no"), ({"hash": b"abc"}, "hash: b'abc' is no"),
-        ({"at": datetime(2026, 1, 1)}, "at: .* is no timestamp-micros"), ({"fee": Decimal("0.001")}, "fee: .* is no decimal"),
-        ({"fee": Decimal(10) ** 8}, "fee: .* is no decimal"), ({"other": 1}, "other: the schema has no such field"),
-        ({"id": None}, "id: None is no long"), ({"either": {"long": 1, "string": "x"}}, "either: one of long, string"),
-        ({"at_ms": datetime(2026, 1, 1, 0, 0, 0, 1, UTC)}, "at_ms: .* is no timestamp-millis"),
-        ({"price": (1 << 53) + 1}, "price: .* is no double"), ({"levels": {"x": {"depth": "3"}}}, "levels.x.depth: '3' is no int"),
+        ({"count": 1 << 31}, "count: 2147483648 is not an Avro int"), ({"flag": 1}, "flag: 1 is not an Avro boolean"),
+        ({"id": True}, "id: True is not an Avro long"), ({"side": "HOLD"}, "side: 'HOLD' is no"),
+        ({"hash": b"abc"}, "hash: b'abc' is no"),
+        ({"at": datetime(2026, 1, 1)}, "at: .* is not an Avro timestamp-micros"),
+        ({"fee": Decimal("0.001")}, "fee: .* is not an Avro decimal"),
+        ({"fee": Decimal(10) ** 8}, "fee: .* is not an Avro decimal"), ({"other": 1}, "other: the schema has no such field"),
+        ({"id": None}, "id: None is not an Avro long"), ({"either": {"long": 1, "string": "x"}}, "either: one of long, string"),
+        ({"at_ms": datetime(2026, 1, 1, 0, 0, 0, 1, UTC)}, "at_ms: .* is not an Avro timestamp-millis"),
+        ({"price": (1 << 53) + 1}, "price: .* is not an Avro double"),
+        ({"levels": {"x": {"depth": "3"}}}, "levels.x.depth: '3' is not an Avro int"),
     ],
 )  # fmt: skip
 def test_no_value_is_written_as_another_one(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
@@ -340,11 +343,11 @@ def test_a_text_of_any_depth_is_refused(tmp_path: Path) -> None:
     ("options", "reason"),
     [
         ({}, "the option schema names"), ({"framing": "kafka"}, "one of .*'kafka'"), ({"schema": "/nowhere"}, "No such file"),
-        ({"framing": "confluent", "schemas": "/nowhere"}, "is no directory"), ({"colour": "blue"}, "no option 'colour'"),
-        ({"framing": "confluent", "registry": "ftp://x"}, "no http"), ({"registry": "http://x"}, "is for framing=confluent"),
+        ({"framing": "confluent", "schemas": "/nowhere"}, "is not a directory"), ({"colour": "blue"}, "no option 'colour'"),
+        ({"framing": "confluent", "registry": "ftp://x"}, "not an http"), ({"registry": "http://x"}, "is for framing=confluent"),
         ({"framing": "confluent", "registry": "http://a:b@x"}, "ends up in logs"),
         ({"framing": "confluent", "registry": "http://x", "registry_user": "a:b"}, "unencrypted"),
-        ({"framing": "confluent", "registry": "http://x", "id": "x"}, "'x' is no number"),
+        ({"framing": "confluent", "registry": "http://x", "id": "x"}, "'x' is not a schema id"),
     ],
 )  # fmt: skip
 def test_options_that_cannot_be_are_refused(options: dict[str, str], reason: str) -> None:

@@ -184,7 +184,8 @@ def test_a_time_between_microseconds_is_a_problem_or_an_integer(options: dict[st
         ({"i32": 1 << 31}, "i32: "), ({"i32": True}, "i32: True"), ({"u64": Decimal("1.5")}, "u64: "), ({"u32": -1}, "u32: "),
         ({"side": "HOLD"}, "side: must be one of"), ({"left": 1, "right": "r"}, "right: left of the same oneof"),
         ({"other": 1}, "other: the message has no such field"), ({"at": datetime(2026, 1, 1)}, "at: .*offset from UTC"),
-        ({"level": {"deep": 1}}, "level.deep: "), ({"name": b"x"}, "name: "), ({"flag": 1}, "flag: "), ({"tags": "ab"}, "no list"),
+        ({"level": {"deep": 1}}, "level.deep: "), ({"name": b"x"}, "name: "),
+        ({"flag": 1}, "flag: "), ({"tags": "ab"}, "not a list"),
     ],
 )  # fmt: skip
 def test_no_value_is_written_as_another_one(options: dict[str, str], change: dict[str, Any], reason: str) -> None:
@@ -338,9 +339,9 @@ def test_types_that_no_column_holds_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({}, "name the type of the messages"), ({"module": "nowhere:X"}, "no class of Protobuf"),
+        ({}, "name the type of the messages"), ({"module": "nowhere:X"}, "is not a Protobuf class"),
         ({"framing": "x"}, "one of none"),
-        ({"module": "json:dumps"}, "no class of Protobuf"), ({"timestamps": "ms"}, "must be us or ns"),
+        ({"module": "json:dumps"}, "is not a Protobuf class"), ({"timestamps": "ms"}, "must be us or ns"),
         ({"colour": "x"}, "no option"),
         ({"schemas": "/tmp"}, "are for framing=confluent"), ({"descriptors": "/nowhere"}, "No such file"),
     ],

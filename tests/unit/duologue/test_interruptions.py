@@ -83,7 +83,7 @@ def test_a_client_that_is_interrupted_receives_every_message_once(talk: Talk) ->
         begun: list[Any] = []
 
         def take(received: list[bytes] = received, begun: list[Any] = begun) -> None:
-            # Kept, so that none is closed, which is no moment of a signal handler, while interruptions are counted.
+            # Kept, so that none is closed, which is not a moment of a signal handler, while interruptions are counted.
             begun.append(talk.end._receiving(None))
             try:
                 next(begun[-1])

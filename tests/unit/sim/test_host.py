@@ -30,7 +30,7 @@ def test_a_machine_that_crashed_starts_again_once_its_last_driver_counts_as_dead
 def test_a_paused_client_times_out_and_a_new_one_may_connect() -> None:
     with World(1) as world:
         world.expected_errors = (ClientTimeout, DriverTimeout)
-        host = world.add_host("one", client_liveness_timeout_ns=NS_PER_SECOND)
+        host = world.add_host("one", client_liveness_timeout_ns=NS_PER_SECOND, timer_interval_ns=NS_PER_SECOND // 2)
         host.is_client_paused = True
         world.run_for(3 * NS_PER_SECOND)
         assert not host.aeron.closed
@@ -43,7 +43,7 @@ def test_a_paused_client_times_out_and_a_new_one_may_connect() -> None:
 
 def test_an_error_that_ends_a_client_is_a_violation_unless_it_is_expected() -> None:
     with World(1) as world:
-        host = world.add_host("one", client_liveness_timeout_ns=NS_PER_SECOND)
+        host = world.add_host("one", client_liveness_timeout_ns=NS_PER_SECOND, timer_interval_ns=NS_PER_SECOND // 2)
         host.is_client_paused = True
         world.run_for(3 * NS_PER_SECOND)
         host.is_client_paused = False

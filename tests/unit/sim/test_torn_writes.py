@@ -25,7 +25,10 @@ class Always(Random):
 def test_the_log_holds_what_the_appender_had_stored_and_the_next_message_arrives(step: str) -> None:
     with World(1) as world:
         host = world.add_host(
-            "one", client_liveness_timeout_ns=NS_PER_SECOND, publication_unblock_timeout_ns=2 * NS_PER_SECOND
+            "one",
+            client_liveness_timeout_ns=NS_PER_SECOND,
+            publication_unblock_timeout_ns=2 * NS_PER_SECOND,
+            timer_interval_ns=NS_PER_SECOND // 2,
         )
         subscription = host.aeron.add_subscription("aeron:ipc", 1001)
         publication = host.aeron.add_publication("aeron:ipc?term-length=64k", 1001)

@@ -122,7 +122,7 @@ def test_a_cut_sbe_message_is_an_error_that_says_so(cut: int) -> None:
 
 def test_what_is_no_sbe_schema_is_refused() -> None:
     for xml, reason in (
-        ("<a", "no XML"),
+        ("<a", "not XML"),
         ("<a/>", "root is 'a'"),
         (XML.replace('type="Side"', 'type="X"'), "no type 'X'"),
     ):
@@ -146,7 +146,7 @@ PACK = msgspec.msgpack.encode
 
 
 @pytest.mark.parametrize("around", [0, MANY], ids=["one by one", "among many"])
-@pytest.mark.parametrize("value", [2.99, "2", True, [2], {"a": 2}, 2**63, 1e30])
+@pytest.mark.parametrize("value", [2.99, "2.5", True, [2], {"a": 2}, 2**63, 1e30])
 def test_an_integer_column_holds_whole_numbers_only(value: Any, around: int) -> None:
     for name, encode in (("json", lambda each: json.dumps(each).encode()), ("msgpack", PACK)):
         good = [encode({"price": 7})] * around
@@ -164,7 +164,7 @@ def test_a_whole_number_written_with_a_point_is_one() -> None:
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
-        (pa.string(), 5), (pa.bool_(), 1), (pa.float64(), True), (pa.float64(), "1"), (pa.float64(), 2**53 + 1),
+        (pa.string(), 5), (pa.bool_(), 1), (pa.float64(), True), (pa.float64(), "one"), (pa.float64(), 2**53 + 1),
         (pa.float32(), 1e300), (pa.timestamp("us", "UTC"), 5), (pa.list_(pa.int64()), [2.5]),
         (pa.struct([("a", pa.int64())]), {"a": 2.5}), (pa.decimal128(4, 2), "2.999"), (pa.int8(), 300),
     ],

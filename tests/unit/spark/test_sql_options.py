@@ -157,7 +157,7 @@ def test_a_micro_batch_is_held_back_until_enough_is_new_or_the_delay_has_passed(
             "minBytesPerTrigger: '2m' is above maxBytesPerTrigger",
         ),
         ({"maxTriggerDelay": "5s"}, "maxTriggerDelay: it is the delay of minBytesPerTrigger, which is not given"),
-        ({"minBytesPerTrigger": "1k", "maxTriggerDelay": "5"}, "maxTriggerDelay: '5' is no time as in 500ms, 30s"),
+        ({"minBytesPerTrigger": "1k", "maxTriggerDelay": "5"}, "maxTriggerDelay: '5' is not a time as in 500ms, 30s"),
         ({"maxRowsPerPartition": "0"}, "maxRowsPerPartition: '0' is not above zero"),
         ({"maxRowsPerPartition": "5", "rows": "frames"}, "maxRowsPerPartition: it counts messages"),
         ({"failOnDataLoss": "yes"}, "failOnDataLoss: 'yes' is neither true nor false"),

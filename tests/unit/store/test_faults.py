@@ -102,7 +102,7 @@ def test_a_fault_that_stays_is_an_error_that_names_the_place(store: Store, proxy
     proxy.faults.extend(["slow_down"] * 100)
     with pytest.raises(StoreError, match=r"(?s)s3://.*/rec: cannot read a: .*503"):
         store.read("a", 0, 10)
-    # With one request more, for its size: a range behind the end is no fault.
+    # With one request more, for its size: a range behind the end is not a fault.
     assert len(proxy.faults) in (100 - retries.MAX_ATTEMPTS, 100 - retries.MAX_ATTEMPTS - 1)
     proxy.faults.extend(["slow_down"] * 100)
     with pytest.raises(StoreError, match=r"(?s)s3://.*/rec: cannot list it failed 8 times: .*503"):

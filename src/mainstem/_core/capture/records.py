@@ -291,7 +291,7 @@ class RecordWalk:
         return RECORD_OTHER
 
     def stamp(self, number: cython.int, high: cython.longlong, low: cython.longlong) -> cython.void:
-        """Nanoseconds from an interface's ticks. A time beyond the year 2262 is no time."""
+        """Nanoseconds from an interface's ticks. A time beyond the year 2262 is not a time."""
         resolution: cython.int = self.resolutions[number]
         power: cython.int = resolution & 0x7F
         seconds: cython.longlong = 0

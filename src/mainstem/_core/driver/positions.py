@@ -41,7 +41,7 @@ class PositionSet:
 
     One thread adds and removes; the compiled cycles of other threads may read at the same time. A counter must hold its
     position before it is added. Raises IndexError for an id outside ``counters`` (the counters' values buffer) and ValueError
-    for a value that is no position. Values may be written by other processes: a caller of ``lowest`` or ``highest``
+    for a value that is not a position. Values may be written by other processes: a caller of ``lowest`` or ``highest``
     bounds it by what has been written.
     """
 

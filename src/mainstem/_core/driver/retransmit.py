@@ -36,7 +36,7 @@ class RetransmitHandler:
     ``rate`` bounds the bytes that are sent again, whatever is asked for: so many in a second, and FRESH_MULTIPLE times the
     new bytes since; as many may have been saved up as a second gives, or as the publisher's window holds. Requests of strangers,
     whose address no status message came from, have an allowance of their own, a sixteenth of the rate: they take nothing from the
-    receivers' own. What is refused for that counts as an overflow too. 0 is no bound.
+    receivers' own. What is refused for that counts as an overflow too. 0 is not a bound.
     """
 
     deadline_ns: readonly[cython.longlong]

@@ -611,7 +611,7 @@ class SendPath:
             for i in range(count):
                 stamp_frames(self.base, self.batch.offset[i], self.batch.length[i], self.timestamp_offset, moment)
         accepted = self.endpoint.send_batch(self.destination, self.base, self.batch)
-        # A full socket buffer is no error: the position stays before what did not leave, and the next cycle goes on there.
+        # A full socket buffer is not an error: the position stays before what did not leave, and the next cycle goes on there.
         if accepted < count:
             fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
         if accepted <= 0:

@@ -136,7 +136,9 @@ class FrameWalk:
         """
         region: Region = Region(source)
         region.check(offset, limit)
-        assert self.term_mask & (self.term_mask + 1) == 0, f"term mask {self.term_mask:#x} is no power of two less one"
+        assert self.term_mask & (self.term_mask + 1) == 0, (
+            f"term mask {self.term_mask:#x} is not a power of two less one"
+        )
         self.offset = self.boundary = self.last = offset
         self.frames = self.messages = self.others = 0
         left: cython.longlong = max_messages if max_messages >= 0 else limit - offset + 1
@@ -350,7 +352,7 @@ class Columns:
     ) -> None:
         if column_bits & ~(COLUMN_ALL | COLUMN_OFFSET):
             raise ValueError(
-                f"columns {column_bits:#x} name a bit that is no column (all are {COLUMN_ALL | COLUMN_OFFSET:#x})"
+                f"columns {column_bits:#x} name a bit that is not a column (all are {COLUMN_ALL | COLUMN_OFFSET:#x})"
             )
         self.column_bits = column_bits
         self.row_capacity = max(rows, 1)
@@ -438,7 +440,9 @@ class Columns:
         """
         region: Region = Region(source)
         region.check(offset, limit)
-        assert self.term_mask & (self.term_mask + 1) == 0, f"term mask {self.term_mask:#x} is no power of two less one"
+        assert self.term_mask & (self.term_mask + 1) == 0, (
+            f"term mask {self.term_mask:#x} is not a power of two less one"
+        )
         return self.add(region.base, offset, limit, position, max_rows, padding, None)
 
     def add_messages(
@@ -460,7 +464,9 @@ class Columns:
             raise TypeError("add_messages needs the Fragments of its stream")
         region: Region = Region(source)
         region.check(offset, limit)
-        assert self.term_mask & (self.term_mask + 1) == 0, f"term mask {self.term_mask:#x} is no power of two less one"
+        assert self.term_mask & (self.term_mask + 1) == 0, (
+            f"term mask {self.term_mask:#x} is not a power of two less one"
+        )
         return self.add(region.base, offset, limit, position, max_rows, False, fragments)
 
     @cython.exceptval(-1)
@@ -686,7 +692,7 @@ class Columns:
             fragments.reset()
             copy_bytes(fragments.head_base, 0, base, at, DATA_HEADER_LENGTH)
         elif fragments.expected != begin or fragments.length + length > MAX_MESSAGE_LENGTH:
-            # A stream joined midway, or one with a hole in it: what has no beginning is no message.
+            # A stream joined midway, or one with a hole in it: what has no beginning is not a message.
             fragments.reset()
             return 0
         if self.column_bits & COLUMN_PAYLOAD:

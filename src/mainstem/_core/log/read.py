@@ -19,7 +19,7 @@ Invariants:
   length that another process corrupted leads beyond the log.
 - A poll ends at the end of a term. Padding is passed and never counted.
 - One thread polls an image. ``busy`` refuses a second one, and a handler that polls its own image: both would move the
-  position twice. The flag is set and read with the GIL; on free-threaded builds it finds mistakes and is no lock.
+  position twice. The flag is set and read with the GIL; on free-threaded builds it finds mistakes and is not a lock.
 - ``_detach`` may come while a handler runs (an image goes when its publisher does): ``closed`` is checked after each
   handler, and the last position is stored for questions afterwards. It waits for a thread inside ``_wait_for_data``, which
   uses the memory without the GIL.
@@ -355,7 +355,7 @@ class ImageReader:
                 if action == ACTION_BREAK:
                     break
                 if action != ACTION_COMMIT:
-                    raise ValueError(f"a controlled poll's handler returned {action!r}, which is no action")
+                    raise ValueError(f"a controlled poll's handler returned {action!r}, which is not an action")
                 # COMMIT: the position moves before the handler sees the next one.
                 position += p - start
                 st64(self.position_base, self.position_offset, position)

@@ -379,7 +379,7 @@ def tail_position(
     # Claims that met the end of the term have raised the tail past it.
     if offset > term_length:
         offset = term_length
-    # Before the first term is no position, whatever another process made of the tail.
+    # There is no position before the first term, whatever another process made of the tail.
     if terms < 0:
         return 0
     return terms * term_length + offset

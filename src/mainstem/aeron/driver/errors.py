@@ -120,7 +120,7 @@ class ErrorRecorder:
             self._events.note("GENERIC_MESSAGE", text, now_ns)
 
     def warn(self, kind: str, text: str) -> None:
-        """Log what is no error but what an operator should know, ``kind`` at most once in an interval."""
+        """Log what is not an error but what an operator should know, ``kind`` at most once in an interval."""
         self._limit.log(logging.WARNING, kind, text, self._clock.monotonic_ns())
 
     def close(self) -> None:

@@ -125,7 +125,7 @@ def _wrong_congestion_control(value: str) -> str | None:
 
 
 def port_range(value: str) -> tuple[int, int] | None:
-    """Return the first and last port of ``20700 20799``; None when it is no range, or ``0 0``, the system's own."""
+    """Return the first and last port of ``20700 20799``; None when it is not a range, or ``0 0``, the system's own."""
     match = re.fullmatch(r"\s*([0-9]{1,5})\s+([0-9]{1,5})\s*", value)
     if match is None:
         return None

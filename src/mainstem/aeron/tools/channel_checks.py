@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainstem.aeron.channel import ChannelUri, check_channel
 
-# The parameters that a driver reads of every such channel; what an unused parameter holds is no error.
+# The parameters that a driver reads of every such channel; what an unused parameter holds is not an error.
 OF_PUBLICATIONS = (
     "mtu",
     "term_length",

@@ -60,7 +60,7 @@ class LogFrame:
 
 
 class LogFile:
-    """A log buffer file, open for reading. Raises ConfigurationError when the file is no log."""
+    """A log buffer file, open for reading. Raises ConfigurationError when the file is not a log."""
 
     def __init__(self, path: str) -> None:
         state = read_log_state(path)

@@ -77,7 +77,7 @@ def formatter(text: str) -> Callable[[Message], bytes]:
 
 
 def as_json(message: Message) -> bytes:
-    """Return a line of JSON: the message as text, or in base64 where it is no UTF-8, and its place."""
+    """Return a line of JSON: the message as text, or in base64 where it is not UTF-8, and its place."""
     document: dict[str, Any] = {
         "time": time_text(message.time_ns),
         "session_id": message.session_id,

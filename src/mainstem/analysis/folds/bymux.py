@@ -57,7 +57,7 @@ def note(state: BymuxState, event: dict[str, Any], out: list[Row]) -> None:
         return
     is_global = bool(event["flags"] & GLOBAL)
     if is_global and kind == CREDIT:
-        # Zero is no grant at all here, and there is no infinity.
+        # Zero is not a grant at all here, and there is no infinity.
         out.append(_grant(state.creation, event, event["credit"] % UNSIGNED, None, state.seen))
     elif is_global and kind == WRITE:
         _stream(state, event["stream"], time_ns, out).opened_by = side

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # A sender does not resend twice within this time, and NAKs that were on their way still come: they are for the same loss.
 LATE_NAK_NS = 20 * NS_PER_MS
-# At most so long are NAKs for the same loss, where the receiver is far: more is no way, but a NAK that was lost itself.
+# At most so long are NAKs for the same loss, where the receiver is far: more is not a round trip, but a NAK that was lost itself.
 LATEST_NAK_NS = 1000 * NS_PER_MS
 # Gaps of one path that are followed at once; with more the oldest is given as it stands.
 MAX_GAPS = 1024
@@ -129,7 +129,7 @@ def note_nak(state: PathState, start: int, end: int, hwm: int, time_ns: int, rev
     """A receiver asked for a range again. What of it lies beyond ``hwm`` never passed the capture: it was lost before it."""
     state.last_nak_ns = time_ns
     finalize_rows(state, time_ns, out)
-    # One range may have been lost on both sides of the capture: what of it is no gap yet was seen, or lies beyond.
+    # One range may have been lost on both sides of the capture: what of it is not a gap yet was seen, or lies beyond.
     pieces = [[start, end]] if start < end else []
     for gap in state.gaps + state.closed:
         if gap.start < end and start < gap.end:

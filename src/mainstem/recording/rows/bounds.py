@@ -20,7 +20,7 @@ RANGES = ("position", "recorded_at")
 
 @dataclass(frozen=True)
 class Range:
-    """Whole numbers from ``low`` to ``high``, both included; None is no bound."""
+    """Whole numbers from ``low`` to ``high``, both included; None is not a bound."""
 
     low: int | None = None
     high: int | None = None

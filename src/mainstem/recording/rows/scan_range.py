@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ScanRange:
-    """Times in ns since 1970 and positions in bytes; each end is left out, and None is no bound."""
+    """Times in ns since 1970 and positions in bytes; each end is left out, and None is not a bound."""
 
     from_time_ns: int | None = None
     to_time_ns: int | None = None

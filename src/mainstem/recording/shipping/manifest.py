@@ -278,7 +278,7 @@ class ManifestLog:
         return sorted(match[1] for match in names if match)
 
     def read(self, number: int) -> Manifest:
-        """A manifest by its number. Raises FileNotFoundError, and RecordingError for what is no manifest."""
+        """A manifest by its number. Raises FileNotFoundError, and RecordingError for what is not a manifest."""
         name = manifest_name(self.archive_id, number)
         return Manifest.decode(self._bytes(name), name)
 

@@ -71,9 +71,9 @@ def query_id_of(batch: DataFrame) -> str:
     """The id of the streaming query that a micro-batch belongs to: the one in its checkpoint, the same after a restart.
 
     Raises:
-        ConfigurationError: It is no micro-batch of a streaming query.
+        ConfigurationError: It is not a micro-batch of a streaming query.
     """
     query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not query_id:
-        raise ConfigurationError("this is no micro-batch of a streaming query: name one by query_id=")
+        raise ConfigurationError("this is not a micro-batch of a streaming query: name one by query_id=")
     return str(query_id)

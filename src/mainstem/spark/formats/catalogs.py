@@ -28,7 +28,7 @@ def open_catalog(
         store: Options of the warehouse's store, by pyarrow's names or Hadoop's.
 
     Raises:
-        ConfigurationError: There is no catalog of that name, or none for a warehouse that is no directory.
+        ConfigurationError: There is no catalog of that name, or none for a warehouse that is not a directory.
         MissingExtraError: pyiceberg is not installed.
     """
     with needs_extras():
@@ -41,7 +41,7 @@ def open_catalog(
         return load_catalog(name or LOCAL_NAME, **{**properties, **(options or {})})
     if path is None:
         raise ConfigurationError(
-            f"{warehouse or 'the table'}: a warehouse that is no directory has a catalog elsewhere: --catalog names it"
+            f"{warehouse or 'the table'}: a warehouse that is not a directory has a catalog elsewhere: --catalog names it"
         )
     path.mkdir(parents=True, exist_ok=True)
     return load_catalog(LOCAL_NAME, type="sql", uri=f"sqlite:///{path.resolve() / CATALOG_FILE}", **properties)

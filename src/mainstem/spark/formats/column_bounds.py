@@ -14,7 +14,7 @@ class ColumnBounds:
     """Bounds and null counts of columns over all rows of a file.
 
     Args:
-        names: The columns. NaN is no bound, so none of them is floating.
+        names: The columns. NaN is not a bound, so none of them is floating.
     """
 
     def __init__(self, names: Sequence[str]) -> None:

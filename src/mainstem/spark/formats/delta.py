@@ -164,7 +164,7 @@ class DeltaTable:
     def _existing(self) -> Any:
         table = self._load()
         if table is None:
-            raise ConfigurationError(f"{self.name} is no Delta table")
+            raise ConfigurationError(f"{self.name} is not a Delta table")
         return table
 
     def columns(self) -> StructType | None:

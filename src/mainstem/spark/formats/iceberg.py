@@ -224,7 +224,7 @@ class IcebergTable:
         """The table as it is now. Raises ConfigurationError if there is none."""
         table = self._load()
         if table is None:
-            raise ConfigurationError(f"{self.name} is no table of its catalog")
+            raise ConfigurationError(f"{self.name} is not a table of its catalog")
         return table
 
     def columns(self) -> StructType | None:

@@ -100,7 +100,7 @@ class CommittedTable:
             return None
         missing = [name for name in META if name not in whole.names]
         if missing:
-            raise ConfigurationError(f"{self._table.name} is no table of an ingest: it has no column {missing[0]!r}")
+            raise ConfigurationError(f"{self._table.name} was not written by ingest: it has no column {missing[0]!r}")
         return _codec_columns(whole) if RESCUE_COLUMNS[0] in whole.names else None
 
     def writer(self, rows: DataFrame) -> DataStreamWriter:

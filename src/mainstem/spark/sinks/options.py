@@ -30,7 +30,7 @@ def _seconds(value: str, name: str) -> float:
     except ValueError:
         seconds = -1.0
     if seconds <= 0:
-        raise ConfigurationError(f"{name}: {value!r} is no number of seconds above zero")
+        raise ConfigurationError(f"{name}: {value!r} is not a number of seconds above zero")
     return seconds
 
 

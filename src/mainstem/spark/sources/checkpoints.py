@@ -43,7 +43,7 @@ def committed_positions(checkpoint: Store) -> list[ConsumedPosition]:
     if not batches:
         if not _numbers(checkpoint, "offsets/"):
             raise ConfigurationError(
-                f"{checkpoint.url} is no checkpoint of a streaming query: there are no offsets in it"
+                f"{checkpoint.url} is not a checkpoint of a streaming query: there are no offsets in it"
             )
         return []
     name = f"offsets/{max(batches)}"

@@ -42,7 +42,7 @@ NOTHING_READ = Offset().as_json()
 
 def _channel(value: str, name: str) -> str:
     if not value.startswith("aeron:"):
-        raise ConfigurationError(f"{name}: {value!r} is no Aeron channel, as in aeron:udp?endpoint=localhost:20121")
+        raise ConfigurationError(f"{name}: {value!r} is not an Aeron channel, as in aeron:udp?endpoint=localhost:20121")
     return value
 
 

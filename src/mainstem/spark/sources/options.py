@@ -50,7 +50,7 @@ def _list(value: str, name: str) -> tuple[str, ...]:
     except ValueError:
         paths = None
     if not isinstance(paths, list) or not all(isinstance(path, str) and path for path in paths):
-        raise ConfigurationError(f"{name}: {value!r} is no JSON list of paths")
+        raise ConfigurationError(f"{name}: {value!r} is not a JSON list of paths")
     return tuple(paths)
 
 
@@ -75,7 +75,7 @@ def _position(value: str, name: str) -> int:
     except ValueError:
         position = -1
     if position < 0:
-        raise ConfigurationError(f"{name}: {value!r} is no position: a whole number, not below 0")
+        raise ConfigurationError(f"{name}: {value!r} is not a position: a whole number, not below 0")
     return position
 
 
@@ -103,7 +103,7 @@ def _recording(key: str) -> str:
 def _bound(value: object, name: str) -> Where:
     if isinstance(value, int) and not isinstance(value, bool):
         if value < 0 or value % 32:
-            raise ConfigurationError(f"{name}: {value} is no frame boundary (a multiple of 32, not below 0)")
+            raise ConfigurationError(f"{name}: {value} is not a frame boundary (a multiple of 32, not below 0)")
         return value
     bound = str(value)
     if bound in ("earliest", "latest"):

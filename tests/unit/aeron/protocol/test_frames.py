@@ -97,7 +97,7 @@ def edited(name, *changes, extra=b""):
         (edited("Data", (8, "e0ffffff")), "term offset"),
         (edited("Data", (8, "21000000")), "term offset"),
         (edited("Data", extra=bytes(31)), "datagram length"),
-        (edited("Data", extra=bytes(32)), "frame length"),  # what follows is no frame but padding of length zero
+        (edited("Data", extra=bytes(32)), "frame length"),  # what follows is not a frame but padding of length zero
         (edited("Pad", (0, "10000000")), "frame length"),
         (edited("Heartbeat", extra=bytes(32)), "last frame"),
         (edited("Nak", (0, "1d000000")), "frame length"),

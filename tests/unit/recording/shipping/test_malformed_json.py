@@ -61,7 +61,7 @@ def test_a_manifest_that_is_none_is_refused(data: bytes) -> None:
         b'{"level":1,"rows":[[]]}',
         json.dumps({"level": "1", "rows": [REF.row()]}).encode(),
     ],
-    ids=["deep", "no fields", "no object", "no list", "no fields in a row", "a level that is no number"],
+    ids=["deep", "no fields", "no object", "no list", "no fields in a row", "a level that is not a number"],
 )
 def test_a_page_that_is_none_is_refused(data: bytes) -> None:
     with pytest.raises(RecordingError):

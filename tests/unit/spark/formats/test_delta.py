@@ -360,7 +360,7 @@ def test_what_delta_has_no_type_for_and_what_is_no_table_is_named(tmp_path: Path
     table = DeltaTable(str(tmp_path / "table"))
     with pytest.raises(ConfigurationError, match=r"'inner.span' has the type interval day to second"):
         table.prepare(columns(inner=columns(span=types.DayTimeIntervalType())), evolve=False)
-    with pytest.raises(ConfigurationError, match="is no Delta table"):
+    with pytest.raises(ConfigurationError, match="is not a Delta table"):
         table.compact()
     with pytest.raises(ConfigurationError, match="a directory has no options"):
         DeltaTable(str(tmp_path), {"region": "x"})

@@ -36,7 +36,7 @@ def test_a_function_is_not_called_again_for_a_micro_batch_that_it_has_done(tmp_p
     again("rows", 1)
     idempotent(send, tmp_path / "ledger", query_id="other")("rows", 0)
     assert calls == [0, 1, 0]
-    with pytest.raises(ConfigurationError, match="no name of a query"):
+    with pytest.raises(ConfigurationError, match="is not a query name"):
         idempotent(send, tmp_path / "ledger", query_id="../tides")("rows", 0)
 
 
@@ -69,7 +69,7 @@ def test_rows_and_the_number_of_their_micro_batch_are_one_transaction(database: 
     write([3], 1)
     in_transaction(lambda: sqlite3.connect(database), insert, query_id="other")([4], 0)  # type: ignore[arg-type]
     assert numbers(database) == [1, 2, 3, 4]
-    with pytest.raises(ConfigurationError, match="no plain name"):
+    with pytest.raises(ConfigurationError, match="not a plain table name"):
         in_transaction(lambda: None, insert, table="a; DROP TABLE tides")
 
 

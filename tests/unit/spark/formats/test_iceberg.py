@@ -375,7 +375,7 @@ def test_what_iceberg_has_no_type_for_and_what_is_no_table_is_named(warehouse: W
     table = warehouse.table(())
     with pytest.raises(ConfigurationError, match=r"'inner.span' has the type interval day to second, which Iceberg"):
         table.prepare(columns(inner=columns(span=types.DayTimeIntervalType())), evolve=False)
-    with pytest.raises(ConfigurationError, match="is no table of its catalog"):
+    with pytest.raises(ConfigurationError, match="is not a table of its catalog"):
         table.compact()
     with pytest.raises(ConfigurationError, match="names no namespace"):
         IcebergTable(lambda: None, "tides")

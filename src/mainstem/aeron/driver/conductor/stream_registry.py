@@ -45,7 +45,7 @@ class StreamRegistry(Generic[S]):
     def _link_matching(self, stream: S, now_ns: int) -> list[SubscriberPosition]:
         """Link without announcing: all must be linked when the first client learns of the stream and may move it on.
 
-        Without a counter for its position a subscription stays unlinked: that is no failure of the command that led here.
+        Without a counter for its position a subscription stays unlinked: that is not a failure of the command that led here.
         """
         linked = []
         for subscription in self.matching(stream):

@@ -160,7 +160,7 @@ class NameResolver:
                 self._exceeded.add_release(1)
 
     def address(self, text: str, key: str, *, again: bool = False) -> InetAddress:
-        """``host:port`` as the value of ``key``, resolved. Raises LookupError, also for what is no address."""
+        """``host:port`` as the value of ``key``, resolved. Raises LookupError, also for what is not an address."""
         try:
             host, port = read_address(self.lookup(text, key, again=again))
         except ValueError as error:
