@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.interop.conftest import DriverProcess
-from tests.interop.java_archive import JavaArchive
+from tests.interop.java_archive import SEGMENT_LENGTH, JavaArchive
 from tests.support import java
 from tests.support.patience import wait_for
+from tests.support.ports import free_port
 
 import mainstem
 from mainstem import archive
-from mainstem.archive import RecordingSignal, Signal
+from mainstem.archive import RecordingSignal, Signal, extension_channel
 from mainstem.errors import ArchiveError, ArchiveErrorCode
 
 if TYPE_CHECKING:
@@ -187,6 +188,224 @@ def test_stopping_by_every_identity(served: JavaArchive, aeron: mainstem.Aeron) 
             with pytest.raises(ArchiveError) as caught:
                 call()
             assert caught.value.code is ArchiveErrorCode.UNKNOWN_SUBSCRIPTION
+
+
+def published(
+    client: archive.Client,
+    aeron: mainstem.Aeron,
+    channel: str,
+    stream_id: int,
+    sent: list[bytes],
+    kind: RecordingSignal,
+) -> tuple[int, int]:
+    """Sends messages to a recording subscription that stops by itself; the recording's id, and where it ends."""
+    with aeron.add_exclusive_publication(channel, stream_id) as publication:
+        recording_id = signal(client, kind).recording_id
+        for message in sent:
+            publication.send(message)
+        end = publication.position
+        wait_for(lambda: client.max_recorded_position(recording_id) == end)
+    assert signal(client, RecordingSignal.STOP).position == end
+    return recording_id, end
+
+
+def replayed(client: archive.Client, recording_id: int) -> list[bytes]:
+    with client.replay(recording_id, "aeron:ipc", 1099) as subscription:
+        return list(subscription.messages(timeout=30.0))
+
+
+def test_extending_a_recording(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+    with archive.connect(served.control, aeron=aeron) as client:
+        recording_id, end = recorded(client, aeron, 1051)
+        stopped = client.list_recording(recording_id)
+        assert stopped is not None
+        client.extend_recording(recording_id, "aeron:ipc", 1051, auto_stop=True)
+        channel = extension_channel("aeron:ipc", stopped)
+        extended, longer = published(client, aeron, channel, 1051, messages(), RecordingSignal.EXTEND)
+        assert extended == recording_id
+        assert longer > end
+        assert replayed(client, recording_id) == messages() * 2
+        # A publication that begins elsewhere: the archive notices after it has said yes.
+        client.extend_recording(recording_id, "aeron:ipc", 1051, auto_stop=True)
+        with aeron.add_exclusive_publication(f"aeron:ipc?{SMALL}", 1051):
+            late = next(client.events(timeout=30.0))
+        assert isinstance(late, ArchiveError)
+        assert late.code is ArchiveErrorCode.INVALID_EXTENSION
+        with pytest.raises(ArchiveError) as caught:
+            client.extend_recording(recording_id, "aeron:ipc", 9)
+        assert caught.value.code is ArchiveErrorCode.UNKNOWN_RECORDING
+
+
+def test_truncating_and_purging(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+    with archive.connect(served.control, aeron=aeron) as client:
+        recording_id, end = recorded(client, aeron, 1061)
+        with client.replay(recording_id, "aeron:ipc", 1062) as subscription:
+            ends = [each.position for each in subscription.messages(timeout=30.0, metadata=True)]
+        wait_for(lambda: client.stats().pending == 0)
+        files = client.truncate_recording(recording_id, ends[9])
+        assert files == end // SEGMENT_LENGTH
+        assert signal(client, RecordingSignal.DELETE).recording_id == recording_id
+        assert replayed(client, recording_id) == messages(10)
+        with pytest.raises(ArchiveError) as caught:
+            client.truncate_recording(recording_id, end)
+        assert caught.value.code is ArchiveErrorCode.INVALID_POSITION
+        wait_for(lambda: purged(client, recording_id) == 1)
+        assert client.list_recording(recording_id) is None
+        with pytest.raises(ArchiveError) as caught:
+            client.purge_recording(recording_id)
+        assert caught.value.code is ArchiveErrorCode.UNKNOWN_RECORDING
+        assert not list(served.archive.glob(f"{recording_id}-*"))
+
+
+def purged(client: archive.Client, recording_id: int) -> int:
+    """How many files go; 0 while the archive still ends a replay."""
+    try:
+        return client.purge_recording(recording_id)
+    except ArchiveError as error:
+        if error.code is not ArchiveErrorCode.ACTIVE_RECORDING:
+            raise
+        return 0
+
+
+def test_segments(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+    with archive.connect(served.control, aeron=aeron) as client:
+        recording_id, end = recorded(client, aeron, 1071, count=COUNT + 100)
+        assert end > 3 * SEGMENT_LENGTH
+
+        def files() -> int:
+            return len(list(served.archive.glob(f"{recording_id}-*.rec")))
+
+        total = files()
+        client.detach_segments(recording_id, SEGMENT_LENGTH)
+        assert (client.start_position(recording_id), files()) == (SEGMENT_LENGTH, total)
+        assert client.attach_segments(recording_id) == 1
+        assert client.start_position(recording_id) == 0
+        client.detach_segments(recording_id, SEGMENT_LENGTH)
+        assert client.delete_detached_segments(recording_id) == 1
+        signal(client, RecordingSignal.DELETE)
+        assert files() == total - 1
+        assert client.purge_segments(recording_id, 2 * SEGMENT_LENGTH) == 1
+        signal(client, RecordingSignal.DELETE)
+        assert (client.start_position(recording_id), files()) == (2 * SEGMENT_LENGTH, total - 2)
+        with pytest.raises(ArchiveError, match=r"detach_segments of recording \d+: "):
+            client.detach_segments(recording_id, 2 * SEGMENT_LENGTH + 32)
+
+
+def test_segments_move_to_the_recording_that_continues(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+    """The source is cut at the base of a segment, so that another recording may begin there."""
+    with archive.connect(served.control, aeron=aeron) as client:
+        source, _ = recorded(client, aeron, 1081)
+        client.truncate_recording(source, SEGMENT_LENGTH)
+        signal(client, RecordingSignal.DELETE)
+        stopped = client.list_recording(source)
+        assert stopped is not None
+        before = replayed(client, source)
+        client.start_recording("aeron:ipc", 1081, auto_stop=True)
+        channel = extension_channel("aeron:ipc", stopped)
+        continued, _ = published(client, aeron, channel, 1081, messages(), RecordingSignal.START)
+        assert client.start_position(continued) == SEGMENT_LENGTH
+        assert client.migrate_segments(source, continued) == 1
+        signal(client, RecordingSignal.DELETE)
+        assert client.start_position(continued) == 0
+        assert replayed(client, continued)[: len(before)] == before
+        assert replayed(client, continued)[-COUNT:] == messages()
+
+
+def test_updating_the_channel(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+    with archive.connect(served.control, aeron=aeron) as client:
+        recording_id, _ = recorded(client, aeron, 1091, count=1)
+        client.update_channel(recording_id, "aeron:udp?endpoint=localhost:20121|alias=tides")
+        described = client.list_recording(recording_id)
+        assert described is not None
+        assert described.original_channel == "aeron:udp?endpoint=localhost:20121|alias=tides"
+        with pytest.raises(ArchiveError, match="unknown recording id: 99999") as caught:
+            client.update_channel(99_999, "aeron:ipc")
+        assert caught.value.code is ArchiveErrorCode.UNKNOWN_RECORDING
+
+
+def test_everything_over_response_channels(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+    """Neither responses nor replays need a port of the client's that the archive can reach."""
+    control, replays = (f"aeron:udp?control-mode=response|control=localhost:{free_port()}" for _ in range(2))
+    with archive.connect(served.control, response_channel=control, aeron=aeron) as client:
+        recording_id, _ = recorded(client, aeron, 1101)
+        for _ in range(2):
+            with client.replay(recording_id, replays, 1102) as subscription:
+                assert list(subscription.messages(timeout=30.0)) == messages()
+            assert len(aeron.stats().publications) == 1
+        with pytest.raises(ArchiveError) as caught:
+            client.replay(recording_id, replays, 1102, position=1 << 40)
+        assert caught.value.code is ArchiveErrorCode.INVALID_POSITION
+        assert len(aeron.stats().subscriptions) == 1
+
+
+def test_replication(served: JavaArchive, aeron: mainstem.Aeron, tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm") as folder:
+        other_directory = Path(folder) / "aeron"
+        with (
+            JavaArchive(tmp_path / "source", other_directory, has_driver=True) as other,
+            mainstem.connect(other.directory) as far,
+            archive.connect(other.control, aeron=far) as source,
+            archive.connect(served.control, aeron=aeron) as client,
+        ):
+            recording_id, end = recorded(source, far, 1111)
+
+            def replicate(**options: Any) -> list[Signal]:
+                replication_id = client.replicate(recording_id, other.control, **options)
+                seen: list[Signal] = []
+                while not seen or seen[-1].signal is not RecordingSignal.REPLICATE_END:
+                    event = next(client.events(timeout=60.0))
+                    assert isinstance(event, Signal), event
+                    if event.signal is not RecordingSignal.STOP:
+                        assert event.correlation_id == replication_id
+                        seen.append(event)
+                wait_for(lambda: client.list_recording_subscriptions("", 1111) == [])
+                while client.stats().events:
+                    next(client.events(timeout=1.0))
+                return seen
+
+            with source.replay(recording_id, "aeron:ipc", 1112) as subscription:
+                ends = [each.position for each in subscription.messages(timeout=30.0, metadata=True)]
+            seen = replicate(stop_position=ends[9])
+            assert [each.signal.name for each in seen] == ["REPLICATE", "EXTEND", "REPLICATE_END"]
+            copy = seen[0].recording_id
+            assert client.stop_position(copy) == ends[9]
+            seen = replicate(dst_recording_id=copy, channel_tag_id=41, subscription_tag_id=42)
+            assert [each.signal.name for each in seen] == ["EXTEND", "SYNC", "REPLICATE_END"]
+            assert client.stop_position(copy) == end
+            assert replayed(client, copy) == messages()
+            with pytest.raises(ArchiveError) as caught:
+                client.stop_replication(99_999)
+            assert caught.value.code is ArchiveErrorCode.UNKNOWN_REPLICATION
+
+
+def test_credentials_and_a_challenge(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm") as folder:
+        directory = Path(folder) / "aeron"
+        properties = {"authenticator_supplier": "ChallengingAuthenticator"}
+        with (
+            JavaArchive(tmp_path / "archive", directory, has_driver=True, **properties) as served,
+            mainstem.connect(directory) as aeron,
+        ):
+            with archive.connect(served.control, aeron=aeron, credentials=b"admin:admin") as client:
+                assert list(client.list_recordings()) == []
+            options: dict[str, Any] = {"aeron": aeron, "credentials": b"admin:adminC"}
+            for answer in (b"admin:CSadmin", b"guess"):
+                asked: list[bytes] = []
+
+                def on_challenge(challenge: bytes, asked: list[bytes] = asked, answer: bytes = answer) -> bytes:
+                    asked.append(challenge)
+                    return answer
+
+                if answer == b"guess":
+                    with pytest.raises(ArchiveError) as caught:
+                        archive.connect(served.control, **options, on_challenge=on_challenge)
+                    assert caught.value.code is ArchiveErrorCode.AUTHENTICATION_REJECTED
+                else:
+                    with archive.connect(served.control, **options, on_challenge=on_challenge) as client:
+                        assert list(client.list_recordings()) == []
+                assert asked == [b"challenge!"]
+            with pytest.raises(ArchiveError, match="authentication rejected"):
+                archive.connect(served.control, aeron=aeron, credentials=b"guess")
 
 
 async def test_the_same_for_asyncio(served: JavaArchive) -> None:

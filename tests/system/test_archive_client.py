@@ -105,6 +105,54 @@ def test_an_archive_before_1_44_is_not_asked_for_its_id(aeron: mainstem.Aeron) -
         assert (client.archive_id, client.protocol_version) == (-1, (1, 10, 0))
 
 
+def test_an_older_archive_is_asked_in_older_ways(aeron: mainstem.Aeron) -> None:
+    old = {"relevant_id": SESSION, "code": 0, "version": 0x010500, "error_message": ""}
+    answers: dict[str, Answer] = {
+        "AuthConnectRequest": lambda _: [("ControlResponse", dict(old))],
+        "RecordingPositionRequest": ok(-1),
+        "StopPositionRequest": ok(96),
+        "TaggedReplicateRequest": ok(77),
+    }
+    with session(aeron, **answers) as (served, client):
+        assert client.max_recorded_position(1) == 96
+        assert client.replicate(5, "aeron:udp?endpoint=tides:8010", channel_tag_id=4) == 77
+        request = served.received[-1]
+        assert (request.src_recording_id, request.dst_recording_id, request.channel_tag_id) == (5, -1, 4)
+        with pytest.raises(LocalProtocolError, match=r"the archive is too old; it needs Aeron 1\.33 or later"):
+            client.replicate(5, "aeron:udp?endpoint=tides:8010", stop_position=64)
+        with pytest.raises(
+            LocalProtocolError, match=r"purge_recording 5: the archive is too old; it needs Aeron 1\.32"
+        ):
+            client.purge_recording(5)
+        assert served.received[-1] is request
+
+
+def test_what_a_replication_asks_for(aeron: mainstem.Aeron) -> None:
+    with session(aeron, ReplicateRequest2=ok(77)) as (served, client):
+        source = "aeron:udp?endpoint=tides:8010"
+        assert client.replicate(5, source, dst_recording_id=6, live_destination="aeron:ipc", credentials=b"x") == 77
+        request = served.received[-1]
+        expected = dict.fromkeys(("stop_position", "channel_tag_id", "subscription_tag_id", "file_io_max_length"), -1)
+        expected |= {"control_session_id": SESSION, "src_recording_id": 5, "dst_recording_id": 6}
+        expected |= {"replication_session_id": -1, "src_control_stream_id": 10}
+        texts = {"src_control_channel": source, "live_destination": "aeron:ipc", "encoded_credentials": b"x"}
+        texts |= {"replication_channel": "", "src_response_channel": ""}
+        assert request.values == expected | texts | {"correlation_id": request.correlation_id}
+        with pytest.raises(ConfigurationError, match="live_destination"):
+            client.replicate(5, source, live_destination="aeron:ipc", replication_session_id=9)
+
+
+def test_a_time_out_says_what_older_archives_ignore(aeron: mainstem.Aeron) -> None:
+    with session(aeron, ReplayTokenRequest=nothing, UpdateChannelRequest=nothing) as (_, client):
+        channel = "aeron:udp?control-mode=response|control=localhost:1"
+        with pytest.raises(Timeout, match=r"an archive before 1\.45 ignores this request"):
+            client.replay(1, channel, 1002, timeout=0.05)
+        with pytest.raises(Timeout, match=r"an archive before 1\.49 ignores this request"):
+            client.update_channel(1, "aeron:ipc", timeout=0.05)
+        with pytest.raises(ConfigurationError, match="a response channel needs its subscription; use replay"):
+            client.start_replay(1, channel, 1002)
+
+
 def test_a_challenge_is_answered(aeron: mainstem.Aeron) -> None:
     challenge = {"version": 0x010C00, "encoded_challenge": b"challenge!"}
     answers = {"AuthConnectRequest": lambda _: [("Challenge", dict(challenge))], "ChallengeResponse": ok(SESSION)}

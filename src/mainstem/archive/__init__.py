@@ -16,6 +16,7 @@ from mainstem._internal.lazy import lazy_names
 if TYPE_CHECKING:
     from mainstem.archive import aio as aio
     from mainstem.archive.calls import ClientStats, RecordingSubscription
+    from mainstem.archive.channels import extension_channel
     from mainstem.archive.client import Client, connect
     from mainstem.archive.messages import RecordingSignal, SourceLocation
     from mainstem.archive.session import Signal
@@ -30,6 +31,7 @@ _HOMES = {
     "Signal": "mainstem.archive.session",
     "SourceLocation": "mainstem.archive.messages",
     "connect": "mainstem.archive.client",
+    "extension_channel": "mainstem.archive.channels",
 }
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "SourceLocation",
     "aio",
     "connect",
+    "extension_channel",
 ]
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES, ("aio",))

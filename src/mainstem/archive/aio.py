@@ -31,7 +31,9 @@ from mainstem.archive.calls import (
     Listing,
     RecordingSubscription,
     ReplayOptions,
+    ReplicationOptions,
 )
+from mainstem.archive.channels import extension_channel
 from mainstem.archive.messages import RecordingSignal, SourceLocation
 from mainstem.archive.session import Signal
 from mainstem.recording.catalog import RecordingDescriptor
@@ -52,6 +54,7 @@ __all__ = [
     "Signal",
     "SourceLocation",
     "connect",
+    "extension_channel",
 ]
 
 T = TypeVar("T")
@@ -97,6 +100,21 @@ class Client(ClientBase[Subscription], Closing):
     ) -> int:
         """Start to record a stream."""
         return await self._run(self._calls.start_recording(channel, stream_id, location, auto_stop, timeout))
+
+    async def extend_recording(
+        self,
+        recording_id: int,
+        channel: str,
+        stream_id: int,
+        location: SourceLocation = SourceLocation.LOCAL,
+        *,
+        auto_stop: bool = False,
+        timeout: float | None = TIMEOUT,
+    ) -> int:
+        """Continue a recording that was stopped."""
+        return await self._run(
+            self._calls.extend_recording(recording_id, channel, stream_id, location, auto_stop, timeout)
+        )
 
     async def stop_recording(self, channel: str, stream_id: int, *, timeout: float | None = TIMEOUT) -> None:
         """Stop recording a stream."""
@@ -171,6 +189,10 @@ class Client(ClientBase[Subscription], Closing):
         """Return where a recording ended."""
         return await self._run(self._calls.position("StopPositionRequest", "stop_position", recording_id, timeout))
 
+    async def max_recorded_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
+        """Return how far a recording has come, whether it is active or not."""
+        return await self._run(self._calls.max_recorded_position(recording_id, timeout))
+
     async def start_replay(
         self,
         recording_id: int,
@@ -224,6 +246,145 @@ class Client(ClientBase[Subscription], Closing):
     async def stop_all_replays(self, recording_id: int | None = None, *, timeout: float | None = TIMEOUT) -> None:
         """Stop all replays of a recording, including those of other clients."""
         await self._run(self._calls.stop_all_replays(recording_id, timeout))
+
+    async def truncate_recording(self, recording_id: int, position: int, *, timeout: float | None = TIMEOUT) -> int:
+        """Cut the end of a recording off. Its replays are stopped, and the segments behind are deleted."""
+        return await self._run(
+            self._calls.change(
+                "TruncateRecordingRequest",
+                f"truncate_recording {recording_id}",
+                timeout,
+                recording_id=recording_id,
+                position=position,
+            )
+        )
+
+    async def purge_recording(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
+        """Delete a recording with all of its segments. Its id is not used again."""
+        return await self._run(
+            self._calls.change(
+                "PurgeRecordingRequest", f"purge_recording {recording_id}", timeout, recording_id=recording_id
+            )
+        )
+
+    async def detach_segments(
+        self, recording_id: int, new_start_position: int, *, timeout: float | None = TIMEOUT
+    ) -> None:
+        """Let a recording begin later. The files of the segments before stay, until they are deleted or attached again."""
+        await self._run(
+            self._calls.change(
+                "DetachSegmentsRequest",
+                f"detach_segments of recording {recording_id}",
+                timeout,
+                recording_id=recording_id,
+                new_start_position=new_start_position,
+            )
+        )
+
+    async def delete_detached_segments(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
+        """Delete the files of segments that were detached."""
+        return await self._run(
+            self._calls.change(
+                "DeleteDetachedSegmentsRequest",
+                f"delete_detached_segments of recording {recording_id}",
+                timeout,
+                recording_id=recording_id,
+            )
+        )
+
+    async def purge_segments(
+        self, recording_id: int, new_start_position: int, *, timeout: float | None = TIMEOUT
+    ) -> int:
+        """Let a recording begin later, and delete the segments before. This bounds a recording that is active."""
+        return await self._run(
+            self._calls.change(
+                "PurgeSegmentsRequest",
+                f"purge_segments of recording {recording_id}",
+                timeout,
+                recording_id=recording_id,
+                new_start_position=new_start_position,
+            )
+        )
+
+    async def attach_segments(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
+        """Attach the segments that were detached from a recording, as far as their files are there."""
+        return await self._run(
+            self._calls.change(
+                "AttachSegmentsRequest",
+                f"attach_segments of recording {recording_id}",
+                timeout,
+                recording_id=recording_id,
+            )
+        )
+
+    async def migrate_segments(
+        self, src_recording_id: int, dst_recording_id: int, *, timeout: float | None = TIMEOUT
+    ) -> int:
+        """Move all segments of a stopped recording to one that continues it, or that it continues."""
+        return await self._run(
+            self._calls.change(
+                "MigrateSegmentsRequest",
+                f"migrate_segments of recording {src_recording_id} to {dst_recording_id}",
+                timeout,
+                src_recording_id=src_recording_id,
+                dst_recording_id=dst_recording_id,
+            )
+        )
+
+    async def update_channel(self, recording_id: int, channel: str, *, timeout: float | None = TIMEOUT) -> None:
+        """Change the channel that a recording is listed with."""
+        await self._run(
+            self._calls.change(
+                "UpdateChannelRequest",
+                f"update_channel of recording {recording_id}",
+                timeout,
+                recording_id=recording_id,
+                channel=channel,
+            )
+        )
+
+    async def stop_replication(self, replication_id: int, *, timeout: float | None = TIMEOUT) -> None:
+        """Stop a replication. The destination keeps what it has; replicating into it again continues."""
+        await self._run(
+            self._calls.change(
+                "StopReplicationRequest", f"stop_replication {replication_id}", timeout, replication_id=replication_id
+            )
+        )
+
+    async def replicate(
+        self,
+        src_recording_id: int,
+        src_control_channel: str,
+        *,
+        src_control_stream_id: int = CONTROL_STREAM_ID,
+        dst_recording_id: int | None = None,
+        stop_position: int | None = None,
+        live_destination: str = "",
+        replication_channel: str = "",
+        channel_tag_id: int | None = None,
+        subscription_tag_id: int | None = None,
+        file_io_max_length: int | None = None,
+        replication_session_id: int | None = None,
+        credentials: bytes = b"",
+        src_response_channel: str = "",
+        timeout: float | None = TIMEOUT,
+    ) -> int:
+        """Copy a recording of another archive into this one."""
+        options = ReplicationOptions(
+            dst_recording_id=dst_recording_id,
+            stop_position=stop_position,
+            live_destination=live_destination,
+            replication_channel=replication_channel,
+            channel_tag_id=channel_tag_id,
+            subscription_tag_id=subscription_tag_id,
+            file_io_max_length=file_io_max_length,
+            replication_session_id=replication_session_id,
+            encoded_credentials=credentials,
+            src_response_channel=src_response_channel,
+        )
+        return await self._run(
+            self._calls.replicate(src_recording_id, src_control_channel, src_control_stream_id, options, timeout)
+        )
 
     async def events(self, *, timeout: float | None = None) -> AsyncIterator[Signal | ArchiveError]:
         """Yield recording signals and late errors as they come, until the client is closed."""

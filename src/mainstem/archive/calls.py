@@ -26,6 +26,7 @@ from mainstem.aeron.client.polled import polled
 from mainstem.aeron.client.publication import ExclusivePublication, offer_error_of
 from mainstem.aeron.client.subscription import Subscription
 from mainstem.archive.channels import (
+    POSITION_KEYS,
     has_any_port,
     is_response_channel,
     response_channel_for,
@@ -34,7 +35,7 @@ from mainstem.archive.channels import (
     with_values,
 )
 from mainstem.archive.messages import NULL, ResponseCode, SourceLocation
-from mainstem.archive.session import ClientSession, refusal
+from mainstem.archive.session import KNOWS_ARCHIVE_ID, ClientSession, refusal
 from mainstem.errors import (
     ClosedError,
     ConfigurationError,
@@ -43,6 +44,7 @@ from mainstem.errors import (
     Delivery,
     LocalProtocolError,
     MainstemError,
+    RemoteProtocolError,
     Timeout,
 )
 from mainstem.recording.catalog import RecordingDescriptor
@@ -71,6 +73,8 @@ MAX_COUNT = (1 << 31) - 1
 _AND_FOLLOW, _AND_STOP = -1, -2  # lengths of a replay
 # What an archive silently ignores if it is older, and no version of the control protocol tells.
 _SINCE = {"ReplayTokenRequest": "1.45", "UpdateChannelRequest": "1.49"}
+# What the version of the control protocol tells: the first version, and its release.
+_VERSIONS = {"PurgeRecordingRequest": (1 << 16 | 6 << 8, "1.32"), "ReplicateRequest2": (1 << 16 | 7 << 8, "1.33")}
 
 
 @frozen
@@ -202,15 +206,14 @@ class Calls(Generic[S]):
                 yield from self._pause(deadline, timeout, session.step)
 
     def _pause(self, deadline: Deadline, timeout: float | None, step: str) -> Steps[None]:
-        """Wait once; raises ConnectTimeout when the time is over."""
+        """Wait once; raises ConnectTimeout, or Timeout if the session is open, when the time is over."""
         if self._responses is not None:
             self._check_open(Delivery.NONE)
         if deadline.expired:
-            raise ConnectTimeout(
-                f"connect to the archive at {self.channel}: timed out after {timeout:g} s waiting for {step}",
-                step=step,
-                timeout=timeout or 0.0,
-            )
+            text = f"archive at {self.channel}: timed out after {timeout:g} s waiting for {step}"
+            if self.session.is_connected:
+                raise Timeout(text, timeout=timeout)
+            raise ConnectTimeout(f"connect to the {text}", step=step, timeout=timeout or 0.0)
         yield
 
     def _result(self, operation: Operation[T], deadline: Deadline, timeout: float | None, step: str) -> Steps[T]:
@@ -371,6 +374,26 @@ class Calls(Generic[S]):
             channel=channel,
         )
 
+    def extend_recording(
+        self,
+        recording_id: int,
+        channel: str,
+        stream_id: int,
+        location: SourceLocation,
+        auto_stop: bool,
+        timeout: float | None,
+    ) -> Steps[int]:
+        return self._asking(
+            f"extend_recording {recording_id} by {channel} stream {stream_id}",
+            timeout,
+            "ExtendRecordingRequest2",
+            recording_id=recording_id,
+            stream_id=stream_id,
+            source_location=int(SourceLocation(location)),
+            auto_stop=int(auto_stop),
+            channel=channel,
+        )
+
     def stop_recording(self, channel: str, stream_id: int, timeout: float | None) -> Steps[int]:
         what = f"stop_recording of {channel} stream {stream_id}"
         return self._asking(what, timeout, "StopRecordingRequest", stream_id=stream_id, channel=channel)
@@ -481,11 +504,49 @@ class Calls(Generic[S]):
         found = yield from self._asking(f"{what} of recording {recording_id}", timeout, name, recording_id=recording_id)
         return None if found == NULL else found
 
+    def max_recorded_position(self, recording_id: int, timeout: float | None) -> Steps[int]:
+        what = "max_recorded_position"
+        names = ["MaxRecordedPositionRequest"]
+        if self.session.version < KNOWS_ARCHIVE_ID:
+            names = ["RecordingPositionRequest", "StopPositionRequest", "RecordingPositionRequest"]
+        deadline = Deadline(self._clock, timeout)
+        for name in names:
+            found = yield from self.position(name, what, recording_id, deadline.left)
+            if found is not None:
+                return found
+        raise RemoteProtocolError(f"{what} of recording {recording_id}: the archive has none", rule="position")
+
+    # -- what changes recordings -----------------------------------------------------------------------------------
+
+    def change(self, name: str, what: str, timeout: float | None, **values: Any) -> Steps[int]:
+        self._check_version(name, what)
+        return self._asking(what, timeout, name, **values)
+
+    def _check_version(self, name: str, what: str) -> None:
+        self._check_open(Delivery.NONE)
+        needed, release = _VERSIONS.get(name, (0, ""))
+        if self.session.version < needed:
+            raise LocalProtocolError(f"{what}: the archive is too old; it needs Aeron {release} or later")
+
+    def replicate(
+        self, recording_id: int, channel: str, stream_id: int, options: ReplicationOptions, timeout: float | None
+    ) -> Steps[int]:
+        """Replicate, by the older message if the archive does not know the newer one and the options allow it."""
+        what = f"replicate recording {recording_id} of {channel}"
+        values = {"src_recording_id": recording_id, "src_control_channel": channel, "src_control_stream_id": stream_id}
+        if self.session.version >= _VERSIONS["ReplicateRequest2"][0] or options.are_newer:
+            return self.change("ReplicateRequest2", what, timeout, **values, **options.values)
+        return self._asking(what, timeout, "TaggedReplicateRequest", **values, **options.older_values)
+
     # -- replay ----------------------------------------------------------------------------------------------------
 
     def start_replay(
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
     ) -> Steps[int]:
+        if is_response_channel(channel):
+            raise ConfigurationError(
+                f"start_replay to {channel}: a response channel needs its subscription; use replay"
+            )
         name, values = options.request(recording_id, channel, stream_id)
         return self._asking(f"replay of recording {recording_id}", timeout, name, **values)
 
@@ -493,6 +554,8 @@ class Calls(Generic[S]):
         self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
     ) -> Steps[S]:
         self._check_open(Delivery.NONE)
+        if is_response_channel(channel):
+            return self._replay_over_response_channel(recording_id, channel, stream_id, options, timeout)
         if has_any_port(channel):
             return self._replay_to_any_port(recording_id, channel, stream_id, options, timeout)
         return self._replay_to(recording_id, channel, stream_id, options, timeout)
@@ -525,6 +588,40 @@ class Calls(Generic[S]):
                 yield from self._pause(deadline, timeout, "the port of the replay channel")
             bound = with_bound_port(channel, addresses[0])
             yield from self.start_replay(recording_id, bound, stream_id, options, deadline.left)
+        except BaseException:
+            subscription._end()
+            raise
+        joined: S = subscription
+        return joined
+
+    def _replay_over_response_channel(
+        self, recording_id: int, channel: str, stream_id: int, options: ReplayOptions, timeout: float | None
+    ) -> Steps[S]:
+        """Ask by a publication whose responses are the subscription's; a token says that this session may."""
+        deadline = Deadline(self._clock, timeout)
+        what = f"replay of recording {recording_id}"
+        token = yield from self._asking(what, timeout, "ReplayTokenRequest", recording_id=recording_id)
+        subscription: Any = yield from self._subscribe(channel, stream_id, deadline, timeout)
+        try:
+            values = {"response-correlation-id": subscription.registration_id, "ssc": "false"}
+            requests = with_control_defaults(self.channel)
+            requests = with_values(requests, values, without=("session-id", *POSITION_KEYS))
+            adding = self._conductor.add_publication(ExclusivePublication, requests, self._stream_id)
+            publication = yield from self._result(adding, deadline, timeout, "the publication that asks for the replay")
+            try:
+                while not publication.is_connected or publication.available_window <= 0:
+                    yield from self._pause(deadline, timeout, "a connection for the replay's request")
+                name, fields = options.request(recording_id, channel, stream_id)
+                request = self.session.open_request(name, **fields | {"replay_token": token})
+                try:
+                    yield from self._send(publication, request.data, deadline, timeout, what)
+                    message = yield from self._response(request, deadline, timeout, what, name)
+                    if message.code != ResponseCode.OK:
+                        raise refusal(what, message)
+                finally:
+                    self.session.forget(request)
+            finally:
+                publication._end()
         except BaseException:
             subscription._end()
             raise
@@ -612,12 +709,39 @@ class ReplayOptions:
 
     def request(self, recording_id: int, channel: str, stream_id: int) -> tuple[str, dict[str, Any]]:
         """Return the name and the values of the request."""
-        if is_response_channel(channel):
-            raise LocalProtocolError(f"replay to {channel}: a response channel is not supported for replays")
         values = self._values | {"recording_id": recording_id, "replay_stream_id": stream_id, "replay_channel": channel}
         if self._limit_counter_id is None:
             return "ReplayRequest", values
         return "BoundedReplayRequest", values | {"limit_counter_id": self._limit_counter_id}
+
+
+class ReplicationOptions:
+    """What a replication copies, where to, and how."""
+
+    # What archives before 1.33 do not know.
+    _NEWER = (
+        "stop_position",
+        "file_io_max_length",
+        "replication_session_id",
+        "replication_channel",
+        "encoded_credentials",
+        "src_response_channel",
+    )
+
+    def __init__(self, **options: int | str | bytes | None) -> None:
+        self.values: dict[str, Any] = {name: NULL if value is None else value for name, value in options.items()}
+        if options["live_destination"] and options["replication_session_id"] is not None:
+            raise ConfigurationError("live_destination: must not be combined with replication_session_id")
+
+    @property
+    def are_newer(self) -> bool:
+        """Whether an option is set that older archives do not know."""
+        return any(self.values[name] not in (NULL, "", b"") for name in self._NEWER)
+
+    @property
+    def older_values(self) -> dict[str, Any]:
+        """What the older message has."""
+        return {name: value for name, value in self.values.items() if name not in self._NEWER}
 
 
 def descriptor_of(message: Message) -> RecordingDescriptor:

@@ -11,6 +11,8 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mainstem.recording.catalog import RecordingDescriptor
+
 CONTROL_TERM_LENGTH = "64k"
 # Parameters of one publication, which its peer's channel does not share.
 POSITION_KEYS = ("init-term-id", "term-id", "term-offset")
@@ -59,6 +61,40 @@ def response_channel_for(control_channel: str) -> str:
     raise ConfigurationError(
         f"response_channel: must be given, because the archive of {control_channel} is on another host;"
         " use an address of this host that the archive can reach, such as aeron:udp?endpoint=192.0.2.1:0"
+    )
+
+
+def extension_channel(channel: str, recording: RecordingDescriptor) -> str:
+    """Return the channel for a publication that continues a recording where it ends.
+
+    Args:
+        channel: The channel to publish to.
+        recording: The recording, which must be stopped, as ``list_recording`` describes it.
+
+    Returns:
+        The channel with the recording's term length, MTU and stop position.
+
+    Raises:
+        ConfigurationError: The recording is active.
+
+    Example:
+        >>> recording = client.list_recording(7)
+        >>> client.extend_recording(7, "aeron:ipc", 1001)
+        >>> publication = aeron.add_exclusive_publication(extension_channel("aeron:ipc", recording), 1001)
+    """
+    position, length = recording.stop_position, recording.term_buffer_length
+    if position < 0:
+        raise ConfigurationError(f"recording {recording.recording_id} is active: stop it before it is extended")
+    term_id = (recording.initial_term_id + position // length) & 0xFFFF_FFFF
+    return with_values(
+        channel,
+        {
+            "init-term-id": recording.initial_term_id,
+            "term-id": term_id - ((term_id & 0x8000_0000) << 1),
+            "term-offset": position % length,
+            "term-length": length,
+            "mtu": recording.mtu_length,
+        },
     )
 
 

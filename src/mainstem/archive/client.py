@@ -19,6 +19,7 @@ from mainstem.archive.calls import (
     ClientBase,
     Listing,
     ReplayOptions,
+    ReplicationOptions,
 )
 from mainstem.archive.messages import SourceLocation
 
@@ -132,6 +133,39 @@ class Client(ClientBase[Subscription], Closing):
             ConnectionLost: The session has ended.
         """
         return self._run(self._calls.start_recording(channel, stream_id, location, auto_stop, timeout))
+
+    def extend_recording(
+        self,
+        recording_id: int,
+        channel: str,
+        stream_id: int,
+        location: SourceLocation = SourceLocation.LOCAL,
+        *,
+        auto_stop: bool = False,
+        timeout: float | None = TIMEOUT,
+    ) -> int:
+        """Continue a recording that was stopped. The publication must begin where the recording ends.
+
+        ``extension_channel`` returns the channel for that publication. The signal EXTEND comes when it is being recorded; a
+        publication that does not fit is a late error, INVALID_EXTENSION.
+
+        Args:
+            recording_id: The recording.
+            channel: The channel to record, as for ``start_recording``.
+            stream_id: The stream id, which must be the recording's.
+            location: ``LOCAL`` for publications of the archive's driver, ``REMOTE`` to subscribe over the network.
+            auto_stop: Whether the archive stops when the recording ends.
+            timeout: Seconds to wait for the archive; None waits forever.
+
+        Returns:
+            The id of the archive's recording subscription.
+
+        Raises:
+            ArchiveError: There is no such recording, it is active, or the archive refused as for ``start_recording``.
+            Timeout: The archive did not respond in time.
+            ConnectionLost: The session has ended.
+        """
+        return self._run(self._calls.extend_recording(recording_id, channel, stream_id, location, auto_stop, timeout))
 
     def stop_recording(self, channel: str, stream_id: int, *, timeout: float | None = TIMEOUT) -> None:
         """Stop recording a stream: all recordings of the subscription that ``start_recording`` made with this channel.
@@ -350,6 +384,23 @@ class Client(ClientBase[Subscription], Closing):
         """
         return self._run(self._calls.position("StopPositionRequest", "stop_position", recording_id, timeout))
 
+    def max_recorded_position(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
+        """Return how far a recording has come, whether it is active or not.
+
+        Args:
+            recording_id: The recording.
+            timeout: Seconds to wait for the archive; None waits forever.
+
+        Returns:
+            The position.
+
+        Raises:
+            ArchiveError: There is no such recording.
+            Timeout: The archive did not respond in time.
+            ConnectionLost: The session has ended.
+        """
+        return self._run(self._calls.max_recorded_position(recording_id, timeout))
+
     def start_replay(
         self,
         recording_id: int,
@@ -471,6 +522,290 @@ class Client(ClientBase[Subscription], Closing):
             ConnectionLost: The session has ended.
         """
         self._run(self._calls.stop_all_replays(recording_id, timeout))
+
+    def truncate_recording(self, recording_id: int, position: int, *, timeout: float | None = TIMEOUT) -> int:
+        """Cut the end of a recording off. Its replays are stopped, and the segments behind are deleted.
+
+        Args:
+            recording_id: The recording.
+            position: Where the recording ends from now on: between its start and its stop position, at a frame.
+            timeout: Seconds to wait for the archive; None waits forever.
+
+        Returns:
+            The number of files that are deleted. The signal DELETE comes when they are.
+
+        Raises:
+            ArchiveError: There is no such recording, it is active, or the position is not possible.
+            Timeout: The archive did not respond in time.
+            ConnectionLost: The session has ended.
+        """
+        return self._run(
+            self._calls.change(
+                "TruncateRecordingRequest",
+                f"truncate_recording {recording_id}",
+                timeout,
+                recording_id=recording_id,
+                position=position,
+            )
+        )
+
+    def purge_recording(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
+        """Delete a recording with all of its segments. Its id is not used again.
+
+        Args:
+            recording_id: The recording.
+            timeout: Seconds to wait for the archive; None waits forever.
+
+        Returns:
+            The number of files that are deleted. The signal DELETE comes when they are.
+
+        Raises:
+            ArchiveError: There is no such recording, or it is active or being replayed.
+            LocalProtocolError: The archive is too old.
+            Timeout: The archive did not respond in time.
+            ConnectionLost: The session has ended.
+        """
+        return self._run(
+            self._calls.change(
+                "PurgeRecordingRequest", f"purge_recording {recording_id}", timeout, recording_id=recording_id
+            )
+        )
+
+    def detach_segments(self, recording_id: int, new_start_position: int, *, timeout: float | None = TIMEOUT) -> None:
+        """Let a recording begin later. The files of the segments before stay, until they are deleted or attached again.
+
+        Args:
+            recording_id: The recording.
+            new_start_position: The start of a segment: a multiple of the segment length from the beginning of the first term.
+            timeout: Seconds to wait for the archive; None waits forever.
+
+        Raises:
+            ArchiveError: There is no such recording, or the position is not possible.
+            Timeout: The archive did not respond in time.
+            ConnectionLost: The session has ended.
+        """
+        self._run(
+            self._calls.change(
+                "DetachSegmentsRequest",
+                f"detach_segments of recording {recording_id}",
+                timeout,
+                recording_id=recording_id,
+                new_start_position=new_start_position,
+            )
+        )
+
+    def delete_detached_segments(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
+        """Delete the files of segments that were detached.
+
+        Args:
+            recording_id: The recording.
+            timeout: Seconds to wait for the archive; None waits forever.
+
+        Returns:
+            The number of files that are deleted. The signal DELETE comes when they are.
+
+        Raises:
+            ArchiveError: There is no such recording.
+            Timeout: The archive did not respond in time.
+            ConnectionLost: The session has ended.
+        """
+        return self._run(
+            self._calls.change(
+                "DeleteDetachedSegmentsRequest",
+                f"delete_detached_segments of recording {recording_id}",
+                timeout,
+                recording_id=recording_id,
+            )
+        )
+
+    def purge_segments(self, recording_id: int, new_start_position: int, *, timeout: float | None = TIMEOUT) -> int:
+        """Let a recording begin later, and delete the segments before. This bounds a recording that is active.
+
+        Args:
+            recording_id: The recording.
+            new_start_position: The start of a segment: a multiple of the segment length from the beginning of the first term.
+            timeout: Seconds to wait for the archive; None waits forever.
+
+        Returns:
+            The number of files that are deleted. The signal DELETE comes when they are.
+
+        Raises:
+            ArchiveError: There is no such recording, or the position is not possible.
+            Timeout: The archive did not respond in time.
+            ConnectionLost: The session has ended.
+        """
+        return self._run(
+            self._calls.change(
+                "PurgeSegmentsRequest",
+                f"purge_segments of recording {recording_id}",
+                timeout,
+                recording_id=recording_id,
+                new_start_position=new_start_position,
+            )
+        )
+
+    def attach_segments(self, recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
+        """Attach the segments that were detached from a recording, as far as their files are there.
+
+        Args:
+            recording_id: The recording.
+            timeout: Seconds to wait for the archive; None waits forever.
+
+        Returns:
+            The number of segments.
+
+        Raises:
+            ArchiveError: There is no such recording, or a file is not a segment of it.
+            Timeout: The archive did not respond in time.
+            ConnectionLost: The session has ended.
+        """
+        return self._run(
+            self._calls.change(
+                "AttachSegmentsRequest",
+                f"attach_segments of recording {recording_id}",
+                timeout,
+                recording_id=recording_id,
+            )
+        )
+
+    def migrate_segments(self, src_recording_id: int, dst_recording_id: int, *, timeout: float | None = TIMEOUT) -> int:
+        """Move all segments of a stopped recording to one that continues it, or that it continues.
+
+        Args:
+            src_recording_id: The recording that loses its segments.
+            dst_recording_id: The recording that gets them, at its beginning or its end.
+            timeout: Seconds to wait for the archive; None waits forever.
+
+        Returns:
+            The number of segments.
+
+        Raises:
+            ArchiveError: There is no such recording, or the two do not fit together.
+            Timeout: The archive did not respond in time.
+            ConnectionLost: The session has ended.
+        """
+        return self._run(
+            self._calls.change(
+                "MigrateSegmentsRequest",
+                f"migrate_segments of recording {src_recording_id} to {dst_recording_id}",
+                timeout,
+                src_recording_id=src_recording_id,
+                dst_recording_id=dst_recording_id,
+            )
+        )
+
+    def update_channel(self, recording_id: int, channel: str, *, timeout: float | None = TIMEOUT) -> None:
+        """Change the channel that a recording is listed with.
+
+        Args:
+            recording_id: The recording.
+            channel: The new channel.
+            timeout: Seconds to wait for the archive; None waits forever.
+
+        Raises:
+            ArchiveError: There is no such recording.
+            Timeout: The archive did not respond in time.
+            ConnectionLost: The session has ended.
+        """
+        self._run(
+            self._calls.change(
+                "UpdateChannelRequest",
+                f"update_channel of recording {recording_id}",
+                timeout,
+                recording_id=recording_id,
+                channel=channel,
+            )
+        )
+
+    def stop_replication(self, replication_id: int, *, timeout: float | None = TIMEOUT) -> None:
+        """Stop a replication. The destination keeps what it has; replicating into it again continues.
+
+        Args:
+            replication_id: What ``replicate`` returned.
+            timeout: Seconds to wait for the archive; None waits forever.
+
+        Raises:
+            ArchiveError: There is no such replication.
+            Timeout: The archive did not respond in time.
+            ConnectionLost: The session has ended.
+        """
+        self._run(
+            self._calls.change(
+                "StopReplicationRequest", f"stop_replication {replication_id}", timeout, replication_id=replication_id
+            )
+        )
+
+    def replicate(
+        self,
+        src_recording_id: int,
+        src_control_channel: str,
+        *,
+        src_control_stream_id: int = CONTROL_STREAM_ID,
+        dst_recording_id: int | None = None,
+        stop_position: int | None = None,
+        live_destination: str = "",
+        replication_channel: str = "",
+        channel_tag_id: int | None = None,
+        subscription_tag_id: int | None = None,
+        file_io_max_length: int | None = None,
+        replication_session_id: int | None = None,
+        credentials: bytes = b"",
+        src_response_channel: str = "",
+        timeout: float | None = TIMEOUT,
+    ) -> int:
+        """Copy a recording of another archive into this one.
+
+        The archive connects to the other one and has the recording replayed to itself. Signals and errors of the replication are
+        events whose correlation id is the replication id; the last one is the signal REPLICATE_END.
+
+        Args:
+            src_recording_id: The recording in the other archive.
+            src_control_channel: The control channel of the other archive, as this archive reaches it.
+            src_control_stream_id: The control stream of the other archive.
+            dst_recording_id: A recording of this archive to continue, or an empty one to fill; None makes a new one.
+            stop_position: Where to stop; None for the end of the recording, which may be active.
+            live_destination: A channel of the stream that is being recorded: once the copy has caught up, this archive records
+                the stream itself.
+            replication_channel: Where the other archive replays to; empty for what this archive is configured with.
+            channel_tag_id: The channel tag of the archive's subscription, for a program that follows the replication.
+            subscription_tag_id: The subscription's own tag.
+            file_io_max_length: The most bytes that the other archive reads at a time.
+            replication_session_id: The session id of the replay.
+            credentials: What the authenticator of the other archive receives. It must not send a challenge.
+            src_response_channel: Where the other archive responds to; empty for what this archive is configured with.
+            timeout: Seconds to wait for the archive; None waits forever.
+
+        Returns:
+            The replication id, for ``stop_replication``.
+
+        Raises:
+            ArchiveError: The archive refused. What fails later is an event.
+            LocalProtocolError: The archive is too old for an option.
+            ConfigurationError: ``live_destination`` is combined with ``replication_session_id``.
+            Timeout: The archive did not respond in time.
+            ConnectionLost: The session has ended.
+
+        Example:
+            >>> replication_id = client.replicate(7, "aeron:udp?endpoint=tides.example:8010")
+            >>> for event in client.events(timeout=60.0):
+            ...     if isinstance(event, Signal) and event.signal is RecordingSignal.REPLICATE_END:
+            ...         break
+        """
+        options = ReplicationOptions(
+            dst_recording_id=dst_recording_id,
+            stop_position=stop_position,
+            live_destination=live_destination,
+            replication_channel=replication_channel,
+            channel_tag_id=channel_tag_id,
+            subscription_tag_id=subscription_tag_id,
+            file_io_max_length=file_io_max_length,
+            replication_session_id=replication_session_id,
+            encoded_credentials=credentials,
+            src_response_channel=src_response_channel,
+        )
+        return self._run(
+            self._calls.replicate(src_recording_id, src_control_channel, src_control_stream_id, options, timeout)
+        )
 
     def events(self, *, timeout: float | None = None) -> Iterator[Signal | ArchiveError]:
         """Yield recording signals and late errors as they come, until the client is closed.

@@ -233,6 +233,10 @@ def refusal(what: str, message: Message) -> ArchiveError | RemoteProtocolError:
         code = ArchiveErrorCode(message.relevant_id)
         text = message.error_message or code.name
         return ArchiveError(f"{what}: {text}", code=code, correlation_id=message.correlation_id)
+    if message.code == ResponseCode.RECORDING_UNKNOWN:
+        code = ArchiveErrorCode.UNKNOWN_RECORDING
+        text = f"{what}: unknown recording id: {message.relevant_id}"
+        return ArchiveError(text, code=code, correlation_id=message.correlation_id)
     return RemoteProtocolError(f"{what}: unexpected response code {message.code}", rule="response code")
 
 
