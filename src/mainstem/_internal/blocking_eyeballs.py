@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import selectors
 import socket
 import time
 from collections import deque
 
+from mainstem._internal.clock import timeout_of
 from mainstem._internal.eyeballs import ATTEMPT_DELAY_S, HostAddress, interleaved
 
+LONGEST_WAIT_S = 3600.0  # what a selector takes at least
 IN_PROGRESS = (0, errno.EINPROGRESS)
 
 
-def connect_socket(host: str, port: int, timeout: float) -> socket.socket:
+def connect_socket(host: str, port: int, timeout: float | None) -> socket.socket:
     """Return a TCP socket that is connected to a host, by the first of its addresses that accepts, with that timeout.
 
-    Raises OSError, and TimeoutError after ``timeout`` seconds.
+    Raises OSError, and TimeoutError after ``timeout`` seconds; None and infinity wait for as long as the system does.
     """
+    timeout = timeout_of(timeout)
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     waiting = deque(interleaved([(family, address) for family, _, _, _, address in found]))
     failures: list[tuple[HostAddress, int]] = []
-    deadline = time.monotonic() + timeout
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
     with selectors.DefaultSelector() as running:
         try:
             while waiting or running.get_map():
@@ -31,7 +35,7 @@ def connect_socket(host: str, port: int, timeout: float) -> socket.socket:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise TimeoutError("timed out")
-                pause = min(left, ATTEMPT_DELAY_S) if waiting else left
+                pause = min(left, ATTEMPT_DELAY_S if waiting else LONGEST_WAIT_S)
                 for key, _ in running.select(pause) if running.get_map() else ():
                     sock = key.fileobj
                     assert isinstance(sock, socket.socket)

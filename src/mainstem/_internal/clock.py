@@ -24,6 +24,11 @@ def seconds_ns(seconds: float) -> int:
     return round(min(seconds * NS_PER_SECOND, NEVER_NS))
 
 
+def timeout_of(seconds: float | None) -> float | None:
+    """Return a time limit in seconds; None for none, which infinity is too. Raises ValueError for NaN."""
+    return None if seconds is None or seconds_ns(seconds) == NEVER_NS else seconds
+
+
 class Deadline:
     """The end of one wait, ``timeout`` seconds from its creation; never, if that is None."""
 

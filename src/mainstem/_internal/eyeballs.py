@@ -17,6 +17,7 @@ from collections import deque
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mainstem._internal.clock import timeout_of
 from mainstem._internal.tasks import start_task
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ async def race(
     running: dict[asyncio.Task[T], HostAddress] = {}
     doubtful: set[asyncio.Task[T]] = set()
     failures: list[tuple[HostAddress, Exception]] = []
-    deadline = asyncio.timeout(timeout)
+    deadline = asyncio.timeout(timeout_of(timeout))
     try:
         async with deadline:
             return await _first(deque(addresses), attempt, delay, running, doubtful, failures)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mainstem._internal.clock import timeout_of
 from mainstem.errors import Delivery, Timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine
+    from collections.abc import Awaitable
 
 T = TypeVar("T")
 
@@ -42,6 +44,12 @@ async def within(
 
     The error says ``what`` took so long, and what was delivered by then.
     """
+    try:
+        timeout = timeout_of(timeout)
+    except ValueError:
+        if isinstance(work, Coroutine):
+            work.close()
+        raise
     if timeout is None:
         return await work
     deadline = asyncio.timeout(timeout)

@@ -13,7 +13,7 @@ from collections.abc import Generator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, seconds_ns
+from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, seconds_ns, timeout_of
 from mainstem._internal.validation import check_seconds
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.environment import DriverConnection, secure_random
@@ -50,7 +50,8 @@ class Deadline:
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout
-        self._end_ns = None if timeout is None else SYSTEM_CLOCK.monotonic_ns() + seconds_ns(timeout)
+        seconds = timeout_of(timeout)
+        self._end_ns = None if seconds is None else SYSTEM_CLOCK.monotonic_ns() + seconds_ns(seconds)
 
     @property
     def expired(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from mainstem._internal.clock import timeout_of
 from mainstem.aeron.aio.waiting import result_of
 from mainstem.aeron.client.resource import Resource
 
@@ -39,4 +40,5 @@ class Destinations(Resource, Closing):
 
     async def remove_destination(self, destination: str | int, *, timeout: float | None = None) -> None:
         """Remove a destination. A call that is cancelled may have removed it."""
+        timeout = timeout_of(timeout)
         await result_of(self._conductor, self._conductor.remove_destination(self, destination), timeout)

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from mainstem._core.log.append import ConcurrentAppender, ExclusiveAppender
-from mainstem._internal.clock import NOT_A_TIME
+from mainstem._internal.clock import NOT_A_TIME, timeout_of
 from mainstem.aeron.aio.resource import Closing, Destinations
 from mainstem.aeron.aio.waiting import Pause, result_of
 from mainstem.aeron.client.counter import CounterBase
@@ -80,7 +80,7 @@ class Image(ImageBase):
 
     async def reject(self, reason: str, *, timeout: float | None = None) -> None:
         """Reject the stream. A call that is cancelled may have rejected it."""
-        owner = self.subscription._conductor
+        timeout, owner = timeout_of(timeout), self.subscription._conductor
         await result_of(owner, owner.reject_image(self, reason), timeout)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
+from mainstem._internal.clock import timeout_of
 from mainstem.aeron import channel as channels
 from mainstem.aeron.counters import ChannelStatus, find_local_addresses
 
@@ -223,6 +224,7 @@ class Destinations(Resource, Closing):
             ClosedError: The publication or subscription is closed.
             ValueError: A subscription has no destination with this id.
         """
+        timeout = timeout_of(timeout)
         self._conductor.remove_destination(self, destination).wait(timeout)
 
 

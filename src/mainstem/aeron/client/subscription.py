@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, over
 
 from mainstem._core.log.columns import Columns
 from mainstem._core.log.read import SubscriptionReader
-from mainstem._internal.clock import NOT_A_TIME
+from mainstem._internal.clock import NOT_A_TIME, timeout_of
 from mainstem.aeron.client.arrow import COLUMNS, poll_arrow
 from mainstem.aeron.client.image import ImageBase
 from mainstem.aeron.client.polled import polled
@@ -199,6 +199,7 @@ class Image(ImageBase):
             RegistrationError: The driver refused.
             DriverTimeout: The driver did not respond in time.
         """
+        timeout = timeout_of(timeout)
         self.async_reject(reason).wait(timeout)
 
     def async_reject(self, reason: str) -> Operation[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.patience import STALL_S
 
 import mainstem
 from mainstem.errors import DriverTimeout
+from mainstem.recording import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,16 +43,21 @@ class World:
 
     def __init__(self, variant: Any, directory: str) -> None:
         self.variant, self.directory = variant, directory
+        self.recordings = f"{directory}-recordings"
+        with Recorder(self.recordings):
+            pass
 
     async def open(self) -> None:
         self.aeron = await outcome(self.variant.connect(self.directory))
         self.subscription = await outcome(self.aeron.add_subscription(CHANNEL, 1))
         self.publication = await outcome(self.aeron.add_publication(CHANNEL, 1))
+        self.many = await outcome(self.aeron.add_publication("aeron:udp?control-mode=manual", 5))
         self.poller = self.variant.Poller([self.subscription])
         self.responder = await outcome(self.variant.Responder(self.aeron, CHANNEL, 2, **BACK))
         self.requester = await outcome(self.variant.Requester(self.aeron, CHANNEL, 2, **BACK))
 
     async def close(self) -> None:
+        shutil.rmtree(self.recordings)
         for each in (self.requester, self.responder, self.aeron):
             for _ in range(2):
                 await outcome(each.close())
@@ -66,10 +73,19 @@ CALLS: dict[str, Callable[[World, float], Any]] = {
     "add_counter": lambda it, timeout: it.aeron.add_counter(1001, "c", timeout=timeout),
     "requester": lambda it, timeout: it.variant.Requester(it.aeron, CHANNEL, 4, **BACK, timeout=timeout),
     "responder": lambda it, timeout: it.variant.Responder(it.aeron, CHANNEL, 4, **BACK, timeout=timeout),
+    "add_static_counter": lambda it, timeout: it.aeron.add_static_counter(
+        1001, "c", registration_id=7, timeout=timeout
+    ),
+    "add_persistent_subscription": lambda it, timeout: it.aeron.add_persistent_subscription(
+        CHANNEL, 3, recordings=it.recordings, timeout=timeout
+    ),
+    "add_destination": lambda it, timeout: it.many.add_destination(DESTINATION, timeout=timeout),
+    "remove_destination": lambda it, timeout: it.many.remove_destination(DESTINATION, timeout=timeout),
     "next_session_id": lambda it, timeout: it.aeron.next_session_id(1, timeout=timeout),
     "send": lambda it, timeout: it.publication.send(b"x", timeout),
     "messages": lambda it, timeout: it.subscription.messages(timeout=timeout),
     "wait_for_data": lambda it, timeout: it.subscription.wait_for_data(timeout=timeout),
+    "next_arrow": lambda it, timeout: it.subscription.next_arrow(timeout=timeout),
     "poller": lambda it, timeout: it.poller.messages(timeout=timeout),
 }
 
@@ -92,15 +108,17 @@ async def test_nan_is_refused_even_where_nothing_would_wait(name: str, directory
     await it.open()
     requests: dict[str, Callable[[World, float], Any]] = {
         "request": lambda it, timeout: it.requester.request(b"x", timeout),
+        "reject": lambda it, timeout: it.subscription.images[0].reject("no", timeout=timeout),
         "requests": lambda it, timeout: it.responder.requests(timeout=timeout),
-        "next_arrow": lambda it, timeout: it.subscription.next_arrow(timeout=timeout),
     }
     position = await outcome(it.publication.send(b"x", STALL_S))
+    await outcome(it.many.add_destination(DESTINATION))
     for call in (CALLS | requests).values():
         with pytest.raises(ValueError, match="NaN is not a number of seconds"):
             await outcome(call(it, math.nan))
     assert it.publication.position == position, "nothing was sent"
     assert it.aeron.stats().pending == 0
+    await outcome(it.many.remove_destination(DESTINATION))  # no call with NaN has removed it
     await it.close()
 
 
