@@ -82,6 +82,8 @@ def bymux_pair(
         bymux.aio.Connection(bymux.Role.PROACTIVE, settings),
         bymux.aio.Connection(bymux.Role.REACTIVE, settings, handler=handler),
     )
+    for end in ends:
+        end._runner.view = end  # as a server does: the test may drop it
     join(ends[0]._runner, ends[1]._runner, cut=cut)
     return ends
 

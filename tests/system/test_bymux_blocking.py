@@ -180,7 +180,8 @@ def test_a_handler_may_end_its_own_server(verb: str) -> None:
     server = bymux.serve(handler, "127.0.0.1", 0)
     with bymux.connect("127.0.0.1", server.port) as connection:
         begun = time.monotonic()
-        connection.open_stream().write(b"x")
+        stream = connection.open_stream()
+        stream.write(b"x")
         assert ended.wait(STALL_S)
         server.wait(timeout=STALL_S)
         assert time.monotonic() - begun < 8, "it waited for itself"

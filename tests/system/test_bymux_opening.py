@@ -79,7 +79,7 @@ async def test_shutdown_cancels_handlers_that_take_too_long() -> None:
 
     server = await bymux.aio.serve(endless, "127.0.0.1", 0)
     async with bymux.aio.connect("127.0.0.1", server.port) as connection:
-        await connection.open_stream()
+        _stream = await connection.open_stream()
         await soon(begun.wait())
         await soon(server.shutdown(timeout=0.05))
         assert cancelled.is_set()

@@ -355,8 +355,10 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
     assert await cancel("Connection.ping", client.ping) >= 0
     for number in numbers:
         assert echoed[ECHO + number.to_bytes(4, "big")] == 1, "executed once"
-    # While the connection lives: no stream is left on either side.
+    # While the connection lives: no stream is left on either side, and nobody waits.
     await until(lambda: not any(end._runner.engine.streams for end in ends if not end.closed))
+    for end in ends:
+        assert not [*end._runner.openers, *end._runner.accepters, *end._runner.pings._waiters]
     closing = [
         lambda: cancel("Connection.close", client.close),
         lambda: cancel("Connection.__aexit__", lambda: client.__aexit__(None, None, None)),
@@ -382,11 +384,17 @@ async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[
 
 
 def mux_leftovers(connection: Any) -> str:
-    """What of one end of a multiplexed connection is left."""
+    """What of one end of a multiplexed connection is left: handlers, halves, those that wait."""
+    streams = list(getattr(connection, "streams", ()))
     left = {
         "not over": not connection.over,
         "handlers": connection.tasks,
-        "streams": getattr(connection, "streams", None),
+        "streams": streams,
+        "halves": getattr(connection.engine, "sessions", None),
+        "openers": getattr(connection, "openers", None),
+        "accepters": getattr(connection, "accepters", None),
+        "pings": connection.pings._waiters if hasattr(connection, "pings") else None,
+        "drainers": [stream._drainers for stream in streams if stream._drainers],
     }
     return " ".join(f"{kind} {value}" for kind, value in left.items() if value)
 
@@ -496,6 +504,7 @@ async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[]
     await until(
         lambda: all(is_over(session) for end in listener._connections for session in end.engine.sessions.values())
     )
+    assert not client._pool.waiters
     connections |= set(client._pool.connections) | set(listener._connections)
     closing = [
         lambda: cancel("Client.close", client.close),

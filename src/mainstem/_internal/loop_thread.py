@@ -141,18 +141,21 @@ class LoopThread:
 
     def stop(self, last: Callable[[], object] | None = None) -> None:
         """End the loop and its thread. Twice is fine. In a handler's thread it does not wait: the loop ends after the handler."""
-
-        def end() -> None:
-            try:
-                if last is not None:
-                    last()
-            finally:
-                self._loop.stop()
-
-        self._insist(end)
+        self._insist(lambda: self._end(last))
         serving = HANDLER_TASK.get()
         if serving is None or serving.get_loop() is not self._loop:
             self._thread.join()
+
+    def stop_soon(self, last: Callable[[], object]) -> None:
+        """Do what `stop` does without waiting, from any thread."""
+        self._post(lambda: self._end(last))
+
+    def _end(self, last: Callable[[], object] | None) -> None:
+        try:
+            if last is not None:
+                last()
+        finally:
+            self._loop.stop()
 
     def __enter__(self) -> LoopThread:
         return self

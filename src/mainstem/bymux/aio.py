@@ -11,6 +11,8 @@ Example:
 
 from __future__ import annotations
 
+import warnings
+from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
 from mainstem._internal.clock import SYSTEM_CLOCK
@@ -76,7 +78,14 @@ class Connection:
         on_connection: ConnectionHandler | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._runner = Runner(self, role, settings, handler, on_connection, clock)
+        self._runner = runner = Runner(self, role, settings, handler, on_connection, clock)
+        self._accepted: deque[Stream] = deque()
+        self._initial = [runner.add_stream(state) for state in runner.open_streams]  # until they are asked for
+
+    def __del__(self) -> None:
+        runner = getattr(self, "_runner", None)
+        if runner is not None and runner.is_open and runner.call_soon(runner.abort):
+            warnings.warn(f"{self!r} was dropped without being closed", ResourceWarning, stacklevel=2, source=self)
 
     @property
     def closed(self) -> bool:
@@ -168,7 +177,7 @@ class Connection:
 
     def abort(self) -> None:
         """End the connection at once, with all its streams; what was not sent is dropped."""
-        self._runner.end(abort=True)
+        self._runner.abort()
 
     async def __aenter__(self) -> Self:
         return self
@@ -201,7 +210,11 @@ def connect(
 
     async def open_connection() -> Connection:
         connection = Connection(Role.PROACTIVE, settings, handler=handler)
-        await address.connect(connection._runner, timeout)
+        try:
+            await address.connect(connection._runner, timeout)
+        except BaseException:
+            connection.abort()
+            raise
         return connection
 
     return Opening(open_connection, "bymux.aio.connect")
@@ -226,9 +239,14 @@ def serve(
 
     context = server_context(ssl, settings)
 
+    def accept() -> Runner:
+        connection = Connection(Role.REACTIVE, settings, handler=handler, on_connection=on_connection)
+        connection._runner.view = connection
+        return connection._runner
+
     async def open_server() -> Server[Any]:
         server = Server(
-            lambda: Connection(Role.REACTIVE, settings, handler=handler, on_connection=on_connection)._runner,
+            accept,
             protocol=BymuxEngine.PROTOCOL,
             max_connections=settings.max_connections or MAX_CONNECTIONS,
             max_connections_per_address=settings.max_connections_per_address,

@@ -32,7 +32,7 @@ class Stream(BaseStream):
         ...     print(await stream.read())
     """
 
-    __slots__ = ("_closing", "_engine", "_is_closed", "_left", "_pings", "_stopped")
+    __slots__ = ("_closing", "_engine", "_is_closed", "_left", "_pings", "_stopped", "_view")
 
     _connection: Runner
     _handle: StreamState
@@ -40,6 +40,7 @@ class Stream(BaseStream):
     def __init__(self, runner: Runner, state: StreamState) -> None:
         super().__init__(runner, state)
         self._engine = runner.engine
+        self._view = runner.connection  # which ends when nothing refers to it
         self._closing = False  # this end writes no more
         self._is_closed = False  # close or abort was called
         self._left = False  # nothing reads what still arrives
@@ -49,7 +50,7 @@ class Stream(BaseStream):
     @property
     def connection(self) -> Connection:
         """The connection that the stream belongs to."""
-        return self._connection.connection
+        return self._view
 
     @property
     def closed(self) -> bool:

@@ -100,6 +100,10 @@ class Connection(PeerFacade[aio.Connection]):
         super().__init__(thread, connection)
         self._owns_thread = owns_thread
 
+    def __del__(self) -> None:
+        if getattr(self, "_owns_thread", False):
+            self._warn_if_open()
+
     allow_streams = runs(aio.Connection.allow_streams)
     ping = waits(aio.Connection.ping)
     stats = asks(aio.Connection.stats)

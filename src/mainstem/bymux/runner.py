@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
+import weakref
 from typing import TYPE_CHECKING
 
 from mainstem._internal.callbacks import ends_connection_on_error
@@ -49,34 +49,40 @@ class Runner(BaseConnection):
         on_connection: Callable[[Connection], Awaitable[object]] | None,
         clock: Clock,
     ) -> None:
-        self.connection = connection
+        # Weak, so that a connection that the program drops open is noticed. A server keeps it in ``view``.
+        self._view = weakref.ref(connection)
+        self.view: Connection | None = None
         super().__init__(BymuxEngine(role, settings, now_ns=clock.monotonic_ns()), clock)
         self.engine.holds_streams = True
         self._handler = handler
         self._on_connection = on_connection
         self._accepts = True
         self._greeter: asyncio.Task[object] | None = None
-        self._openers: deque[asyncio.Future[None]] = deque()
-        self._accepted: deque[Stream] = deque()
-        self._accepters: deque[asyncio.Future[None]] = deque()
+        self.openers: set[asyncio.Future[None]] = set()
+        self.accepters: set[asyncio.Future[None]] = set()
         self.pings = PingWaiters(self, None)
-        self.streams: set[Stream] = set()
-        for stream in self.engine.streams.values():
-            self.streams.add(Stream(self, stream))
+        self.streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._handlers = {
-            events.DataReceived: lambda event: event.stream.owner._feed_data(event.data),
+            events.DataReceived: self._on_data,
             events.StreamOpened: self._on_opened,
             events.StreamFinished: self._on_stream_finished,
-            events.StreamReadStopped: lambda event: event.stream.owner._read_stopped(event.lost),
-            events.StreamDrained: lambda event: event.stream.owner._wake_writers(),
+            events.StreamReadStopped: self._on_read_stopped,
+            events.StreamDrained: self._on_drained,
             events.StreamEnded: self._on_stream_ended,
             events.StreamTimedOut: self._on_stream_timed_out,
             events.PongReceived: self._on_pong,
-            events.GlobalCreditReceived: lambda _: _wake(self._openers),
-            events.CreationStopped: lambda _: _wake(self._openers),
-            events.CreationClosed: lambda _: _wake(self._accepters),
+            events.GlobalCreditReceived: lambda _: _wake(self.openers),
+            events.CreationStopped: lambda _: _wake(self.openers),
+            events.CreationClosed: lambda _: _wake(self.accepters),
             events.ConnectionFinished: self._on_connection_finished,
         }
+
+    @property
+    def connection(self) -> Connection:
+        """What users see of it."""
+        connection = self._view()
+        assert connection is not None
+        return connection
 
     @ends_connection_on_error
     def transport_ready(self, transport: Transport) -> None:
@@ -105,41 +111,66 @@ class Runner(BaseConnection):
         stream = self.engine.streams.get(stream_id)
         if stream is None:
             raise LocalProtocolError(f"stream {stream_id} is not active", rule="inactive-stream")
-        owner: Stream = stream.owner
+        owner: Stream | None = stream.owner()
+        if owner is None:
+            raise LocalProtocolError(f"stream {stream_id} was dropped here", rule="inactive-stream")
         return owner
+
+    def add_stream(self, state: StreamState) -> Stream:
+        """Make what users see of a stream. The caller keeps it: when nothing does any more, it is aborted."""
+        stream = Stream(self, state)
+        self.streams.add(stream)
+        return stream
+
+    def stream_dropped(self, handle: StreamState) -> None:
+        if self.failure is None and not handle.ended:
+            self._refuse_data(handle)
+            if not handle.own & HalfState.CLOSED and not handle.close_wanted:
+                self.engine.close(handle, discard=True)
+            self.schedule_flush()
+
+    def _refuse_data(self, state: StreamState) -> None:
+        """Drop what came and what still comes, and ask the peer to stop."""
+        self.engine.discard(state)
+        if not state.own & HalfState.STOPPED:
+            self.engine.stop_read(state)
+            self.schedule_flush()
 
     async def open_stream(self) -> Stream:
         while self.failure is not None or not self.engine.can_open:
             self._check_open()
             if self.engine.own & HalfState.CLOSED:
                 raise ClosedError(f"{self.engine.peer_name} allows no new streams any more")
-            await self._wait_in(self._openers)
-        stream = Stream(self, self.engine.open_stream(now_ns=self._clock.monotonic_ns()))
-        self.streams.add(stream)
+            await self._wait_in(self.openers)
+        stream = self.add_stream(self.engine.open_stream(now_ns=self._clock.monotonic_ns()))
         self.traffic.streams_opened += 1
         self.schedule_flush()
         return stream
 
     async def accept_stream(self) -> Stream | None:
-        while not self._accepted:
+        accepted = self.connection._accepted
+        while not accepted:
             if self.error is not None:
                 raise self.error.with_traceback(None)
             if self.over or self.engine.peer & HalfState.CLOSED:
                 return None
-            await self._wait_in(self._accepters)
-        stream = self._accepted.popleft()
+            await self._wait_in(self.accepters)
+        stream = accepted.popleft()
         stream._served()
         return stream
 
     def unaccept_stream(self, stream: Stream) -> None:
         """Put back a stream that was accepted: it is the next to be accepted."""
-        self._accepted.appendleft(stream)
-        _wake(self._accepters)
+        self.connection._accepted.appendleft(stream)
+        _wake(self.accepters)
 
-    async def _wait_in(self, waiters: deque[asyncio.Future[None]]) -> None:
+    async def _wait_in(self, waiters: set[asyncio.Future[None]]) -> None:
         waiter: asyncio.Future[None] = self._loop.create_future()
-        waiters.append(waiter)
-        await waiter
+        waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            waiters.discard(waiter)
 
     def send_ping(self, stream: StreamState | None) -> None:
         self._check_open()
@@ -166,7 +197,7 @@ class Runner(BaseConnection):
         if self.failure is None:
             self.engine.finish()
             self.dispatch()
-            _wake(self._openers)
+            _wake(self.openers)
             self.schedule_flush()
 
     async def close(self, timeout: float | None) -> None:
@@ -175,10 +206,9 @@ class Runner(BaseConnection):
             self.finish()
             await self._wait_streams_ended(timeout)
             if self.failure is None:
-                unsent = sum(stream.queued for stream in self.streams)
-                logger.warning(
-                    "the connection to %s was closed with %d streams active", self.peer_name, len(self.streams)
-                )
+                active = self.open_streams
+                unsent = sum(stream.queued for stream in active)
+                logger.warning("the connection to %s was closed with %d streams active", self.peer_name, len(active))
             self.end(abort=True)
         await self.wait_ended()
         await cancel_and_wait(self.tasks, CLOSE_TIMEOUT_S if timeout is None else timeout)
@@ -213,7 +243,8 @@ class Runner(BaseConnection):
         self._accepts = False
         self.finish()
         if await wait_for_tasks(self.tasks, deadline - self._loop.time()):
-            for stream in list(self.streams):
+            for state in self.open_streams:
+                stream = state.owner() or Stream(self, state)
                 with contextlib.suppress(MainstemError):
                     await stream.flush(timeout=max(0.0, min(deadline - self._loop.time(), CLOSE_TIMEOUT_S)))
         else:
@@ -226,18 +257,20 @@ class Runner(BaseConnection):
     # ---- events
 
     def _on_opened(self, event: events.StreamOpened) -> None:
-        stream = Stream(self, event.stream)
-        self.streams.add(stream)
         self.traffic.streams_opened += 1
-        if not self._accepts:
-            stream.abort()
-        elif self._handler is not None:
+        connection = self._view()
+        if not self._accepts or connection is None:
+            event.stream.owner = _nobody
+            self.stream_dropped(event.stream)
+            return
+        stream = self.add_stream(event.stream)
+        if self._handler is not None:
             task = self.spawn(self._handle(stream, self._handler))
             task.add_done_callback(lambda _: stream._served())
             stream._attach_handler(task)
         else:
-            self._accepted.append(stream)
-            _wake(self._accepters)
+            connection._accepted.append(stream)
+            _wake(self.accepters)
 
     async def _handle(self, stream: Stream, handler: Callable[[Stream], Awaitable[object]]) -> None:
         try:
@@ -249,26 +282,44 @@ class Runner(BaseConnection):
                 raise
             logger.debug("stream %d of %s ended under its handler: %s", stream.id, self.peer_name, error)
 
+    def _on_data(self, event: events.DataReceived) -> None:
+        stream = event.stream.owner()
+        if stream is not None:
+            stream._feed_data(event.data)
+        else:  # it was closed, and dropped since
+            self._refuse_data(event.stream)
+
     def _on_stream_finished(self, event: events.StreamFinished) -> None:
+        if (stream := event.stream.owner()) is None:
+            return
         if event.aborted:
-            event.stream.owner._aborted()
+            stream._aborted()
         else:
-            event.stream.owner._feed_eof()
+            stream._feed_eof()
+
+    def _on_read_stopped(self, event: events.StreamReadStopped) -> None:
+        if (stream := event.stream.owner()) is not None:
+            stream._read_stopped(event.lost)
+
+    def _on_drained(self, event: events.StreamDrained) -> None:
+        if (stream := event.stream.owner()) is not None:
+            stream._wake_writers()
 
     def _on_stream_ended(self, event: events.StreamEnded) -> None:
-        stream: Stream = event.stream.owner
-        self.streams.discard(stream)
-        stream._ended()
+        if (stream := event.stream.owner()) is not None:
+            self.streams.discard(stream)
+            stream._ended()
 
     def _on_stream_timed_out(self, event: events.StreamTimedOut) -> None:
-        seconds = self.engine.settings.stream_ping_timeout
-        event.stream.owner._set_exception(Timeout(f"stream {event.stream.id} showed no sign of life", timeout=seconds))
+        if (stream := event.stream.owner()) is not None:
+            seconds = self.engine.settings.stream_ping_timeout
+            stream._set_exception(Timeout(f"stream {stream.id} showed no sign of life", timeout=seconds))
 
     def _on_pong(self, event: events.PongReceived) -> None:
         if event.stream is None:
             self.pings.received(event.rtt_ns)
-        else:
-            event.stream.owner._pong_received(event.rtt_ns)
+        elif (stream := event.stream.owner()) is not None:
+            stream._pong_received(event.rtt_ns)
 
     def _on_connection_finished(self, _: events.ConnectionFinished) -> None:
         self._loop.call_soon(self._on_finished)  # after the last responses have left
@@ -286,12 +337,16 @@ class Runner(BaseConnection):
         self.pings.fail(error)
         if self._greeter is not None and self._greeter is not asyncio.current_task(self._loop):
             self._greeter.cancel()
-        _wake(self._openers)
-        _wake(self._accepters)
+        _wake(self.openers)
+        _wake(self.accepters)
 
 
-def _wake(waiters: deque[asyncio.Future[None]]) -> None:
-    while waiters:
-        waiter = waiters.popleft()
+def _wake(waiters: set[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
         if not waiter.done():
             waiter.set_result(None)
+    waiters.clear()
+
+
+def _nobody() -> None:
+    """The owner of a stream that the program never saw."""

@@ -28,7 +28,7 @@ class StreamState:
         unconsumed: Bytes handed out and not yet consumed.
         abandoned: Whether the peer sent StopRead before Close, and nothing in between.
         ended: Whether both halves are done.
-        owner: Free for the driver of the connection.
+        owner: Free for the driver of the engine; :class:`~mainstem.bymux.aio.Connection` has a weak reference to its stream here.
     """
 
     __slots__ = (

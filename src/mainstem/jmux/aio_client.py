@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import SYSTEM_CLOCK
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from mainstem._internal.clock import Clock
     from mainstem._internal.endpoint_stats import EndpointStats
+    from mainstem.jmux.session import Session
 
 
 class ClientSession(SessionStream):
@@ -38,9 +40,13 @@ class ClientSession(SessionStream):
         ...     print(await session.read(-1))
     """
 
-    __slots__ = ()
+    __slots__ = ("_client",)
 
     _connection: ClientConnection
+
+    def __init__(self, client: Client, connection: ClientConnection, session: Session) -> None:
+        super().__init__(connection, session)
+        self._client = client  # which ends when nothing refers to it
 
     @property
     def delivery(self) -> Delivery:
@@ -177,6 +183,13 @@ class Client:
             traffic=self._traffic,
         )
 
+    def __del__(self) -> None:
+        pool = getattr(self, "_pool", None)
+        if pool is None or pool.closed or not pool.connections:
+            return
+        if pool.connections[0].call_soon(pool.abort):
+            warnings.warn(f"{self!r} was dropped without being closed", ResourceWarning, stacklevel=2, source=self)
+
     @property
     def closed(self) -> bool:
         """Whether it was closed."""
@@ -219,7 +232,7 @@ class Client:
             error.delivery = Delivery.NONE
             raise
         self._traffic.streams_opened += 1
-        return ClientSession(connection, connection.engine.open_session())
+        return ClientSession(self, connection, connection.engine.open_session())
 
     async def request(
         self, payload: bytes | bytearray | memoryview, timeout: float | None = None, *, attempts: int = 2
@@ -283,7 +296,7 @@ class Client:
 
     def abort(self) -> None:
         """End every connection at once; requests that are not complete fail."""
-        self._pool.end(abort=True)
+        self._pool.abort()
 
     async def __aenter__(self) -> Self:
         return self

@@ -162,6 +162,10 @@ class Pool:
             self._opening.cancel()
         self._wake_all(None)
 
+    def abort(self) -> None:
+        """End every connection at once, one that is being opened too."""
+        self.end(abort=True)
+
     async def close(self) -> None:
         """End every connection, and wait for their ends. Calling it twice is fine."""
         connections = list(self.connections)

@@ -14,7 +14,7 @@ from mainstem.errors import ClosedError
 from mainstem.jmux import events
 from mainstem.jmux.codec import MAX_SESSIONS
 from mainstem.jmux.server_engine import ServerEngine
-from mainstem.jmux.session_stream import JmuxConnection, SessionStream
+from mainstem.jmux.session_stream import JmuxConnection, SessionStream, stream_of
 from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import Half
 from mainstem.mux.connection import CLOSE_TIMEOUT_S, cancel_and_wait, logger, wait_for_tasks
@@ -199,8 +199,9 @@ class ServerConnection(JmuxConnection):
         self._draining = True
         if not await wait_for_tasks(self.tasks, max(0.0, deadline - self._loop.time())):
             for session in list(self.engine.sessions.values()):
-                if session.owner is not None and session.processing and session.server is not Half.TERMINATED:
-                    session.owner.abort("shutting down")
+                stream = stream_of(session)
+                if stream is not None and session.processing and session.server is not Half.TERMINATED:
+                    stream.abort("shutting down")
             await cancel_and_wait(self.tasks, CLOSE_TIMEOUT_S)
         if self.failure is None:
             if self.engine.established:
@@ -214,10 +215,10 @@ class ServerConnection(JmuxConnection):
             self._transport.abort()
 
     def _on_opened(self, event: events.SessionOpened) -> None:
-        session = ServerSession(self, event.session)
         self.traffic.streams_opened += 1
         if self._draining:
             return
+        session = ServerSession(self, event.session)
         if self._running < MAX_HANDLERS:
             self._start_handler(session)
             return
@@ -240,7 +241,8 @@ class ServerConnection(JmuxConnection):
                 return
 
     def _on_acknowledged(self, event: events.Acknowledged) -> None:
-        event.session.owner._acknowledgment_received(event.positive)
+        if (stream := stream_of(event.session)) is not None:
+            stream._acknowledgment_received(event.positive)
 
 
 async def start_server(

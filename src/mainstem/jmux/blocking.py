@@ -56,6 +56,8 @@ class ClientSession(Session[aio_client.ClientSession]):
         ...     print(session.read(-1, timeout=5))
     """
 
+    _client: Client
+
     @property
     def delivery(self) -> Delivery:
         """How much of the request the server may have processed, by what is known now."""
@@ -86,6 +88,9 @@ class Client(PeerFacade[aio_client.Client]):
         ...     print(client.request(b"whole request"))
     """
 
+    def __del__(self) -> None:
+        self._warn_if_open()
+
     stats = asks(aio_client.Client.stats)
     request = waits(aio_client.Client.request)
 
@@ -113,7 +118,9 @@ class Client(PeerFacade[aio_client.Client]):
         """
 
         async def work() -> ClientSession:
-            return ClientSession(self._thread, await self._inner.open_session(timeout=timeout))
+            session = ClientSession(self._thread, await self._inner.open_session(timeout=timeout))
+            session._client = self  # which ends when nothing refers to it
+            return session
 
         return self._thread.run(work(), undo=_abort)
 

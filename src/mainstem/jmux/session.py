@@ -28,7 +28,7 @@ class Session:
         unconsumed: Bytes handed out and not yet consumed.
         processing: To be set once an application has seen any of the request: from then on the server can no longer
             guarantee that nothing was processed.
-        owner: Free for the driver of the connection.
+        owner: Free for the driver of the engine; a connection under asyncio has a weak reference to its stream here.
     """
 
     __slots__ = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem._internal.clock import SYSTEM_CLOCK
@@ -108,11 +108,13 @@ class SessionStream(BaseStream):
                 self._connection.schedule_flush()
 
 
-class JmuxConnection(BaseConnection):
-    """What a client's and a server's connection share.
+def stream_of(session: Session) -> Any:
+    """What the program has of a session; None if it never had it, or dropped it."""
+    return None if session.owner is None else session.owner()
 
-    A session without an owner was never given to the application, so its events have no receiver.
-    """
+
+class JmuxConnection(BaseConnection):
+    """What a client's and a server's connection share."""
 
     engine: ClientEngine | ServerEngine
 
@@ -133,36 +135,42 @@ class JmuxConnection(BaseConnection):
     def open_streams(self) -> list[Session]:
         return list(self.engine.sessions.values())
 
+    def stream_dropped(self, handle: Session) -> None:
+        if self.failure is None and not handle.ended and self.engine._own_half(handle) is not Half.TERMINATED:
+            self.engine.abort(handle)
+            self.dispatch()
+            self.schedule_flush()
+
     def _on_data(self, event: events.DataReceived) -> None:
-        if event.session.owner is not None:
-            event.session.owner._feed_data(event.data)
+        if (stream := stream_of(event.session)) is not None:
+            stream._feed_data(event.data)
 
     def _on_data_finished(self, event: events.DataFinished) -> None:
-        if event.session.owner is not None:
-            event.session.owner._feed_eof()
+        if (stream := stream_of(event.session)) is not None:
+            stream._feed_eof()
 
     def _on_drained(self, event: events.SessionDrained) -> None:
-        if event.session.owner is not None:
-            event.session.owner._wake_writers()
+        if (stream := stream_of(event.session)) is not None:
+            stream._wake_writers()
 
     def _on_aborted(self, event: events.SessionAborted) -> None:
-        if event.session.owner is not None:
+        if (stream := stream_of(event.session)) is not None:
             how = "after it may have been processed" if event.partial else "before any of it was processed"
             reason = event.detail.decode("utf-8", "replace")
             message = f"session {event.session.id} was aborted by the peer {how}" + (f": {reason}" if reason else "")
             error = Aborted(message)
             error.delivery = Delivery.PARTIAL if event.partial else Delivery.NONE
-            event.session.owner._set_exception(error)
+            stream._set_exception(error)
 
     def _on_failed(self, event: events.SessionFailed) -> None:
-        if event.session.owner is not None:
+        if (stream := stream_of(event.session)) is not None:
             error = self.failure or self.engine.failure
             assert error is not None
-            event.session.owner._set_exception(error)
+            stream._set_exception(error)
 
     def _on_session_ended(self, event: events.SessionEnded) -> None:
-        if event.session.owner is not None:
-            event.session.owner._wake_writers()
+        if (stream := stream_of(event.session)) is not None:
+            stream._wake_writers()
 
     def _on_last_message(self, _: object) -> None:
         self._loop.call_soon(self._after_last_message)

@@ -33,6 +33,9 @@ A stream that a peer opened is served by a handler in a task of its own (``_task
 could still do for the stream has an effect. Whether a handler failed is decided by the identity of what it raised (``_is_own``):
 the end of its own stream is not a failure, the same exception from another connection is.
 
+Nothing below keeps a stream alive: the engine's handle has a weak reference (``owner``). A stream that the program drops open
+warns (``ResourceWarning``) and is aborted. Its handler, a call that waits, and a stream that was not handed out yet keep it alive.
+
 Order: bytes of one stream arrive and leave in order. Between streams nothing is ordered.
 """
 
@@ -41,6 +44,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import math
+import warnings
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -97,6 +102,7 @@ class BaseStream:
     """
 
     __slots__ = (
+        "__weakref__",
         "_any_read",
         "_buffer",
         "_connection",
@@ -132,7 +138,7 @@ class BaseStream:
         self._write_failure: MainstemError | None = None
         self._reported = False
         self._short_read: asyncio.IncompleteReadError | None = None
-        handle.owner = self
+        handle.owner = weakref.ref(self)
 
     @property
     def id(self) -> int:
@@ -178,6 +184,13 @@ class BaseStream:
         state = "closed" if self.closed else "open"
         error = f" by {self.error!r}" if self.error is not None else ""
         return f"<{type(self).__name__} {self.id} to {self._connection.peer_name}, {state}{error}>"
+
+    def __del__(self) -> None:
+        connection = getattr(self, "_connection", None)
+        if connection is None or self.closed:
+            return
+        if connection.call_soon(connection.stream_dropped, self._handle):
+            warnings.warn(f"{self!r} was dropped without being closed", ResourceWarning, stacklevel=2, source=self)
 
     @property
     def _broken(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mainstem._internal.facade import asks, waits
@@ -41,6 +42,13 @@ class Facade(Generic[I]):
 
     def __repr__(self) -> str:
         return repr(self._inner)
+
+    def _warn_if_open(self) -> None:
+        """End what the program dropped open, and the thread that is its own. For ``__del__``."""
+        inner = getattr(self, "_inner", None)
+        if inner is not None and not inner.closed:
+            self._thread.stop_soon(inner.abort)
+            warnings.warn(f"{inner!r} was dropped without being closed", ResourceWarning, stacklevel=3, source=self)
 
     def _wait_closed(self, wait: Callable[[], Coroutine[Any, Any, None]], timeout: float | None) -> None:
         """Wait in the loop's thread, which another thread may stop meanwhile."""
@@ -143,6 +151,9 @@ class Server(Facade[sockets.Server[Any]]):
     def address(self) -> Any:
         """The address that is listened on, as the socket names it; of several, the first."""
         return self._inner.address
+
+    def __del__(self) -> None:
+        self._warn_if_open()
 
     stats = asks(sockets.Server[Any].stats)
 

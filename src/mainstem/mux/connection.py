@@ -110,6 +110,11 @@ class BaseConnection:
         return self.over
 
     @property
+    def is_open(self) -> bool:
+        """Whether it has a transport and has not ended."""
+        return self._transport is not None and not self.over
+
+    @property
     def error(self) -> MainstemError | None:
         """What ended it early; ``None`` while it is open, and after an end in order or from this side."""
         return None if isinstance(self.failure, ClosedError) else self.failure
@@ -220,6 +225,18 @@ class BaseConnection:
             if handler is not None:
                 handler(event)
 
+    def call_soon(self, call: Callable[..., object], *arguments: Any) -> bool:
+        """Call a function in the event loop, from any thread; false if the loop is closed, and with it everything."""
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            return False
+        return True
+
+    def stream_dropped(self, handle: Any) -> None:
+        """Abort a stream that the program dropped open."""
+        raise NotImplementedError
+
     # ---- figures
 
     def count_into(self, traffic: Traffic) -> None:
@@ -244,6 +261,10 @@ class BaseConnection:
     def end(self, error: MainstemError | None = None, *, abort: bool = False) -> None:
         """End the connection from this side; ``error`` is what its streams raise, and ``abort`` drops what was not sent."""
         self._fail(error or ClosedError("the connection was closed here"), abort=abort)
+
+    def abort(self) -> None:
+        """End the connection from this side at once; what was not sent is dropped."""
+        self.end(abort=True)
 
     async def shutdown(self, deadline: float) -> None:
         """Let the handlers finish until ``deadline`` (loop time), then end the connection."""

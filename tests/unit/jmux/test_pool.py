@@ -82,7 +82,7 @@ async def test_calls_wait_for_a_free_session_where_the_server_accepts_no_other_c
 async def test_another_connection_is_tried_again_while_a_call_waits() -> None:
     gate = Gate(accepts=1)
     client = client_of(gate)
-    await busy(client)
+    _sessions = await busy(client)
     call = asyncio.ensure_future(client.request(b"x"))
     await until(lambda: gate.attempts == 4)
     gate.accepts = 1
@@ -94,7 +94,7 @@ async def test_another_connection_is_tried_again_while_a_call_waits() -> None:
 async def test_calls_that_wait_connect_at_once_when_the_only_connection_is_lost() -> None:
     gate = Gate(accepts=1)
     client = client_of(gate)
-    await busy(client)
+    _sessions = await busy(client)
     client._pool._pause = STALL_S  # the next attempt would be a long time away
     waiting = asyncio.ensure_future(client.open_session())
     await until(lambda: client._pool._retry is not None)
@@ -119,7 +119,7 @@ async def test_every_call_fails_where_no_connection_can_be_opened() -> None:
 async def test_closing_ends_the_connection_that_is_being_opened(how: str) -> None:
     gate = Gate(accepts=1)
     client = client_of(gate)
-    await busy(client)
+    _sessions = await busy(client)
     gate.hangs = True
     waiting = asyncio.ensure_future(client._open_session() if how == "open" else client._pool.add())
     await until(lambda: gate.connecting == 1)
@@ -136,7 +136,7 @@ async def test_closing_ends_the_connection_that_is_being_opened(how: str) -> Non
 async def test_closing_ends_a_connection_whose_header_is_awaited() -> None:
     gate = Gate(accepts=1)
     client = client_of(gate)
-    await busy(client)
+    _sessions = await busy(client)
     gate.connect = gate.connect_in_silence  # type: ignore[method-assign]
     waiting = asyncio.ensure_future(client.open_session())
     await until(lambda: gate.silent is not None)
