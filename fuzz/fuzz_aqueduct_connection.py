@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.events import Attach, ConnectionEnded, Mode, PeerHeaders
-from mainstem.aqueduct.frames import ConnectionControl, Version
+from mainstem.aqueduct.frames import CONNECTION_CONTROL, VERSION_BYTES, encode_frame
 from mainstem.aqueduct.limits import Limits
 from mainstem.errors import BackPressured, ConnectionLost, LocalProtocolError, RemoteProtocolError
 
@@ -20,7 +20,7 @@ LIMITS = Limits(
     max_buffered_bytes=1 << 15,
     max_filter_ranges=16,
 )
-HELLO = Version().encode() + ConnectionControl().encode()
+HELLO = VERSION_BYTES + encode_frame(CONNECTION_CONTROL, ())
 
 
 def target(data: bytes) -> None:
@@ -68,8 +68,7 @@ def step(conn: AqueductEngine, kind: int, stream_id: int, body: bytes, now: int)
 
 
 def act(conn: AqueductEngine, number: int, body: bytes) -> None:
-    state = conn._state
-    senders, receivers = sorted(state.senders), sorted({*state.receivers, *state.drained})
+    senders, receivers = sorted(conn.senders), sorted({*conn.receivers, *conn.drained})
     if number % 3 == 0 and senders:
         channel_id = senders[number % len(senders)]
         try:
@@ -84,7 +83,7 @@ def act(conn: AqueductEngine, number: int, body: bytes) -> None:
 
 def listen(conn: AqueductEngine, now: int) -> None:
     while (event := conn.next_event()) is not None:
-        if isinstance(event, PeerHeaders) and not conn._state.is_client:
+        if isinstance(event, PeerHeaders) and not conn.is_client:
             conn.accept((), now)
         elif isinstance(event, ConnectionEnded) and event.error is not None:
             assert isinstance(event.error, RemoteProtocolError)

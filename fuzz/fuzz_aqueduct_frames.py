@@ -3,7 +3,7 @@ nothing."""
 
 from __future__ import annotations
 
-from mainstem.aqueduct.frames import Frame, FrameReader
+from mainstem.aqueduct.frames import Frame, FrameReader, encode_frame
 from mainstem.aqueduct.limits import Limits
 from mainstem.errors import RemoteProtocolError
 
@@ -28,7 +28,7 @@ def target(data: bytes) -> None:
     whole, rule = read(data, max(1, len(data)))
     assert (whole, rule) == read(data, 1), "reading depends on how the bytes were cut"
     for frame in whole:
-        encoded = frame.encode()
+        encoded = encode_frame(*frame)
         again, none = read(encoded, len(encoded))
         assert again == [frame], "a frame does not come back as it was"
         assert none == ""

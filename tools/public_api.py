@@ -80,7 +80,7 @@ SIGNATURE_TYPES = (
     "mainstem.aeron.tools.snapshot.Snapshot",
     "mainstem.analysis.folds.fold.Fold",
     "mainstem.aqueduct.certificates.CertificateFiles",
-    "mainstem.aqueduct.codec.Headers",
+    "mainstem.aqueduct.frames.Headers",
     "mainstem.aqueduct.connection.HeaderSource",
     "mainstem.aqueduct.quic.adapter.Address",
     "mainstem.aqueduct.serializers.AttachFunction",

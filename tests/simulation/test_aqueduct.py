@@ -26,7 +26,7 @@ def is_noticed(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, fault:
 def test_it_notices_a_reset_that_overtakes_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     def reset_at_once(self: ConnectionState, stream: Stream, code: int) -> None:
         if not stream.out_done:
-            self.out.reset(stream.stream_id, code)
+            self.reset(stream.stream_id, code)
             stream.out_done = True
             self.forget_if_done(stream)
 

@@ -26,7 +26,7 @@ from mainstem._internal.overrides import apply_overrides
 from mainstem.aqueduct import aio
 from mainstem.aqueduct.channels import DEFAULT_MAX_MESSAGES
 from mainstem.aqueduct.events import Mode
-from mainstem.aqueduct.limits import DEFAULT_SEND_BYTES
+from mainstem.aqueduct.limits import DEFAULT_LIMITS
 from mainstem.aqueduct.serializers import RAW, Handle
 from mainstem.aqueduct.settings import Settings
 from mainstem.errors import ClosedError
@@ -35,8 +35,8 @@ from mainstem.instruments import NULL_INSTRUMENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
-    from mainstem.aqueduct.codec import Headers
     from mainstem.aqueduct.connection import HeaderSource
+    from mainstem.aqueduct.frames import Headers
     from mainstem.aqueduct.quic.adapter import Address
     from mainstem.aqueduct.quic.tickets import ServerTickets, SessionCache
     from mainstem.aqueduct.serializers import Serializer
@@ -362,7 +362,7 @@ class Server(Facade["aio.Server"]):
 
 
 def channel(
-    *, mode: Mode = Mode.ORDERED, max_messages: int = DEFAULT_MAX_MESSAGES, max_bytes: int = DEFAULT_SEND_BYTES
+    *, mode: Mode = Mode.ORDERED, max_messages: int = DEFAULT_MAX_MESSAGES, max_bytes: int = DEFAULT_LIMITS.send_bytes
 ) -> tuple[Sender[Any], Receiver[Any]]:
     """Make a channel. Mode and limits count once it is networked; within the process messages keep their order.
 

@@ -10,9 +10,9 @@ from mainstem._internal.eyeballs import NoneSucceededError, race, resolve
 from mainstem._internal.opening import Opening
 from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.validation import check_int
-from mainstem.aqueduct.codec import SERIALISATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.connection import DRAIN_S, Connection, HeaderSource
 from mainstem.aqueduct.engine import AqueductEngine
+from mainstem.aqueduct.frames import SERIALIZATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.quic import load_backend
 from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.aqueduct.runner import Runner
@@ -123,7 +123,7 @@ def _choose_serializer(runner: Runner, serializers: Sequence[Serializer], respon
         names = ", ".join(serializer.header for serializer in serializers)
         runner.fail(
             RemoteProtocolError(f"the server takes none of the serialisers {names}", rule="serialisation"),
-            code=SERIALISATION_ERROR,
+            code=SERIALIZATION_ERROR,
         )
     else:
         runner.serializer = chosen

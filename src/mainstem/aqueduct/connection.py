@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.tasks import within
 from mainstem.aqueduct.certificates import describe_certificate
-from mainstem.aqueduct.channels import DEFAULT_MAX_MESSAGES, Pipe, Receiver, RemoteReceiver, RemoteSender, Sender
-from mainstem.aqueduct.connection_state import Counts
-from mainstem.aqueduct.events import Mode
-from mainstem.aqueduct.halves import SenderHalf
+from mainstem.aqueduct.channels import Receiver, Sender, make_handle
+from mainstem.aqueduct.connection_state import ConnectionCounters
 from mainstem.aqueduct.state import ReceiverState
 from mainstem.aqueduct.stats import connection_stats
 from mainstem.errors import ChannelError, ConfigurationError
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.codec import Headers
+    from mainstem.aqueduct.frames import Headers
     from mainstem.aqueduct.quic.adapter import Address
     from mainstem.aqueduct.runner import Runner
     from mainstem.aqueduct.stats import AqueductStats
@@ -53,30 +51,21 @@ class Connection:
         self._runner = runner
         self._is_client = is_client
         self._closed_here = False
-        pipe = self._entrypoint = Pipe(mode=Mode.ORDERED, max_messages=DEFAULT_MAX_MESSAGES)
-        self._sender: Sender[Any] | None = None
-        self._receiver: Receiver[Any] | None = None
-        entrypoint = runner.engine.entrypoint
-        if isinstance(entrypoint, SenderHalf):
-            pipe.remote_sender = RemoteSender(runner, entrypoint, pipe)
-            self._sender = Sender(pipe)
-        else:
-            pipe.remote_receiver = RemoteReceiver(runner, entrypoint)
-            self._receiver = Receiver(pipe)
+        self._entrypoint = make_handle(runner, runner.engine.entrypoint)
 
     @property
     def sender(self) -> Sender[Any]:
         """The entrypoint's sender, at a client. Raises ConfigurationError at a server."""
-        if self._sender is None:
+        if not isinstance(self._entrypoint, Sender):
             raise ConfigurationError("a server's connection has the entrypoint's receiver, not its sender")
-        return self._sender
+        return self._entrypoint
 
     @property
     def receiver(self) -> Receiver[Any]:
         """The entrypoint's receiver, at a server. Raises ConfigurationError at a client."""
-        if self._receiver is None:
+        if not isinstance(self._entrypoint, Receiver):
             raise ConfigurationError("a client's connection has the entrypoint's sender, not its receiver")
-        return self._receiver
+        return self._entrypoint
 
     async def headers(self, timeout: float | None = None) -> Headers:
         """Wait for the peer's connection headers.
@@ -146,7 +135,7 @@ class Connection:
         """
         runner = self._runner
         role = "client" if self._is_client else "server"
-        return connection_stats((runner,), runner.traffic, Counts(), role=role, closed=self.closed)
+        return connection_stats((runner,), runner.traffic, ConnectionCounters(), role=role, closed=self.closed)
 
     async def wait_closed(self, timeout: float | None = None) -> None:
         """Wait until the connection is over. Returns after an orderly close by either side.
@@ -200,8 +189,8 @@ class Connection:
         """
         try:
             if not self._closed_here:
-                if self._sender is not None:
-                    self._sender.finish()
+                if self._is_client:
+                    self.sender.finish()
                 await self._runner.flush_messages(timeout)
                 await self._hand_over_end()
         finally:
@@ -223,8 +212,7 @@ class Connection:
     @property
     def _has_all(self) -> bool:
         """Whether the client has finished the entrypoint, at a server."""
-        remote = self._entrypoint.remote_receiver
-        return remote is not None and remote.state is ReceiverState.FINISHED
+        return self._entrypoint._pipe.end is ReceiverState.FINISHED
 
     def __repr__(self) -> str:
         host, port, *_ = self.peer_address
@@ -241,11 +229,10 @@ class Connection:
 
     async def _hand_over_end(self) -> None:
         """Wait until the server has the entrypoint's end: a close that overtakes it would cancel the handler at once."""
-        remote = self._entrypoint.remote_sender
-        if remote is not None:
+        if self._is_client:
             with contextlib.suppress(TimeoutError, ChannelError):
                 async with asyncio.timeout(self._runner.flush_time):
-                    await remote.wait_ended()
+                    await self.sender._wait_closed()
 
     def __del__(self) -> None:
         runner = getattr(self, "_runner", None)

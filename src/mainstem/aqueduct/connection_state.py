@@ -1,51 +1,75 @@
 """The state that the parts of a connection share: its halves, its filters, its output, its events and its work lists.
 
-One instance belongs to one connection, and one thread uses it. What lives where:
+One instance belongs to one connection, and one thread uses it:
 
 * ``senders``, ``receivers`` hold the live halves by channel id, ``drained`` the receivers that ceased on the wire and still
   have something for the application. ``streams`` holds every QUIC stream of which either direction is open.
-* ``reached``, ``lost``, ``dropped``, ``unblocked`` are work lists: they are filled by any step and emptied by
-  `lifecycle.settle` before the engine returns to its caller. Nothing recurses, however deep channels depend on one another.
+* ``lost``, ``dropped``, ``unblocked`` are work lists: any step may fill them, and `streams.settle` empties them before the
+  engine returns to its caller. Nothing recurses, however deep channels depend on one another.
 * ``waiting`` (senders with messages for which the transport had no room), ``awaiting_control`` (halves without a stream) and
   ``notices`` wait for the transport and are served by ``data_to_send``, in the order in which they came.
 * ``ack_list``, ``declare_list`` and ``nack_heap`` belong to the three timers.
-* ``events`` and ``out`` are the two queues to the outside.
+* ``events`` and ``commands`` are the two queues to the outside. What is written to streams is joined, stream by stream, until
+  the transport asks for it. Stream ids are minted here, in QUIC's own order (bit 0 is set for streams that the server opened,
+  bit 1 for those of one direction), so that the engine never waits for its transport.
 
 Two filters remember, as exact sets of ranges, the ids that the peer minted: those that were attached to a message (once is
 allowed), and those whose half ceased here (late frames for them are dropped, instead of making ghost receivers). They are
-bounded; forgetting an old range costs a ghost receiver one round trip and nothing else.
+limited; forgetting an old range costs a ghost receiver one round trip and nothing else.
 
-``buffered`` is the sum of everything that waits here: unread messages, held streams, half frames. Above
+``buffered_bytes`` is the sum of everything that waits here: unread messages, held streams, partial frames. Above
 ``Limits.max_buffered_bytes`` the whole connection stops being read, and at twice as much, which only a peer that ignores flow
 control can reach, it ends. A connection must not stop forever because of channels that are never read while the application
-waits at another one: while a reader waits at an empty receiver (``awaited``) the bound is half as much again. Invariant:
-``held`` is True exactly while the transport was asked to stop reading.
-
-``resume`` is the one call upwards: `Inbound` sets it, and `lifecycle.settle` calls it for streams that may be read again.
+waits at another one: while a reader waits at an empty receiver (``awaited``) the limit is half as much again. Invariant:
+``paused`` is True exactly while the transport was asked to stop reading.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mainstem._core.aqueduct.run_writer import RunReader
-from mainstem.aqueduct.channel_id import MINTED_BY_SERVER, SPACE_MASK, TO_CLIENT, Minter, describe
-from mainstem.aqueduct.codec import violation
-from mainstem.aqueduct.events import NO_MESSAGES, Event, HoldConnection, Readable, ReceiverEnded
-from mainstem.aqueduct.halves import Role, Stream
-from mainstem.aqueduct.output import Output
-from mainstem.aqueduct.ranges import RangeSet
+from mainstem._core.aqueduct.ranges import RangeSet
+from mainstem._core.aqueduct.run_writer import MessageWriter, RunReader
+from mainstem.aqueduct.events import (
+    NO_PROGRESS,
+    Command,
+    Event,
+    PauseConnection,
+    Readable,
+    ReceiverEnded,
+    ResetStream,
+    SendDatagram,
+    SendStream,
+    WatchDelivery,
+)
+from mainstem.aqueduct.frames import (
+    ENTRYPOINT,
+    INDEX_SHIFT,
+    MINTED_BY_SERVER,
+    ONESHOT,
+    SPACE_MASK,
+    TO_CLIENT,
+    describe,
+    encode_frame,
+    protocol_error,
+)
+from mainstem.aqueduct.halves import OPENED_BY_SERVER, UNIDIRECTIONAL, ReceiverHalf, Role, SenderHalf, Stream
 from mainstem.aqueduct.state import RECEIVER_TABLE, SENDER_TABLE, ReceiverInput, SenderInput
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mainstem.aqueduct.frames import Frame
-    from mainstem.aqueduct.halves import Half, ReceiverHalf, SenderHalf
+    from mainstem.aqueduct.halves import Half
     from mainstem.aqueduct.limits import Limits
+
+LARGE_PIECE = 1 << 12
+"""Bytes from which on a piece is handed to the transport by itself: joining it with others would copy it once more."""
+
+UNLIMITED = 1 << 60
+"""Room if the transport has set no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,33 +80,33 @@ class Timing:
     """From processing a message to its acknowledgement, at most (the specification asks for less than 1 s)."""
 
     declare_delay_ns: int = 100_000_000
-    """From sending a datagram to declaring it, at most; half the round trip where that is less."""
+    """From sending a datagram to declaring it, at most; half the round trip if that is less."""
 
     declare_floor_ns: int = 10_000_000
-    """The least delay of a declaration, so that short round trips do not make a frame for each message."""
+    """The shortest delay of a declaration, so that short round trips do not make a frame for each message."""
 
     grace_ns: int = 1_000_000_000
-    """From a declaration to giving up what it declared, at least; twice the round trip where that is more."""
+    """From a declaration to giving up what it declared, at least; twice the round trip if that is more."""
 
     ack_messages: int = 256
-    """Messages after which an acknowledgement goes out at once: a quarter of any sensible sender's bound, or less."""
+    """Messages after which an acknowledgement goes out at once: a quarter of any sensible sender's limit, or less."""
 
     ack_bytes: int = 256 << 10
-    """Bytes after which an acknowledgement goes out at once: a sixteenth of a sender's default bound. Each one costs the
+    """Bytes after which an acknowledgement goes out at once: a sixteenth of a sender's default limit. Each one costs the
     sender a packet to read and one to send."""
 
 
 @dataclass(slots=True)
-class Counts:
-    """What a connection has seen that is worth counting."""
+class ConnectionCounters:
+    """What a connection counts."""
 
     halves_created: int = 0
     """Channel halves, of either kind and from either side."""
     messages_received: int = 0
     messages_discarded: int = 0
-    """Messages for a receiver that is not there, or no longer."""
+    """Messages for a receiver that does not exist, or no longer."""
     ghosts_refused: int = 0
-    """Control streams for a half that is not there: the peer made a ghost receiver."""
+    """Control streams for a half that does not exist: the peer made a ghost receiver."""
     unreliable_evicted: int = 0
     """Unreliable messages dropped because newer ones came before the application had taken them."""
     unreliable_late: int = 0
@@ -94,7 +118,9 @@ class Counts:
 class ConnectionState:
     """One connection's shared state."""
 
-    def __init__(self, *, is_client: bool, limits: Limits, timing: Timing, instrument: Instrument, peer: str) -> None:
+    def __init__(
+        self, *, is_client: bool, limits: Limits, timing: Timing, instrument: Instrument, peer: str, is_early: bool
+    ) -> None:
         self.is_client = is_client
         self.limits = limits
         self.timing = timing
@@ -102,39 +128,45 @@ class ConnectionState:
         self.is_ended = False
         self.now_ns = 0
         self.rtt_ns = 0
-        self.out = Output(is_client=is_client)
-        self.minter = Minter(is_client=is_client)
-        self.runs = RunReader()
+        self.counts = ConnectionCounters()
         self.events: deque[Event] = deque()
-        self.counts = Counts()
+        self._instrument = instrument
+        self.is_observed = instrument is not NULL_INSTRUMENT
+        # What may be processed (`streams`). The handshake is not complete, and what comes could be a replay:
+        self.is_early = is_early
+        # The client: the server's ConnectionControl came. The server: the application accepted.
+        self.is_ready = False
+        self.peer_headers_seen = False
+        self.control_id: int | None = None
+        self.held_streams: dict[Stream, None] = {}
+        self.held_datagrams: list[tuple[bytes, bool]] = []
+        # Halves and streams.
         self.senders: dict[int, SenderHalf] = {}
-        # How far the messages of the senders that have ended came.
-        self.tally = NO_MESSAGES
         self.receivers: dict[int, ReceiverHalf] = {}
         # Receivers that ceased on the wire and that the application still has to read, or has yet to get.
         self.drained: dict[int, ReceiverHalf] = {}
         self.streams: dict[int, Stream] = {}
-        # The control streams that could not be opened yet, for want of stream credit.
-        self.awaiting_control: deque[Half] = deque()
-        # Senders with messages that wait for room in the transport.
-        self.waiting: dict[SenderHalf, None] = {}
-        self.buffered = 0
-        self.held = False
-        # Receivers at which the application waits, with nothing to read.
-        self.awaited: dict[ReceiverHalf, None] = {}
+        # Of the senders that have ended.
+        self.progress = NO_PROGRESS
+        self._next_index = dict.fromkeys(range(SPACE_MASK + 1), 0)
+        if is_client:
+            # The entrypoint has used the first index of the client's own outgoing space.
+            self._next_index[ENTRYPOINT] = 1
         # Exact filters over the ids that the peer minted, for each index space.
-        self._closed: dict[int, RangeSet] = {}
-        self._taken: dict[int, RangeSet] = {}
-        # Work lists of `lifecycle.settle`.
-        self.reached: list[Half] = []
+        self._closed_ids: dict[int, RangeSet] = {}
+        self._taken_ids: dict[int, RangeSet] = {}
+        # Memory. Receivers at which the application waits, with nothing to read:
+        self.buffered_bytes = 0
+        self.paused = False
+        self.awaited: dict[ReceiverHalf, None] = {}
+        # Work lists of `streams.settle`.
         self.lost: list[Half] = []
         self.dropped: list[tuple[Half, bool]] = []
         self.unblocked: deque[Stream] = deque()
-        # ClosedChannelLost frames, each of which wants a stream of its own.
+        # What waits for the transport: halves without a control stream, senders with messages, ClosedChannelLost frames.
+        self.awaiting_control: deque[Half] = deque()
+        self.waiting: dict[SenderHalf, None] = {}
         self.notices: deque[bytes] = deque()
-        self.resume: Callable[[Stream], None]
-        # Called where the application left something to be sent.
-        self.wake: Callable[[], None] = _nothing
         # Timers: acknowledgements and declarations are due together, each list at one time.
         self.ack_list: list[ReceiverHalf] = []
         self.ack_due_ns: int | None = None
@@ -142,10 +174,31 @@ class ConnectionState:
         self.declare_due_ns: int | None = None
         self.nack_heap: list[tuple[int, int, ReceiverHalf]] = []
         self.nack_sequence = 0
-        self._instrument = instrument
-        self._observed = instrument is not NULL_INSTRUMENT
+        # Output. Plain messages are encoded as they are sent; the writer also counts what there is room for.
+        self.runs = RunReader()
+        self.plain = MessageWriter()
+        self.plain.stream_room = UNLIMITED
+        self.bidi_room = UNLIMITED
+        self.commands: list[Command] = []
+        self._writes: dict[int, list[bytes]] = {}
+        self._fins: set[int] = set()
+        # By the bit of unidirectional streams: the next id, and the first that the transport was not given yet.
+        initiator = 0 if is_client else OPENED_BY_SERVER
+        self._next_id = {0: initiator, UNIDIRECTIONAL: initiator | UNIDIRECTIONAL}
+        self._first_new = self._next_id.copy()
+        # Called when the application left something to be sent.
+        self.wake: Callable[[], None] = _nothing
 
-    # Who minted an id, and which way it flows.
+    # Channel ids.
+
+    def mint(self, *, outgoing: bool, oneshot: bool) -> int:
+        """Mint a channel id, sequentially in each index space; ``outgoing`` for a channel whose sender stays here."""
+        space = (0 if self.is_client else MINTED_BY_SERVER) | (ONESHOT if oneshot else 0)
+        if outgoing != self.is_client:
+            space |= TO_CLIENT
+        index = self._next_index[space]
+        self._next_index[space] = index + 1
+        return index << INDEX_SHIFT | space
 
     def is_minted_here(self, channel_id: int) -> bool:
         return bool(channel_id & MINTED_BY_SERVER) != self.is_client
@@ -153,98 +206,78 @@ class ConnectionState:
     def flows_here(self, channel_id: int) -> bool:
         return bool(channel_id & TO_CLIENT) == self.is_client
 
-    # The filters.
-
     def _note(self, table: dict[int, RangeSet], channel_id: int) -> bool:
-        ranges = table.setdefault(channel_id & SPACE_MASK, RangeSet())
-        added = ranges.add(channel_id >> 3)
+        ranges = table.get(channel_id & SPACE_MASK)
+        if ranges is None:
+            ranges = table[channel_id & SPACE_MASK] = RangeSet()
+        added = ranges.add(channel_id >> INDEX_SHIFT)
         if len(ranges) > self.limits.max_filter_ranges:
             ranges.drop_oldest()
         return added
 
     def note_closed(self, channel_id: int) -> None:
         """A peer-minted half ceased here: late frames for it are dropped from now on."""
-        self._note(self._closed, channel_id)
+        self._note(self._closed_ids, channel_id)
 
     def was_closed(self, channel_id: int) -> bool:
-        ranges = self._closed.get(channel_id & SPACE_MASK)
-        return ranges is not None and channel_id >> 3 in ranges
+        ranges = self._closed_ids.get(channel_id & SPACE_MASK)
+        return ranges is not None and channel_id >> INDEX_SHIFT in ranges
 
     def note_taken(self, channel_id: int) -> None:
         """A peer-minted half came attached to a message, which may happen once. Raises RemoteProtocolError."""
-        if not self._note(self._taken, channel_id):
-            raise violation(f"channel {describe(channel_id)} was attached to two messages", "attached twice")
+        if not self._note(self._taken_ids, channel_id):
+            raise protocol_error("attached twice", f"channel {describe(channel_id)} was attached to two messages")
 
     @property
     def filter_ranges(self) -> int:
         """Ranges in all filters together."""
-        return sum(map(len, (*self._closed.values(), *self._taken.values())))
+        return sum(map(len, (*self._closed_ids.values(), *self._taken_ids.values())))
 
-    # Memory.
+    # Halves.
 
-    def account(self, change: int) -> None:
-        """Note that bytes began or ceased to wait here; reading stops and goes on by it. Raises RemoteProtocolError."""
-        self.buffered += change
-        assert self.buffered >= 0, "more was taken than came"
-        limit = self.limits.max_buffered_bytes
-        if change > 0:
-            if self.buffered > limit and not self.held and self.buffered > self._hold_bound():
-                self.held = True
-                self.out.command(HoldConnection(held=True))
-            if self.buffered > 2 * limit:
-                raise violation(
-                    f"{self.buffered} bytes wait here, sent past flow control; the limit is {limit}", "buffer limit"
-                )
-        elif self.held:
-            self.release()
+    def make_sender(self, channel_id: int, *, minted_here: bool, reachable: bool) -> SenderHalf:
+        return SenderHalf(
+            channel_id, minted_here=minted_here, reachable=reachable, limits=self.limits, writer=self.plain
+        )
 
-    def _hold_bound(self) -> int:
-        """How many bytes may wait before reading stops: half as many again while a reader waits with nothing to read.
+    def create_sender(self, channel_id: int, *, minted_here: bool, reachable: bool) -> SenderHalf:
+        """Create a sender; if the peer minted it, its control stream is to be opened here."""
+        assert channel_id not in self.senders, "one sender to a channel"
+        sender = self.senders[channel_id] = self.make_sender(channel_id, minted_here=minted_here, reachable=reachable)
+        self.counts.halves_created += 1
+        if not minted_here:
+            self.awaiting_control.append(sender)
+        return sender
 
-        What it waits for may be behind the messages of other channels, and those may never be read.
-        """
-        limit = self.limits.max_buffered_bytes
-        return limit + limit // 2 if any(not receiver.queued for receiver in self.awaited) else limit
-
-    def release(self) -> None:
-        """Read on, if little enough waits; or, where a reader has nothing to read, as soon as there is any room."""
-        limit = self.limits.max_buffered_bytes
-        if self.held and (
-            self.buffered < limit // 2
-            or (self.awaited and self._hold_bound() > limit and self.buffered < limit + limit // 2 - limit // 16)
-        ):
-            self.held = False
-            self.out.command(HoldConnection(held=False))
-
-    def account_stream(self, stream: Stream) -> None:
-        """Note how many bytes of a stream wait now. Raises RemoteProtocolError."""
-        waiting = stream.reader.buffered
-        if waiting != stream.accounted:
-            change, stream.accounted = waiting - stream.accounted, waiting
-            self.account(change)
+    def create_receiver(self, channel_id: int, *, minted_here: bool, handed_over: bool) -> ReceiverHalf:
+        """Create a receiver; if the peer minted it, its control stream is to be opened here."""
+        assert channel_id not in self.receivers, "one receiver to a channel"
+        receiver = ReceiverHalf(channel_id, minted_here=minted_here, handed_over=handed_over)
+        self.receivers[channel_id] = receiver
+        self.counts.halves_created += 1
+        if not minted_here:
+            self.awaiting_control.append(receiver)
+        return receiver
 
     def check_channel_count(self) -> None:
         """Refuse another peer-minted half beyond the limit. Raises RemoteProtocolError."""
-        count = len(self.senders) + len(self.receivers) + len(self.drained)
-        if count >= self.limits.max_channels:
-            raise violation(f"more than {self.limits.max_channels} channels at once", "channel limit")
+        if len(self.senders) + len(self.receivers) + len(self.drained) >= self.limits.max_channels:
+            raise protocol_error("channel limit", f"more than {self.limits.max_channels} channels at once")
 
-    # Observation.
+    def move_sender(self, sender: SenderHalf, happened: SenderInput) -> None:
+        """Change a sender's state. An impossible step is a KeyError here, not a wrong state."""
+        old = sender.state
+        sender.state = SENDER_TABLE[old, happened]
+        sender.ledger.close()
+        if self.is_observed:
+            self._log_state("sender", sender, old)
 
-    @property
-    def is_observed(self) -> bool:
-        return self._observed
-
-    def saw_frame(self, frame: Frame) -> None:
-        if self._observed:
-            self._instrument.frame_in(self.peer, frame.encode(), self.now_ns)
-
-    def sent_frame(self, data: bytes) -> None:
-        if self._observed:
-            self._instrument.frame_out(self.peer, data, self.now_ns)
-
-    def emit(self, event: Event) -> None:
-        self.events.append(event)
+    def move_receiver(self, receiver: ReceiverHalf, happened: ReceiverInput) -> None:
+        """Change a receiver's state. An impossible step is a KeyError here, not a wrong state."""
+        old = receiver.state
+        receiver.state = RECEIVER_TABLE[old, happened]
+        if self.is_observed:
+            self._log_state("receiver", receiver, old)
 
     def readable(self, receiver: ReceiverHalf) -> None:
         """There is something to receive where there was nothing."""
@@ -259,42 +292,126 @@ class ConnectionState:
             self.events.append(ReceiverEnded(receiver.channel_id, receiver.state))
             self.events.append(Readable(receiver.channel_id))
         else:
-            receiver.owner.ended(receiver.state)
+            receiver.owner.receiver_ended(receiver.state)
 
-    # Halves change state through these two.
+    # Observation.
 
-    def move_sender(self, sender: SenderHalf, happened: SenderInput) -> None:
-        old = sender.state
-        sender.state = SENDER_TABLE[old, happened]
-        sender.ledger.close()
-        if self._observed and sender.state is not old:
-            self._instrument.state_change(
-                f"sender {describe(sender.channel_id)}", old.name, sender.state.name, self.now_ns
-            )
+    def _log_state(self, kind: str, half: Half, old: Any) -> None:
+        if half.state is not old:
+            subject = f"{kind} {describe(half.channel_id)}"
+            self._instrument.state_change(subject, old.name, half.state.name, self.now_ns)
 
-    def move_receiver(self, receiver: ReceiverHalf, happened: ReceiverInput) -> None:
-        old = receiver.state
-        receiver.state = RECEIVER_TABLE[old, happened]
-        if self._observed and receiver.state is not old:
-            self._instrument.state_change(
-                f"receiver {describe(receiver.channel_id)}", old.name, receiver.state.name, self.now_ns
-            )
+    def saw_frame(self, tag: int, value: Any) -> None:
+        """Report a frame to the instrument; called only if there is one."""
+        self._instrument.frame_in(self.peer, encode_frame(tag, value), self.now_ns)
+
+    def sent_frame(self, data: bytes) -> None:
+        if self.is_observed:
+            self._instrument.frame_out(self.peer, data, self.now_ns)
+
+    # Memory.
+
+    def account(self, change: int) -> None:
+        """Note that bytes began or ceased to be buffered; pause or resume reading. Raises RemoteProtocolError."""
+        self.buffered_bytes += change
+        limit = self.limits.max_buffered_bytes
+        if change > 0:
+            if self.buffered_bytes > limit:
+                if not self.paused and self.buffered_bytes > self._pause_limit():
+                    self.paused = True
+                    self.commands.append(PauseConnection(paused=True))
+                if self.buffered_bytes > 2 * limit:
+                    text = f"{self.buffered_bytes} bytes are buffered, sent past flow control; the limit is {limit}"
+                    raise protocol_error("buffer limit", text)
+        elif self.paused:
+            self.resume_reading()
+
+    def _pause_limit(self) -> int:
+        """How many bytes may be buffered before reading stops: half as many again while a reader waits at an empty receiver.
+
+        What it waits for may be behind the messages of other channels, and those may never be read.
+        """
+        limit = self.limits.max_buffered_bytes
+        return limit + limit // 2 if any(not receiver.queued for receiver in self.awaited) else limit
+
+    def resume_reading(self) -> None:
+        """Resume reading if little enough is buffered; or, if a reader has nothing to read, as soon as there is any room."""
+        limit = self.limits.max_buffered_bytes
+        if self.paused and (
+            self.buffered_bytes < limit // 2
+            or (self.awaited and self._pause_limit() > limit and self.buffered_bytes < limit + limit // 2 - limit // 16)
+        ):
+            self.paused = False
+            self.commands.append(PauseConnection(paused=False))
+
+    def account_stream(self, stream: Stream) -> None:
+        """Note how many bytes of a stream are buffered now. Raises RemoteProtocolError."""
+        buffered = stream.buffered
+        if buffered != stream.accounted:
+            change, stream.accounted = buffered - stream.accounted, buffered
+            self.account(change)
 
     # Streams.
 
-    def write_control(self, half: Half, data: bytes) -> None:
-        """Send a frame on a half's control stream."""
-        assert half.control is not None
-        self.out.write(half.control.stream_id, data)
-        self.sent_frame(data)
+    def open_stream(self, *, unidirectional: bool) -> int:
+        """Return a new stream's id. The caller has checked that there is room, and writes a frame at once."""
+        plain = self.plain
+        if plain.has_alone:
+            self._gather_alone()
+        if unidirectional:
+            kind = UNIDIRECTIONAL
+            plain.stream_room -= 1
+        else:
+            kind = 0
+            self.bidi_room -= 1
+        stream_id = self._next_id[kind]
+        self._next_id[kind] = stream_id + 4
+        self._writes[stream_id] = [plain.opening] if plain.opening else []
+        return stream_id
 
-    def finish_control(self, half: Half) -> None:
-        """End this side's direction of a half's control stream."""
+    def _is_new(self, stream_id: int) -> bool:
+        """Whether a stream was opened here and the transport was not given any of it yet."""
+        first_new = self._first_new[stream_id & UNIDIRECTIONAL]
+        return stream_id >= first_new and not (stream_id ^ first_new) & OPENED_BY_SERVER
+
+    def write(self, stream_id: int, data: bytes, *, fin: bool = False) -> None:
+        """Write to a stream, and end it after that if ``fin``."""
+        if self.plain.stream_id >= 0:
+            self._gather()
+        pieces = self._writes.get(stream_id)
+        if pieces is None:
+            self._writes[stream_id] = [data]
+        else:
+            pieces.append(data)
+        if fin:
+            self._fins.add(stream_id)
+
+    def write_control(self, half: Half, data: bytes, *, fin: bool = False) -> None:
+        """Send a frame on a half's control stream, and end this side's direction after that if ``fin``."""
         stream = half.control
         assert stream is not None
-        self.out.finish(stream.stream_id)
-        stream.out_done = True
-        self.forget_if_done(stream)
+        self.write(stream.stream_id, data, fin=fin)
+        if self.is_observed:
+            self.sent_frame(data)
+        if fin:
+            stream.out_done = True
+            self.forget_if_done(stream)
+
+    def reset(self, stream_id: int, code: int) -> None:
+        """End a stream abruptly; what the transport has not been given yet is dropped."""
+        self._gather()
+        if self._is_new(stream_id):
+            # A stream is never opened without a frame on it, and streams are opened in the order of their ids.
+            self._flush()
+        self.forget_writes(stream_id)
+        self.commands.append(ResetStream(stream_id, code))
+
+    def forget_writes(self, stream_id: int) -> None:
+        """Drop what was written to a stream and not given to the transport."""
+        self._gather()
+        if not self._is_new(stream_id):
+            self._writes.pop(stream_id, None)
+            self._fins.discard(stream_id)
 
     def reset_stream(self, stream: Stream, code: int) -> None:
         """Reset this side's direction, but never before the peer can determine which channel the stream belongs to.
@@ -305,21 +422,21 @@ class ConnectionState:
         if stream.out_done:
             return
         if stream.heard:
-            self.out.reset(stream.stream_id, code)
+            self.reset(stream.stream_id, code)
             stream.out_done = True
             self.forget_if_done(stream)
         elif stream.reset_pending is None:
             stream.reset_pending = code
-            self.out.watch(stream.stream_id)
+            self._flush()
+            self.commands.append(WatchDelivery(stream.stream_id))
 
     def heard(self, stream: Stream) -> None:
         """The peer is known to have seen this stream: a reset that waited for that goes out."""
-        if stream.heard:
-            return
-        stream.heard = True
-        if stream.reset_pending is not None:
-            code, stream.reset_pending = stream.reset_pending, None
-            self.reset_stream(stream, code)
+        if not stream.heard:
+            stream.heard = True
+            if stream.reset_pending is not None:
+                code, stream.reset_pending = stream.reset_pending, None
+                self.reset_stream(stream, code)
 
     def abandon(self, stream: Stream) -> None:
         """Drop whatever still comes on this stream."""
@@ -329,36 +446,125 @@ class ConnectionState:
         stream.role = Role.ABANDONED
         stream.half = None
         stream.held_frame = None
-        stream.reader.clear()
-        self.account_stream(stream)
+        stream.clear()
+        if stream.accounted:
+            self.account_stream(stream)
         if stream.fin:
             stream.in_done = True
         self.forget_if_done(stream)
 
     def forget_if_done(self, stream: Stream) -> None:
-        """Both directions have ended: nothing more can happen on this stream."""
+        """If both directions have ended, nothing more can happen on this stream."""
         if stream.in_done and stream.out_done:
             self.streams.pop(stream.stream_id, None)
 
+    # What goes out.
+
+    def note_room(
+        self, bidi_streams: int | None, uni_streams: int | None, datagrams: int | None, max_datagram: int | None
+    ) -> None:
+        """Note what the transport has room for; None leaves a value alone. New streams are counted here."""
+        plain = self.plain
+        if bidi_streams is not None:
+            self.bidi_room = bidi_streams - (self._next_id[0] - self._first_new[0]) // 4
+        if uni_streams is not None:
+            new = (self._next_id[UNIDIRECTIONAL] - self._first_new[UNIDIRECTIONAL]) // 4
+            plain.stream_room = uni_streams - new - plain.waiting_singles
+        if datagrams is not None:
+            plain.datagram_room = datagrams
+        if max_datagram is not None:
+            plain.max_datagram = max_datagram
+
+    def send_datagram(self, data: bytes) -> None:
+        """Send a datagram."""
+        self._gather_alone()
+        self.plain.datagram_room -= 1
+        self.commands.append(SendDatagram(self.plain.opening + data))
+
+    def _gather(self) -> None:
+        """Put the plain messages where the other writes of their stream are."""
+        if self.plain.stream_id >= 0:
+            stream_id, pieces = self.plain.take()
+            self._writes.setdefault(stream_id, []).extend(pieces)
+
+    def _gather_alone(self) -> None:
+        """Put the messages that travel alone where the other commands are. Their streams get their ids here."""
+        if not self.plain.has_alone:
+            return
+        singles, datagrams = self.plain.take_alone()
+        if singles:
+            # Streams are opened in the order of their ids.
+            self._flush()
+            stream_id = self._next_id[UNIDIRECTIONAL]
+            for data in singles:
+                self.commands.append(SendStream(stream_id, data, True))
+                stream_id += 4
+            self._next_id[UNIDIRECTIONAL] = stream_id
+        self.commands.extend(map(SendDatagram, datagrams))
+
+    def _flush(self) -> None:
+        self._gather()
+        append, fins = self.commands.append, self._fins
+        for stream_id, pieces in self._writes.items():
+            if len(pieces) == 1:
+                append(SendStream(stream_id, pieces[0], stream_id in fins))
+                continue
+            small: list[bytes] = []
+            for piece in pieces:
+                if len(piece) < LARGE_PIECE:
+                    small.append(piece)
+                    continue
+                if small:
+                    append(SendStream(stream_id, b"".join(small), False))
+                    small = []
+                append(SendStream(stream_id, piece, False))
+            if small or stream_id in fins:
+                append(SendStream(stream_id, b"".join(small), stream_id in fins))
+        self._writes.clear()
+        fins.clear()
+
+    @property
+    def has_output(self) -> bool:
+        """Whether there are commands, or may be once the transport has room."""
+        return bool(
+            self._writes
+            or self.commands
+            or self.awaiting_control
+            or self.waiting
+            or self.notices
+            or self.plain.stream_id >= 0
+            or self.plain.has_alone
+        )
+
+    def take_commands(self) -> list[Command]:
+        """Take all that goes out now."""
+        self._flush()
+        self._gather_alone()
+        self.plain.renew()
+        commands, self.commands = self.commands, []
+        self._first_new.update(self._next_id)
+        return commands
+
+    def drop_output(self) -> None:
+        """Forget what has not gone out."""
+        self._gather()
+        self.plain.take_alone()
+        self._writes.clear()
+        self._fins.clear()
+        self.commands.clear()
+
     def disconnect(self) -> None:
         """The connection ended: forget everything that only it could need. What was kept to be read stays."""
-        self.senders.clear()
-        self.receivers.clear()
-        self.streams.clear()
-        self.awaiting_control.clear()
-        self.waiting.clear()
-        self.reached.clear()
-        self.lost.clear()
-        self.dropped.clear()
-        self.unblocked.clear()
-        self.awaited.clear()
-        self.notices.clear()
-        self.ack_list.clear()
-        self.declare_list.clear()
-        self.nack_heap.clear()
+        for table in (
+            *(self.senders, self.receivers, self.streams, self.held_streams, self.held_datagrams),
+            *(self.lost, self.dropped, self.unblocked, self.awaited),
+            *(self.awaiting_control, self.waiting, self.notices),
+            *(self.ack_list, self.declare_list, self.nack_heap),
+        ):
+            table.clear()
         self.ack_due_ns = self.declare_due_ns = None
-        self.buffered = sum(receiver.queued_bytes for receiver in self.drained.values())
+        self.buffered_bytes = sum(receiver.queued_bytes for receiver in self.drained.values())
 
 
 def _nothing() -> None:
-    """Nobody asked to be called."""
+    """The default of ``wake``."""

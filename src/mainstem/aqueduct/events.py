@@ -1,16 +1,16 @@
-"""The events of an `AqueductEngine`, for its application, and its commands, for its QUIC connection."""
+"""What an `AqueductEngine` tells its application (events) and asks of its QUIC connection (commands)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mainstem.aqueduct.state import direct
 from mainstem.errors import Delivery
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.codec import Headers
+    from mainstem.aqueduct.frames import Headers
     from mainstem.aqueduct.state import ReceiverState, SenderState
 
 
@@ -40,6 +40,29 @@ class Attach(Enum):
     """The peer receives, the sender stays here."""
 
 
+class SendProgress(NamedTuple):
+    """How many messages of one sender, or of a whole connection, were sent, acknowledged, and are still queued here."""
+
+    sent: int = 0
+    acknowledged: int = 0
+    queued: int = 0
+
+    def __add__(self, other: SendProgress) -> SendProgress:  # type: ignore[override]
+        return SendProgress(self.sent + other.sent, self.acknowledged + other.acknowledged, self.queued + other.queued)
+
+    @property
+    def delivery(self) -> Delivery:
+        """What may have become of them if the connection is lost now."""
+        if not self.sent:
+            return Delivery.NONE
+        if self.queued or 0 < self.acknowledged < self.sent:
+            return Delivery.PARTIAL
+        return Delivery.UNKNOWN
+
+
+NO_PROGRESS = SendProgress()
+
+
 @dataclass(slots=True)
 class PeerHeaders:
     """The peer's connection headers came. A server responds with ``accept``."""
@@ -49,7 +72,7 @@ class PeerHeaders:
 
 @dataclass(slots=True)
 class Readable:
-    """A receiver has messages, or reached its end."""
+    """A receiver without an owner has messages, or reached its end."""
 
     channel_id: int
 
@@ -62,52 +85,24 @@ class Writable:
     owner: Any = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """How far the messages of one sender, or of a whole connection, came.
-
-    ``left`` counts those that were given to QUIC, ``acknowledged`` those among them that the peer has taken, ``waiting``
-    those that never left this process.
-    """
-
-    left: int = 0
-    acknowledged: int = 0
-    waiting: int = 0
-
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(self.left + other.left, self.acknowledged + other.acknowledged, self.waiting + other.waiting)
-
-    @property
-    def delivery(self) -> Delivery:
-        """What a lost connection lets assume of them, as `mainstem.errors.ConnectionLost` has it."""
-        if not self.left:
-            return Delivery.NONE
-        if self.waiting or 0 < self.acknowledged < self.left:
-            return Delivery.PARTIAL
-        return Delivery.UNKNOWN
-
-
-NO_MESSAGES = Tally()
-
-
 @dataclass(slots=True)
 class SenderEnded:
-    """A sender ceased to exist; ``state`` is its last.
+    """A sender without an owner ceased to exist; ``state`` is its last.
 
-    ``messages`` and ``size`` (in bytes) are of the reliable messages that were sent and never acknowledged. Where the
-    connection ended, ``tally`` is of all the sender's messages.
+    ``messages`` and ``size`` (in bytes) count its reliable messages that were never acknowledged. If the connection ended,
+    ``progress`` counts all of its messages.
     """
 
     channel_id: int
     state: SenderState
     messages: int = field(default=0, compare=False)
     size: int = field(default=0, compare=False)
-    tally: Tally = field(default=NO_MESSAGES, compare=False)
+    progress: SendProgress = field(default=NO_PROGRESS, compare=False)
 
 
 @dataclass(slots=True)
 class ReceiverEnded:
-    """A receiver ceased to exist; ``state`` is its last. After ``FINISHED``, queued messages can still be received."""
+    """A receiver without an owner ceased to exist. After ``FINISHED``, queued messages can still be received."""
 
     channel_id: int
     state: ReceiverState
@@ -123,7 +118,7 @@ class Acknowledged:
 
 @dataclass(slots=True)
 class Lost:
-    """The message that was sent with ``tag`` is never going to be delivered."""
+    """The message that was sent with ``tag`` will never be delivered."""
 
     channel_id: int
     tag: object
@@ -133,11 +128,11 @@ class Lost:
 class ConnectionEnded:
     """The connection is over. ``error`` is None after an orderly close by either side.
 
-    ``tally`` is of all its messages, and ``unsent`` has the tags of those that never left.
+    ``progress`` counts all of its messages, and ``unsent`` has the tags of those that were never sent.
     """
 
     error: Exception | None
-    tally: Tally = field(default=NO_MESSAGES, compare=False)
+    progress: SendProgress = field(default=NO_PROGRESS, compare=False)
     unsent: frozenset[object] = field(default=frozenset(), compare=False)
 
 
@@ -146,7 +141,7 @@ Event = PeerHeaders | Readable | Writable | SenderEnded | ReceiverEnded | Acknow
 
 @dataclass(slots=True)
 class SendStream:
-    """Write to a stream, which this opens if it is new. Ids are minted here, in the order that QUIC demands."""
+    """Write to a stream, which this opens if it is new. Ids are minted by the engine, in the order that QUIC demands."""
 
     stream_id: int
     data: bytes
@@ -163,7 +158,7 @@ class ResetStream:
 
 @dataclass(slots=True)
 class SendDatagram:
-    """One datagram."""
+    """Send one datagram."""
 
     data: bytes
 
@@ -176,18 +171,18 @@ class WatchDelivery:
 
 
 @dataclass(slots=True)
-class HoldStream:
-    """Stop granting flow control credit to a stream (``held``), or go on."""
+class PauseStream:
+    """Stop granting flow control credit to a stream, or resume."""
 
     stream_id: int
-    held: bool
+    paused: bool
 
 
 @dataclass(slots=True)
-class HoldConnection:
-    """Stop reading from the connection as a whole (``held``), or go on."""
+class PauseConnection:
+    """Stop reading from the connection as a whole, or resume."""
 
-    held: bool
+    paused: bool
 
 
 @dataclass(slots=True)
@@ -198,4 +193,4 @@ class CloseConnection:
     reason: str
 
 
-Command = SendStream | ResetStream | SendDatagram | WatchDelivery | HoldStream | HoldConnection | CloseConnection
+Command = SendStream | ResetStream | SendDatagram | WatchDelivery | PauseStream | PauseConnection | CloseConnection

@@ -1,32 +1,42 @@
-"""The ten frames: what each holds, how it is encoded, and the reader that takes them from a stream piece by piece.
+"""The wire format: integers, byte arrays, headers, ranges, channel ids, and the ten frames made of them.
 
-A frame is one type byte and the fields of that type; frames follow one another without further framing. Where a frame may
-stand (which stream, which direction, which place in it) is checked by `streams`.
+A frame is one type byte and the fields of that type; frames follow one another without further framing. Here a frame is a
+tuple of its type and its value:
+
+    VERSION_TAG          the version's text
+    CONNECTION_CONTROL   the headers, as pairs of key and value
+    CHANNEL_CONTROL      the channel whose control stream this is
+    MESSAGE              channel, number, attached channels, payload
+    SENT_UNRELIABLE      how many more messages of this channel have gone into datagrams
+    ACK_RELIABLE         run lengths from the lowest number not yet acknowledged: acknowledged, not yet, acknowledged, ...
+    ACK_NACK_UNRELIABLE  run lengths from where the last one ended: acknowledged, given up forever, acknowledged, ...
+    FINISH_SENDER        how many reliable messages the channel has had
+    CLOSE_RECEIVER       run lengths as in ACK_RELIABLE; whatever is not acknowledged by then never will be
+    CLOSED_CHANNEL_LOST  a channel that was lost in transit after its minter had closed it
+
+`streams` checks where a frame may stand. Decoders take ``(data, position, end)`` and return ``(value, next position)``. They
+raise `Incomplete` if the bytes end too early, and RemoteProtocolError, with the name of the rule, if they cannot be right.
+
+A channel id is an integer of 64 bits. Bit 0: 0 flows to the server, 1 to the client. Bit 1: 0 minted by the client, 1 by the
+server. Bit 2: 1 for a oneshot. The other 61 bits are the index.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from mainstem.aqueduct.codec import (
-    Bytes,
-    Headers,
-    Incomplete,
-    decode_bytes,
-    decode_headers,
-    decode_range_data,
-    decode_uint,
-    encode_bytes,
-    encode_headers,
-    encode_range_data,
-    encode_uint,
-    violation,
-)
-from mainstem.aqueduct.limits import DEFAULT_LIMITS, MAX_VERSION_LENGTH, Limits
+from mainstem._internal.as_bytes import as_message
+from mainstem.aqueduct.limits import DEFAULT_LIMITS, MAX_UINT, MAX_VERSION_LENGTH, Limits
+from mainstem.errors import LocalProtocolError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from mainstem._core.aqueduct.run_writer import RunReader
+
+Bytes = bytes | bytearray | memoryview
+Headers = tuple[tuple[str, bytes], ...]
+"""Names and values of connection headers, in order."""
+Frame = tuple[int, Any]
 
 VERSION_TAG = 239
 CONNECTION_CONTROL = 1
@@ -39,151 +49,253 @@ FINISH_SENDER = 7
 CLOSE_RECEIVER = 8
 CLOSED_CHANNEL_LOST = 9
 
-MAGIC = bytes((80, 95, 166, 96, 15, 64, 142))
-HUMAN_TEXT = b"AQUEDUCT"
-VERSION = b"0.0.0-AFTER"
-_SHIBBOLETH = bytes((VERSION_TAG,)) + MAGIC + HUMAN_TEXT
+FRAME_NAMES = {
+    VERSION_TAG: "Version",
+    CONNECTION_CONTROL: "ConnectionControl",
+    CHANNEL_CONTROL: "ChannelControl",
+    MESSAGE: "Message",
+    SENT_UNRELIABLE: "SentUnreliable",
+    ACK_RELIABLE: "AckReliable",
+    ACK_NACK_UNRELIABLE: "AckNackUnreliable",
+    FINISH_SENDER: "FinishSender",
+    CLOSE_RECEIVER: "CloseReceiver",
+    CLOSED_CHANNEL_LOST: "ClosedChannelLost",
+}
+_INTEGER_FRAMES = (CHANNEL_CONTROL, SENT_UNRELIABLE, FINISH_SENDER, CLOSED_CHANNEL_LOST)
+RANGE_FRAMES = (ACK_RELIABLE, ACK_NACK_UNRELIABLE, CLOSE_RECEIVER)
 
 RESET_CANCELLED = 1
 """Reset code of a sender that was cancelled."""
 
 RESET_LOST = 2
-"""Reset code of a half that was lost in transit, or of a stream for a channel that is not there."""
+"""Reset code of a half that was lost in transit, or of a stream for a channel that does not exist."""
+
+# QUIC application close codes.
+PROTOCOL_ERROR = 1
+EXPLICIT_CLOSE = 2
+SERIALIZATION_ERROR = 3
+HANDLER_FAILED = 4
+HANDSHAKE_TIMED_OUT = 5
+NO_PLACE = 6
+
+ENTRYPOINT = 0
+"""The entrypoint channel: from the client to the server, not minted, there from the start."""
+
+TO_CLIENT = 1
+MINTED_BY_SERVER = 2
+ONESHOT = 4
+SPACE_MASK = 7
+INDEX_SHIFT = 3
 
 
-@dataclass(slots=True)
-class Version:
-    """The first frame of everything that a client sends before the server has responded."""
+class Incomplete(Exception):
+    """The bytes end within a value. ``needed`` is how many more are known to be missing, at least 1."""
 
-    version: bytes = VERSION
-
-    def encode(self) -> bytes:
-        return _SHIBBOLETH + encode_bytes(self.version)
+    def __init__(self, needed: int = 1) -> None:
+        self.needed = needed
+        super().__init__(needed)
 
 
-@dataclass(slots=True)
-class ConnectionControl:
-    """Each side's headers, exactly once, on the connection control stream."""
-
-    headers: Headers = ()
-
-    def encode(self) -> bytes:
-        return b"\x01" + encode_headers(self.headers)
+def protocol_error(rule: str, message: str) -> RemoteProtocolError:
+    """Return the error for a rule that the peer broke."""
+    return RemoteProtocolError(message, rule=rule, code=PROTOCOL_ERROR)
 
 
-@dataclass(slots=True)
-class ChannelControl:
-    """Makes a bidirectional stream the control stream of a channel."""
-
-    channel_id: int
-
-    def encode(self) -> bytes:
-        return b"\x02" + encode_uint(self.channel_id)
-
-
-@dataclass(slots=True)
-class Message:
-    """One message: ``number`` counts within its channel and within its carrier (streams or datagrams)."""
-
-    channel_id: int
-    number: int
-    attachments: tuple[int, ...]
-    payload: bytes
-
-    def encode(self) -> bytes:
-        return encode_message(self.channel_id, self.number, self.attachments, self.payload)
+def describe(channel_id: int) -> str:
+    """Return an id as text: ``to-server/client-minted/oneshot#12``."""
+    if channel_id == ENTRYPOINT:
+        return "entrypoint"
+    direction = "to-client" if channel_id & TO_CLIENT else "to-server"
+    minter = "server-minted" if channel_id & MINTED_BY_SERVER else "client-minted"
+    kind = "/oneshot" if channel_id & ONESHOT else ""
+    return f"{direction}/{minter}{kind}#{channel_id >> INDEX_SHIFT}"
 
 
-@dataclass(slots=True)
-class SentUnreliable:
-    """``count`` more messages of this channel have gone into datagrams."""
+# Integers and byte arrays.
 
-    count: int
-
-    def encode(self) -> bytes:
-        return b"\x04" + encode_uint(self.count)
+_SHORT = tuple(bytes((value,)) for value in range(0x80))
 
 
-@dataclass(slots=True)
-class AckReliable:
-    """Run lengths from the lowest number not yet acknowledged: acknowledged, not yet, acknowledged, ..."""
-
-    counts: tuple[int, ...]
-
-    def encode(self) -> bytes:
-        return b"\x05" + encode_range_data(self.counts)
-
-
-@dataclass(slots=True)
-class AckNackUnreliable:
-    """Run lengths from where the last one ended: acknowledged, given up forever, acknowledged, ..."""
-
-    counts: tuple[int, ...]
-
-    def encode(self) -> bytes:
-        return b"\x06" + encode_range_data(self.counts)
+def encode_uint(value: int) -> bytes:
+    """Encode an integer canonically: seven bits a byte, lowest first, the high bit set on all bytes but the last."""
+    if 0 <= value < 0x80:
+        return _SHORT[value]
+    if not 0 <= value <= MAX_UINT:
+        raise LocalProtocolError(f"{value} is not an unsigned integer of 64 bits", rule="integer range")
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
-@dataclass(slots=True)
-class FinishSender:
-    """The channel ends after ``count`` reliable messages and the unreliable ones declared so far."""
-
-    count: int
-
-    def encode(self) -> bytes:
-        return b"\x07" + encode_uint(self.count)
-
-
-@dataclass(slots=True)
-class CloseReceiver:
-    """The receiver ceases; all that is not acknowledged by now never will be."""
-
-    counts: tuple[int, ...] = ()
-
-    def encode(self) -> bytes:
-        return b"\x08" + encode_range_data(self.counts)
-
-
-@dataclass(slots=True)
-class ClosedChannelLost:
-    """A channel that its minter had already closed was lost in transit."""
-
-    channel_id: int
-
-    def encode(self) -> bytes:
-        return b"\x09" + encode_uint(self.channel_id)
+def decode_uint(data: Bytes, position: int, end: int) -> tuple[int, int]:
+    """Decode an integer, of at most 64 bits in as few bytes as possible."""
+    if position >= end:
+        raise Incomplete
+    byte = data[position]
+    if byte < 0x80:
+        return byte, position + 1
+    value, shift = byte & 0x7F, 7
+    while True:
+        position += 1
+        if position >= end:
+            raise Incomplete
+        byte = data[position]
+        # The tenth byte holds the last of 64 bits.
+        if byte == 0 or (shift == 63 and byte != 1):
+            raise protocol_error(
+                "canonical integer", "an integer of more than 64 bits, or in more bytes than necessary"
+            )
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position + 1
+        shift += 7
 
 
-Frame = (
-    Version
-    | ConnectionControl
-    | ChannelControl
-    | Message
-    | SentUnreliable
-    | AckReliable
-    | AckNackUnreliable
-    | FinishSender
-    | CloseReceiver
-    | ClosedChannelLost
-)
+def encode_bytes(value: Bytes) -> bytes:
+    """Encode a byte array: its length, then itself."""
+    return encode_uint(len(value)) + bytes(value)
 
-VERSION_BYTES = Version().encode()
+
+def decode_bytes(data: Bytes, position: int, end: int, limit: int, name: str) -> tuple[bytes, int]:
+    """Decode a byte array of at most ``limit`` bytes, which errors call ``name``."""
+    length, position = decode_uint(data, position, end)
+    if length > limit:
+        raise protocol_error("size limit", f"{name} of {length} bytes; the limit is {limit}")
+    stop = position + length
+    if stop > end:
+        raise Incomplete(stop - end)
+    return bytes(data[position:stop]), stop
+
+
+def _decode_uints(body: bytes, rule: str, text: str) -> tuple[int, ...]:
+    """Decode integers that fill ``body``."""
+    if body.isascii():
+        # Most often each is one byte.
+        return tuple(body)
+    out = []
+    at, stop = 0, len(body)
+    try:
+        while at < stop:
+            value, at = decode_uint(body, at, stop)
+            out.append(value)
+    except Incomplete:
+        raise protocol_error(rule, text) from None
+    return tuple(out)
+
+
+# Headers and ranges.
+
+
+def as_headers(headers: Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | None) -> Headers:
+    """Return headers as the protocol has them: an ordered multimap of ASCII keys and byte values.
+
+    Text values are encoded as UTF-8. Raises LocalProtocolError for a key that is empty or not ASCII.
+    """
+    if headers is None:
+        return ()
+    out = []
+    for key, value in headers.items() if isinstance(headers, Mapping) else headers:
+        if not key or not key.isascii():
+            raise LocalProtocolError(f"header key {key!r} must be ASCII and not empty", rule="header key")
+        out.append((key, as_message(value)))
+    return tuple(out)
+
+
+def encode_headers(headers: Headers) -> bytes:
+    """Encode headers as one byte array that holds a byte array for each key and each value."""
+    return encode_bytes(b"".join(encode_bytes(key.encode("ascii")) + encode_bytes(value) for key, value in headers))
+
+
+def decode_headers(data: Bytes, position: int, end: int, limit: int) -> tuple[Headers, int]:
+    """Decode headers of at most ``limit`` bytes."""
+    body, position = decode_bytes(data, position, end, limit, "header data")
+    items = []
+    at, stop = 0, len(body)
+    try:
+        while at < stop:
+            item, at = decode_bytes(body, at, stop, MAX_UINT, "a header")
+            items.append(item)
+    except Incomplete:
+        raise protocol_error("header data", "header data ends within a byte array") from None
+    if len(items) % 2:
+        raise protocol_error("header pairs", f"header data holds {len(items)} byte arrays, which is odd")
+    keys = items[::2]
+    for key in keys:
+        if not key or not key.isascii():
+            raise protocol_error("header key", f"header key {key!r} is empty or not ASCII")
+    return tuple((key.decode("ascii"), value) for key, value in zip(keys, items[1::2], strict=True)), position
+
+
+def encode_range_data(counts: Sequence[int]) -> bytes:
+    """Encode run lengths, positive first, then negative, in turn."""
+    return encode_bytes(b"".join(map(encode_uint, counts)))
+
+
+def decode_range_data(data: Bytes, position: int, end: int, limit: int) -> tuple[tuple[int, ...], int]:
+    """Decode run lengths, positive first. A zero may only be the first of several; empty data means no ranges."""
+    body, position = decode_bytes(data, position, end, limit, "range data")
+    counts = _decode_uints(body, "range data", "range data ends within an integer")
+    if 0 in counts[1:] or counts == (0,):
+        raise protocol_error("range data", "a zero within range data, or alone in it")
+    if sum(counts) > MAX_UINT:
+        raise protocol_error("range data", "range data reaches beyond 64 bits")
+    return counts, position
+
+
+# Frames.
+
+VERSION = b"0.0.0-AFTER"
+_SHIBBOLETH = bytes((VERSION_TAG, 80, 95, 166, 96, 15, 64, 142)) + b"AQUEDUCT"
+VERSION_BYTES = _SHIBBOLETH + encode_bytes(VERSION)
 
 
 def message_head(channel_id: int, number: int, attachments: tuple[int, ...], size: int) -> bytes:
-    """A Message frame up to its payload of ``size`` bytes."""
-    if attachments:
-        ids = encode_bytes(b"".join(map(encode_uint, attachments)))
-        return b"\x03" + encode_uint(channel_id) + encode_uint(number) + ids + encode_uint(size)
-    return b"\x03" + encode_uint(channel_id) + encode_uint(number) + b"\x00" + encode_uint(size)
+    """Encode a Message frame up to its payload of ``size`` bytes."""
+    ids = encode_bytes(b"".join(map(encode_uint, attachments))) if attachments else b"\x00"
+    return b"\x03" + encode_uint(channel_id) + encode_uint(number) + ids + encode_uint(size)
 
 
-def encode_message(channel_id: int, number: int, attachments: tuple[int, ...], payload: bytes) -> bytes:
-    """A whole Message frame."""
-    return message_head(channel_id, number, attachments, len(payload)) + payload
+def encode_frame(tag: int, value: Any) -> bytes:
+    """Encode any frame."""
+    if tag == MESSAGE:
+        channel_id, number, attachments, payload = value
+        return message_head(channel_id, number, attachments, len(payload)) + bytes(payload)
+    if tag == VERSION_TAG:
+        return _SHIBBOLETH + encode_bytes(value)
+    encode: Any = (
+        encode_uint if tag in _INTEGER_FRAMES else encode_range_data if tag in RANGE_FRAMES else encode_headers
+    )
+    return bytes((tag,)) + bytes(encode(value))
 
 
-def _decode_message(data: Bytes, position: int, end: int, limits: Limits) -> tuple[Message, int]:
+def decode_frame(data: Bytes, position: int, end: int, limits: Limits = DEFAULT_LIMITS) -> tuple[Frame, int]:
+    """Decode the frame at ``position``; return it and where the next one starts."""
+    if position >= end:
+        raise Incomplete
+    tag = data[position]
+    position += 1
+    value: Any
+    if tag == MESSAGE:
+        value, position = _decode_message(data, position, end, limits)
+    elif tag in _INTEGER_FRAMES:
+        value, position = decode_uint(data, position, end)
+    elif tag in RANGE_FRAMES:
+        value, position = decode_range_data(data, position, end, limits.max_range_bytes)
+    elif tag == CONNECTION_CONTROL:
+        value, position = decode_headers(data, position, end, limits.max_header_bytes)
+    elif tag == VERSION_TAG:
+        value, position = _decode_version(data, position - 1, end)
+    else:
+        raise _unknown(tag)
+    return (tag, value), position
+
+
+def _decode_message(
+    data: Bytes, position: int, end: int, limits: Limits
+) -> tuple[tuple[int, int, tuple[int, ...], bytes], int]:
     channel_id, position = decode_uint(data, position, end)
     number, position = decode_uint(data, position, end)
     size, position = decode_uint(data, position, end)
@@ -191,81 +303,35 @@ def _decode_message(data: Bytes, position: int, end: int, limits: Limits) -> tup
     if size:
         # An id is at most ten bytes, so this bounds the bytes before they are awaited.
         if size > 10 * limits.max_attachments:
-            raise violation(f"{size} bytes of attachments", "attachment limit")
+            raise protocol_error("attachment limit", f"{size} bytes of attachments")
         stop = position + size
         if stop > end:
             raise Incomplete(stop - end)
-        ids = []
-        try:
-            while position < stop:
-                attachment, position = decode_uint(data, position, stop)
-                ids.append(attachment)
-        except Incomplete:
-            raise violation("attachments end within an id", "attachments") from None
-        if len(ids) > limits.max_attachments:
-            raise violation(f"{len(ids)} attachments; the limit is {limits.max_attachments}", "attachment limit")
-        attachments = tuple(ids)
+        attachments = _decode_uints(bytes(data[position:stop]), "attachments", "attachments end within an id")
+        if len(attachments) > limits.max_attachments:
+            text = f"{len(attachments)} attachments; the limit is {limits.max_attachments}"
+            raise protocol_error("attachment limit", text)
+        position = stop
     payload, position = decode_bytes(data, position, end, limits.max_payload, "a payload")
-    return Message(channel_id, number, attachments, payload), position
+    return (channel_id, number, attachments, payload), position
 
 
-def _decode_version(data: Bytes, position: int, end: int) -> tuple[Version, int]:
-    start = position - 1
+def _decode_version(data: Bytes, start: int, end: int) -> tuple[bytes, int]:
     have = bytes(data[start : min(end, start + len(_SHIBBOLETH))])
     if not _SHIBBOLETH.startswith(have):
-        raise violation("a Version frame with other magic bytes: the peer does not speak Aqueduct", "version magic")
+        text = "a Version frame with other magic bytes: the peer does not speak Aqueduct"
+        raise protocol_error("version magic", text)
     if len(have) < len(_SHIBBOLETH):
         # One byte more may already be the wrong one.
         raise Incomplete
-    text, position = decode_bytes(data, start + len(_SHIBBOLETH), end, MAX_VERSION_LENGTH, "a version")
-    if text != VERSION:
-        raise violation(f"version {text!r}; this side speaks {VERSION!r}", "version")
-    return Version(text), position
+    version, position = decode_bytes(data, start + len(_SHIBBOLETH), end, MAX_VERSION_LENGTH, "a version")
+    if version != VERSION:
+        raise protocol_error("version", f"version {version!r}; this side speaks {VERSION!r}")
+    return version, position
 
 
-def decode_frame(data: Bytes, position: int, end: int, limits: Limits = DEFAULT_LIMITS) -> tuple[Frame, int]:
-    """The frame at ``position`` and where the next one starts.
-
-    Raises `Incomplete` where the frame is not all there yet, RemoteProtocolError where it cannot be one.
-    """
-    if position >= end:
-        raise Incomplete
-    tag = data[position]
-    position += 1
-    if tag == MESSAGE:
-        return _decode_message(data, position, end, limits)
-    if tag in _INTEGER_FRAMES:
-        value, position = decode_uint(data, position, end)
-        return _INTEGER_FRAMES[tag](value), position
-    if tag in _RANGE_FRAMES:
-        counts, position = decode_range_data(data, position, end, limits.max_range_bytes)
-        return _RANGE_FRAMES[tag](counts), position
-    if tag == CONNECTION_CONTROL:
-        headers, position = decode_headers(data, position, end, limits.max_header_bytes)
-        return ConnectionControl(headers), position
-    if tag == VERSION_TAG:
-        return _decode_version(data, position, end)
-    raise violation(f"frame type {tag} does not exist", "frame type")
-
-
-_INTEGER_FRAMES: dict[int, type[ChannelControl | SentUnreliable | FinishSender | ClosedChannelLost]] = {
-    CHANNEL_CONTROL: ChannelControl,
-    SENT_UNRELIABLE: SentUnreliable,
-    FINISH_SENDER: FinishSender,
-    CLOSED_CHANNEL_LOST: ClosedChannelLost,
-}
-_RANGE_FRAMES: dict[int, type[AckReliable | AckNackUnreliable | CloseReceiver]] = {
-    ACK_RELIABLE: AckReliable,
-    ACK_NACK_UNRELIABLE: AckNackUnreliable,
-    CLOSE_RECEIVER: CloseReceiver,
-}
-_KINDS: dict[int, type[Frame]] = {
-    **_INTEGER_FRAMES,
-    **_RANGE_FRAMES,
-    MESSAGE: Message,
-    CONNECTION_CONTROL: ConnectionControl,
-    VERSION_TAG: Version,
-}
+def _unknown(tag: int) -> RemoteProtocolError:
+    return protocol_error("frame type", f"unknown frame type {tag}")
 
 
 class FrameReader:
@@ -285,7 +351,7 @@ class FrameReader:
         self._needed = 0
 
     def feed(self, data: bytes) -> None:
-        """More bytes of the stream."""
+        """Add bytes of the stream."""
         if self._position == len(self._data) and not self._pieces:
             self._data = data
             self._position = 0
@@ -298,7 +364,7 @@ class FrameReader:
         return self._needed > self._pieces_size + size
 
     def next_frame(self) -> Frame | None:
-        """The next whole frame, None if there is none yet. Raises RemoteProtocolError."""
+        """Take the next whole frame, or None if there is none yet. Raises RemoteProtocolError."""
         if self._pieces:
             if self._pieces_size < self._needed:
                 return None
@@ -316,26 +382,25 @@ class FrameReader:
             return None
         return frame
 
-    def next_kind(self) -> type[Frame] | None:
-        """The type of the next frame, None where not even its first byte has come. Raises RemoteProtocolError."""
+    def next_tag(self) -> int | None:
+        """The type of the next frame, or None if not even its first byte has come. Raises RemoteProtocolError."""
         if self._position < len(self._data):
             tag = self._data[self._position]
         elif self._pieces:
             tag = self._pieces[0][0]
         else:
             return None
-        kind = _KINDS.get(tag)
-        if kind is None:
-            raise violation(f"frame type {tag} does not exist", "frame type")
-        return kind
+        if tag not in FRAME_NAMES:
+            raise _unknown(tag)
+        return tag
 
-    def next_run(self, runs: RunReader, prefix: bytes, number: int, count: int, limit: int) -> list[bytes]:
-        """Take the payloads of plain messages, numbered from ``number`` on.
+    def next_run(self, runs: RunReader, prefix: bytes, number: int, count: int) -> list[bytes]:
+        """Take the payloads of at most ``count`` plain messages, numbered from ``number`` on.
 
-        ``prefix`` is their type and channel. At most ``count`` are taken, none above ``limit`` bytes, and only whole ones;
-        ``runs`` holds how many and how large they were. Whatever else comes is left to `next_frame`.
+        ``prefix`` is their type and channel. Only whole ones within the limits are taken; ``runs`` holds how many and how
+        large they were. Whatever else comes is left to `next_frame`.
         """
-        payloads = runs.read(self._data, self._position, prefix, number, count, limit)
+        payloads = runs.read(self._data, self._position, prefix, number, count, self._limits.max_payload)
         self._position = runs.position
         return payloads
 
@@ -347,7 +412,5 @@ class FrameReader:
     def clear(self) -> None:
         """Forget all bytes."""
         self._data = b""
-        self._position = 0
+        self._position = self._pieces_size = self._needed = 0
         self._pieces.clear()
-        self._pieces_size = 0
-        self._needed = 0

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 from typing import IO, TYPE_CHECKING
 
-from mainstem.aqueduct.channel_id import describe
-from mainstem.aqueduct.codec import Incomplete
 from mainstem.aqueduct.frames import (
-    AckNackUnreliable,
-    AckReliable,
-    ChannelControl,
-    ClosedChannelLost,
-    CloseReceiver,
-    ConnectionControl,
-    FinishSender,
+    ACK_NACK_UNRELIABLE,
+    CHANNEL_CONTROL,
+    CLOSED_CHANNEL_LOST,
+    CONNECTION_CONTROL,
+    FRAME_NAMES,
+    MESSAGE,
+    RANGE_FRAMES,
+    VERSION_TAG,
     Frame,
-    Message,
-    SentUnreliable,
-    Version,
+    Incomplete,
     decode_frame,
+    describe,
 )
 from mainstem.errors import RemoteProtocolError
 
@@ -64,26 +62,25 @@ class FrameLog:
 
 
 def describe_frame(frame: Frame) -> str:
-    """One frame for people."""
-    if isinstance(frame, Message):
-        attached = f" attaching {', '.join(map(describe, frame.attachments))}" if frame.attachments else ""
-        shown = frame.payload[:SHOWN_PAYLOAD]
-        more = "…" if len(frame.payload) > SHOWN_PAYLOAD else ""
+    """Return one frame as text."""
+    tag, value = frame
+    if tag == MESSAGE:
+        channel_id, number, attachments, payload = value
+        attached = f" attaching {', '.join(map(describe, attachments))}" if attachments else ""
+        more = "…" if len(payload) > SHOWN_PAYLOAD else ""
         return (
-            f"Message {frame.number} on {describe(frame.channel_id)}{attached}: {len(frame.payload)} B {shown!r}{more}"
+            f"Message {number} on {describe(channel_id)}{attached}: {len(payload)} B {payload[:SHOWN_PAYLOAD]!r}{more}"
         )
-    if isinstance(frame, ChannelControl | ClosedChannelLost):
-        return f"{type(frame).__name__} of {describe(frame.channel_id)}"
-    if isinstance(frame, AckReliable | AckNackUnreliable | CloseReceiver):
-        signs = ("+", "-" if isinstance(frame, AckNackUnreliable) else "…")
-        runs = " ".join(f"{signs[index % 2]}{count}" for index, count in enumerate(frame.counts))
-        return f"{type(frame).__name__} {runs}".rstrip()
-    if isinstance(frame, SentUnreliable | FinishSender):
-        return f"{type(frame).__name__} {frame.count}"
-    if isinstance(frame, ConnectionControl):
-        return " ".join(["ConnectionControl", *(f"{key}={value!r}" for key, value in frame.headers)])
-    assert isinstance(frame, Version)
-    return f"Version {frame.version.decode('ascii', 'replace')}"
+    if tag in (CHANNEL_CONTROL, CLOSED_CHANNEL_LOST):
+        text = f"of {describe(value)}"
+    elif tag in RANGE_FRAMES:
+        signs = ("+", "-" if tag == ACK_NACK_UNRELIABLE else "…")
+        text = " ".join(f"{signs[index % 2]}{count}" for index, count in enumerate(value))
+    elif tag == CONNECTION_CONTROL:
+        text = " ".join(f"{key}={item!r}" for key, item in value)
+    else:
+        text = value.decode("ascii", "replace") if tag == VERSION_TAG else str(value)
+    return f"{FRAME_NAMES[tag]} {text}".rstrip()
 
 
 def dump_frames(data: bytes) -> Iterator[str]:

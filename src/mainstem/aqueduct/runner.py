@@ -24,24 +24,24 @@ from typing import TYPE_CHECKING, Any
 from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem._internal.endpoint_stats import Traffic
 from mainstem._internal.log_throttle import LogThrottle, kind_of
-from mainstem.aqueduct.codec import EXPLICIT_CLOSE, HANDLER_FAILED, HANDSHAKE_TIMED_OUT
 from mainstem.aqueduct.events import (
     Acknowledged,
     ConnectionEnded,
     Lost,
     PeerHeaders,
-    Tally,
+    SendProgress,
     Writable,
 )
+from mainstem.aqueduct.frames import EXPLICIT_CLOSE, HANDLER_FAILED, HANDSHAKE_TIMED_OUT
 from mainstem.aqueduct.halves import SenderHalf
 from mainstem.errors import ConnectionLost, Delivery, LostInTransit, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mainstem.aqueduct.codec import Headers
     from mainstem.aqueduct.engine import AqueductEngine
     from mainstem.aqueduct.events import Event
+    from mainstem.aqueduct.frames import Headers
     from mainstem.aqueduct.halves import Half, SenderOwner
     from mainstem.aqueduct.quic.adapter import Address, QuicAdapter
     from mainstem.aqueduct.quic.udp import UdpSocket
@@ -259,7 +259,7 @@ class Runner:
                 self.peer_headers.set_result(event.headers)
         elif isinstance(event, ConnectionEnded):
             self._unsent = event.unsent
-            self._ended(event.error, event.tally)
+            self._ended(event.error, event.progress)
 
     def _resolve(self, event: Acknowledged | Lost) -> None:
         future: Any = event.tag
@@ -283,7 +283,7 @@ class Runner:
         """The connection was lost, and nothing of this side's can have been processed."""
         return isinstance(self.error, ConnectionLost) and self.error.delivery is Delivery.NONE
 
-    def _ended(self, error: Exception | None, tally: Tally) -> None:
+    def _ended(self, error: Exception | None, progress: SendProgress) -> None:
         self.error = self.error or error
         if self.established.done():
             self.traffic.connection_ended(self.error)
@@ -292,8 +292,8 @@ class Runner:
         if self.error is not None:
             self.reason = str(self.error)
         if isinstance(self.error, ConnectionLost) and not self.is_untouched:
-            self.error.delivery = tally.delivery
-        failure = self.error or ConnectionLost("the connection was closed", delivery=tally.delivery)
+            self.error.delivery = progress.delivery
+        failure = self.error or ConnectionLost("the connection was closed", delivery=progress.delivery)
         for future in (self.peer_headers, self.established):
             if not future.done():
                 future.set_exception(failure)
@@ -433,7 +433,7 @@ class Runner:
         except Exception:
             logger.exception("the connection to %s:%s cannot be closed in order", host, port)
         if not self.ended.done():
-            self._ended(failure, Tally(left=1))
+            self._ended(failure, SendProgress(sent=1))
         with contextlib.suppress(Exception):
             # The peer learns of it, if the QUIC connection can still send.
             self._transmit(self._now())

@@ -1,19 +1,19 @@
-"""Messages on their way out: numbering, the three carriers, and what acknowledgements set free.
+"""Messages on their way out: numbering, the three carriers, what acknowledgements set free, and a sender's end.
 
-A message goes out at once where it can: a reliable one needs a stream (ORDERED keeps one open for all of a sender's
-messages, UNORDERED opens one for each), an unreliable one a datagram. Where the transport has no room it waits in
-``SenderHalf.pending``, and everything sent after it on the same channel waits behind it; `pump` sends what waits, sender by
-sender in turn, when the transport has room again. A message gets its number when it is given to the transport, never
-earlier: what is dropped while it waits leaves no gap.
+A message goes out at once if it can: a reliable one needs a stream (ORDERED keeps one open for all of a sender's messages,
+UNORDERED opens one for each), an unreliable one a datagram. If the transport has no room it waits in ``SenderHalf.pending``,
+and everything sent after it on the same channel waits behind it; `pump` sends what waits, sender by sender in turn, when the
+transport has room again. A message gets its number when it is given to the transport, never earlier: dropping one that waits
+leaves no gap.
 
-Two bounds hold a sender. Reliable messages that are queued or unacknowledged are bounded by the application's ``max_messages``
-and ``max_bytes``: beyond them `send` raises BackPressured, and one `Writable` event follows when a quarter is free again. An
-unreliable message never waits for the application: where too many wait, the oldest of them is dropped.
+Two limits apply to a sender. Reliable messages that are queued or unacknowledged are limited by the application's
+``max_messages`` and ``max_bytes``: beyond them `send` raises BackPressured, and one `Writable` event follows when a quarter
+is free again. An unreliable message never waits for the application: if too many wait, the oldest of them is dropped.
 
-The short way. Most messages are bytes without attachments, and what Python does for each is most of their cost. While nothing
+The fast path. Most messages are bytes without attachments, and what Python does for each is most of their cost. While nothing
 is in the way (the sender is OPEN, nothing is pending, its ordered stream is open, no instrument observes) `Ledger.put` and
-`QuickSender.put` write frames in compiled code, into `Output`'s writer, and count them in the same ledger. ``ledger.close()``
-closes that way; every change of a sender's state does, and so does anything that has to wait.
+`QuickSender.put` write frames in compiled code, into the connection's `MessageWriter`, and count them in the same ledger.
+``ledger.close()`` ends that; every change of a sender's state does, and so does anything that has to wait.
 """
 
 from __future__ import annotations
@@ -21,83 +21,84 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem._core.aqueduct.run_writer import QuickSender
-from mainstem.aqueduct.channel_id import describe
-from mainstem.aqueduct.events import (
-    NO_MESSAGES,
-    Acknowledged,
-    Lost,
-    Mode,
-    SenderEnded,
-    Writable,
-)
-from mainstem.aqueduct.frames import (
-    RESET_CANCELLED,
-    FinishSender,
-    SentUnreliable,
-    message_head,
-)
+from mainstem.aqueduct.connection_state import LARGE_PIECE
+from mainstem.aqueduct.events import NO_PROGRESS, Acknowledged, Attach, Lost, Mode, SenderEnded, Writable
+from mainstem.aqueduct.frames import RESET_CANCELLED, RESET_LOST, describe, encode_uint, message_head
 from mainstem.aqueduct.halves import Pending, SenderHalf, Sent
 from mainstem.aqueduct.state import SenderInput, SenderState
 from mainstem.errors import BackPressured, LocalProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from mainstem.aqueduct.connection_state import ConnectionState
+    from mainstem.aqueduct.events import SendProgress
+    from mainstem.aqueduct.halves import Half
 
 
-def check(state: ConnectionState, sender: SenderHalf, payload: bytes, mode: Mode, attachments: int) -> None:
-    """Check that a message may be sent.
+def send(
+    state: ConnectionState,
+    sender: SenderHalf,
+    payload: bytes,
+    mode: Mode,
+    attach: Sequence[tuple[Attach, bool]],
+    tag: object,
+) -> tuple[Half, ...]:
+    """Send or queue a message; return the halves of the new channels that stay here.
+
+    If there is no room for an unreliable message, the oldest one in the queue is dropped, or the new one if there is none.
 
     Raises LocalProtocolError for what the channel or the limits forbid, BackPressured if there is no room for a reliable
-    message. An unreliable one never waits for room.
+    message.
     """
+    limits = state.limits
     if sender.state is not SenderState.OPEN:
-        raise LocalProtocolError(
-            f"{describe(sender.channel_id)}: no message can be sent in state {sender.state.name}", rule="sender state"
-        )
+        text = f"{describe(sender.channel_id)}: no message can be sent in state {sender.state.name}"
+        raise LocalProtocolError(text, rule="sender state")
     if sender.oneshot and (sender.ledger.next or sender.next_unreliable or sender.pending):
         raise LocalProtocolError(f"{describe(sender.channel_id)} is a oneshot and has had its message", rule="oneshot")
-    if len(payload) > state.limits.max_payload:
+    if len(payload) > limits.max_payload:
         raise LocalProtocolError(
-            f"a payload of {len(payload)} bytes; the limit is {state.limits.max_payload}", rule="size limit"
+            f"a payload of {len(payload)} bytes; the limit is {limits.max_payload}", rule="size limit"
         )
-    if attachments > state.limits.max_attachments:
+    if len(attach) > limits.max_attachments:
         raise LocalProtocolError(
-            f"{attachments} attachments; the limit is {state.limits.max_attachments}", rule="attachment limit"
+            f"{len(attach)} attachments; the limit is {limits.max_attachments}", rule="attachment limit"
         )
     if mode is not Mode.UNRELIABLE and not sender.has_room:
         sender.wants_room = True
+        messages, size = sender.ledger.count + len(sender.pending), sender.ledger.size + sender.pending_bytes
         raise BackPressured(
-            f"{describe(sender.channel_id)}: {sender.outstanding_messages} messages and "
-            f"{sender.outstanding_bytes} bytes are queued or unacknowledged"
+            f"{describe(sender.channel_id)}: {messages} messages and {size} bytes are queued or unacknowledged"
         )
-
-
-def send(state: ConnectionState, sender: SenderHalf, item: Pending) -> None:
-    """Send or queue a message that `check` has passed.
-
-    If there is no room for an unreliable message, the oldest one in the queue is dropped, or the new one if there is none.
-    """
-    mode = item.mode
-    full = mode is Mode.UNRELIABLE and sender.unreliable_count >= state.limits.unreliable_outstanding
-    if full or sender.pending or not _transmit(state, sender, item):
+    links = tuple([_make_half(state, kind, oneshot) for kind, oneshot in attach]) if attach else ()
+    full = mode is Mode.UNRELIABLE and sender.next_unreliable - sender.mark >= limits.unreliable_outstanding
+    if full or sender.pending or not _transmit(state, sender, payload, mode, links, tag):
         sender.ledger.close()
-        sender.pending.append(item)
-        sender.pending_bytes += len(item.payload)
+        sender.pending.append(Pending(payload, mode, links, tag))
+        sender.pending_bytes += len(payload)
         state.waiting[sender] = None
         if mode is Mode.UNRELIABLE:
-            _make_way(state, sender, full=full)
+            _make_room(state, sender, full=full)
     elif sender.ordered_stream is not None and not sender.oneshot and not state.is_observed:
         # Nothing is in the way of the ones that follow.
         sender.ledger.open(sender.ordered_stream)
     if sender.oneshot:
-        state.move_sender(sender, SenderInput.FINISH)
-        try_finish(state, sender)
+        finish(state, sender)
+    return links
+
+
+def _make_half(state: ConnectionState, kind: Attach, oneshot: bool) -> Half:
+    """Create the half of a new channel that stays here."""
+    outgoing = kind is Attach.RECEIVER
+    channel_id = state.mint(outgoing=outgoing, oneshot=oneshot)
+    if outgoing:
+        return state.create_sender(channel_id, minted_here=True, reachable=False)
+    return state.create_receiver(channel_id, minted_here=True, handed_over=True)
 
 
 def quick_sender(state: ConnectionState, sender: SenderHalf, mode: Mode) -> QuickSender | None:
-    """The short way for the plain messages of one sender that do not travel in order; None if there is none."""
+    """Return the fast path for the plain messages of one sender that do not travel in order; None if there is none."""
     if sender.oneshot or state.is_observed:
         return None
     return QuickSender(
@@ -111,74 +112,65 @@ def quick_sender(state: ConnectionState, sender: SenderHalf, mode: Mode) -> Quic
     )
 
 
-def _make_way(state: ConnectionState, sender: SenderHalf, *, full: bool) -> None:
-    """Keep the unreliable messages that wait within the sender's bounds: the oldest of them makes way."""
-    pending = sender.pending
+def _make_room(state: ConnectionState, sender: SenderHalf, *, full: bool) -> None:
+    """Keep the unreliable messages that wait within the sender's limits by dropping the oldest of them."""
+    pending, ledger = sender.pending, sender.ledger
     while (
         full
-        or len(pending) > sender.ledger.max_messages
-        or (sender.outstanding_bytes > sender.ledger.max_bytes and len(pending) > 1)
+        or len(pending) > ledger.max_messages
+        or (ledger.size + sender.pending_bytes > ledger.max_bytes and len(pending) > 1)
     ):
         full = False
         for index, item in enumerate(pending):
             if item.mode is Mode.UNRELIABLE:
                 del pending[index]
-                _drop_item(state, sender, item)
+                sender.pending_bytes -= len(item.payload)
+                state.counts.unreliable_dropped += 1
+                lose_messages(state, sender, (Sent(item.links, item.tag),))
                 break
         else:
             return
 
 
-def _drop_item(state: ConnectionState, sender: SenderHalf, item: Pending) -> None:
-    state.counts.unreliable_dropped += 1
-    sender.pending_bytes -= len(item.payload)
-    state.lost.extend(item.links)
-    if item.tag is not None:
-        state.emit(Lost(sender.channel_id, item.tag))
-
-
-def _transmit(state: ConnectionState, sender: SenderHalf, item: Pending) -> bool:
-    """Give a message to the transport, with its number; False where there is no room for it now."""
-    out = state.out
-    channel_id, payload = sender.channel_id, item.payload
-    ids = tuple([half.channel_id for half in item.links]) if item.links else ()
-    if item.mode is Mode.UNRELIABLE:
-        if out.plain.datagram_room <= 0:
+def _transmit(
+    state: ConnectionState, sender: SenderHalf, payload: bytes, mode: Mode, links: tuple[Half, ...], tag: object
+) -> bool:
+    """Give a message to the transport, with its number; False if there is no room for it now."""
+    plain, ledger = state.plain, sender.ledger
+    ids = tuple([half.channel_id for half in links]) if links else ()
+    entry = Sent(links, tag) if links or tag is not None else None
+    size = len(payload)
+    if mode is Mode.UNRELIABLE:
+        if plain.datagram_room <= 0:
             return False
-        frame = message_head(channel_id, sender.next_unreliable, ids, len(payload)) + payload
-        if len(frame) + len(out.plain.opening) <= out.plain.max_datagram:
-            if item.links or item.tag is not None:
-                sender.unreliable[sender.next_unreliable] = Sent(item.links, item.tag)
+        frame = message_head(sender.channel_id, sender.next_unreliable, ids, size) + payload
+        if len(frame) + len(plain.opening) <= plain.max_datagram:
+            if entry is not None:
+                sender.unreliable[sender.next_unreliable] = entry
             sender.next_unreliable += 1
-            out.datagram(frame)
+            state.send_datagram(frame)
             state.sent_frame(frame)
             schedule_declaration(state, sender)
             return True
-        # Too large: it goes on a stream, is reliable, and counts against the reliable bounds.
-        if sender.ledger.count >= sender.ledger.max_messages:
+        # Too large: it goes on a stream, is reliable, and counts against the reliable limits.
+        if ledger.count >= ledger.max_messages:
             return False
-    ledger = sender.ledger
-    if item.mode is Mode.ORDERED:
-        stream_id = sender.ordered_stream
-        if stream_id is None:
-            if out.plain.stream_room <= 0:
-                return False
-            stream_id = sender.ordered_stream = out.open(unidirectional=True)
+    stream_id = sender.ordered_stream if mode is Mode.ORDERED else None
+    if stream_id is None:
+        if plain.stream_room <= 0:
+            return False
+        stream_id = state.open_stream(unidirectional=True)
+        if mode is Mode.ORDERED:
+            sender.ordered_stream = stream_id
+    head = message_head(sender.channel_id, ledger.next, ids, size)
+    if size < LARGE_PIECE:
+        state.write(stream_id, head + payload, fin=mode is not Mode.ORDERED)
     else:
-        if out.plain.stream_room <= 0:
-            return False
-        stream_id = out.open(unidirectional=True)
-    size = len(payload)
-    head = message_head(channel_id, ledger.next, ids, size)
-    out.write(stream_id, head)
-    if payload:
-        out.write(stream_id, payload)
-    if stream_id != sender.ordered_stream:
-        out.finish(stream_id)
+        state.write(stream_id, head)
+        state.write(stream_id, payload, fin=mode is not Mode.ORDERED)
     if state.is_observed:
-        # Only then are they put together.
         state.sent_frame(head + payload)
-    ledger.add(size, Sent(item.links, item.tag) if item.links or item.tag is not None else None)
+    ledger.add(size, entry)
     return True
 
 
@@ -188,7 +180,7 @@ def pump(state: ConnectionState) -> None:
     for _ in range(len(waiting)):
         sender = next(iter(waiting))
         del waiting[sender]
-        while sender.pending and _transmit(state, sender, sender.pending[0]):
+        while sender.pending and _transmit(state, sender, *sender.pending[0]):
             sender.pending_bytes -= len(sender.pending.popleft().payload)
         if sender.pending:
             waiting[sender] = None
@@ -201,29 +193,67 @@ def offer_room(state: ConnectionState, sender: SenderHalf) -> None:
     """Notify the application that a sender which had refused a message has room again."""
     if sender.wants_room and sender.has_much_room:
         sender.wants_room = False
-        state.emit(Writable(sender.channel_id, sender.owner))
+        state.events.append(Writable(sender.channel_id, sender.owner))
+
+
+# What the receiver reports.
 
 
 def acknowledged_reliable(state: ConnectionState, sender: SenderHalf, counts: tuple[int, ...]) -> None:
-    """An AckReliable frame came."""
+    """Process an AckReliable frame."""
     resolve_acked(state, sender, sender.take_ack_reliable(counts))
     offer_room(state, sender)
 
 
-def answered_unreliable(state: ConnectionState, sender: SenderHalf, counts: tuple[int, ...]) -> None:
-    """An AckNackUnreliable frame came."""
-    if not counts:
-        return
+def resolved_unreliable(state: ConnectionState, sender: SenderHalf, counts: tuple[int, ...]) -> None:
+    """Process an AckNackUnreliable frame."""
     acked, nacked = sender.take_ack_nack(counts)
     resolve_acked(state, sender, acked)
     lose_messages(state, sender, nacked)
 
 
-def closed(state: ConnectionState, sender: SenderHalf, counts: tuple[int, ...]) -> None:
-    """A CloseReceiver frame came: its ranges first, then everything that is left is given up."""
+def receiver_closed(state: ConnectionState, sender: SenderHalf, counts: tuple[int, ...]) -> None:
+    """Process a CloseReceiver frame: its ranges first, then everything that is left is given up."""
     if counts:
         acknowledged_reliable(state, sender, counts)
-    receiver_closed(state, sender)
+    assert sender.control is not None
+    state.reset_stream(sender.control, RESET_CANCELLED)
+    stop_message_stream(state, sender, RESET_CANCELLED)
+    early = bool(sender.ledger.count or sender.pending)
+    end_sender(state, sender, SenderInput.CLOSED_EARLY if early else SenderInput.CLOSED_COMPLETE)
+
+
+def resolve_acked(state: ConnectionState, sender: SenderHalf, entries: list[Sent]) -> None:
+    """Messages were acknowledged: what is attached to them is reachable as soon as their sender is."""
+    if not entries:
+        return
+    if not sender.reachable:
+        sender.acked.extend(entries)
+        return
+    # As deep as channels depend on one another, without recursion.
+    found = [(sender.channel_id, entries)]
+    while found:
+        channel_id, entries = found.pop()
+        for entry in entries:
+            if entry.tag is not None:
+                state.events.append(Acknowledged(channel_id, entry.tag))
+            for half in entry.links:
+                if not half.reachable:
+                    half.reachable = True
+                    if isinstance(half, SenderHalf) and half.acked:
+                        found.append((half.channel_id, half.acked))
+                        half.acked = []
+
+
+def lose_messages(state: ConnectionState, sender: SenderHalf, entries: Iterable[Sent]) -> None:
+    """Messages were given up: what is attached to them is lost."""
+    for entry in entries:
+        state.lost.extend(entry.links)
+        if entry.tag is not None:
+            state.events.append(Lost(sender.channel_id, entry.tag))
+
+
+# Declarations.
 
 
 def schedule_declaration(state: ConnectionState, sender: SenderHalf) -> None:
@@ -232,11 +262,11 @@ def schedule_declaration(state: ConnectionState, sender: SenderHalf) -> None:
 
 
 def declare(state: ConnectionState, sender: SenderHalf) -> None:
-    """Declare the unreliable messages that are not declared yet, if the control stream is there."""
+    """Declare the unreliable messages that are not declared yet, if there is a control stream."""
     count = sender.next_unreliable - sender.declared
     if count and sender.control is not None and not sender.control.out_done:
         sender.declared = sender.next_unreliable
-        state.write_control(sender, SentUnreliable(count).encode())
+        state.write_control(sender, b"\x04" + encode_uint(count))
 
 
 def declare_due(state: ConnectionState) -> None:
@@ -249,38 +279,26 @@ def declare_due(state: ConnectionState) -> None:
             declare(state, sender)
 
 
-# Creation and attachment.
-
-
-def create_sender(state: ConnectionState, channel_id: int, *, minted_here: bool, reachable: bool) -> SenderHalf:
-    """Create a sender; where the peer minted it, with a control stream that is opened here."""
-    assert channel_id not in state.senders, "one sender to a channel"
-    sender = SenderHalf(
-        channel_id, minted_here=minted_here, reachable=reachable, limits=state.limits, writer=state.out.plain
-    )
-    state.senders[channel_id] = sender
-    state.counts.halves_created += 1
-    if not minted_here:
-        state.awaiting_control.append(sender)
-    return sender
-
-
 # A sender's end.
 
 
+def finish(state: ConnectionState, sender: SenderHalf) -> None:
+    """End the channel gracefully."""
+    state.move_sender(sender, SenderInput.FINISH)
+    try_finish(state, sender)
+
+
 def try_finish(state: ConnectionState, sender: SenderHalf) -> None:
-    """Send the last frame, once the control stream is there and no message waits for its number."""
+    """Send the last frame, once there is a control stream and no message waits for its number."""
     if sender.state is not SenderState.FINISH_PENDING or sender.pending:
         return
     if sender.ordered_stream is not None:
-        state.out.finish(sender.ordered_stream)
+        state.write(sender.ordered_stream, b"", fin=True)
         sender.ordered_stream = None
-    if sender.control is None:
-        return
-    declare(state, sender)
-    state.write_control(sender, FinishSender(sender.ledger.next).encode())
-    state.move_sender(sender, SenderInput.ATTACHED)
-    state.finish_control(sender)
+    if sender.control is not None:
+        declare(state, sender)
+        state.move_sender(sender, SenderInput.ATTACHED)
+        state.write_control(sender, b"\x07" + encode_uint(sender.ledger.next), fin=True)
 
 
 def cancel(state: ConnectionState, sender: SenderHalf) -> None:
@@ -306,18 +324,14 @@ def reset_cancelled(state: ConnectionState, sender: SenderHalf) -> None:
 def stop_message_stream(state: ConnectionState, sender: SenderHalf, code: int) -> None:
     """Reset the stream that carries a sender's ordered messages, if it is open."""
     if sender.ordered_stream is not None:
-        state.out.reset(sender.ordered_stream, code)
+        state.reset(sender.ordered_stream, code)
         sender.ordered_stream = None
 
 
-def receiver_closed(state: ConnectionState, sender: SenderHalf) -> None:
-    """CloseReceiver came: whatever is not acknowledged by now never will be."""
-    early = bool(sender.outstanding_messages)
-    stream = sender.control
-    assert stream is not None
-    state.reset_stream(stream, RESET_CANCELLED)
-    stop_message_stream(state, sender, RESET_CANCELLED)
-    end_sender(state, sender, SenderInput.CLOSED_EARLY if early else SenderInput.CLOSED_COMPLETE)
+def sender_lost(state: ConnectionState, sender: SenderHalf) -> None:
+    """A sender is lost in transit."""
+    stop_message_stream(state, sender, RESET_LOST)
+    end_sender(state, sender, SenderInput.LOSE)
 
 
 def end_sender(state: ConnectionState, sender: SenderHalf, happened: SenderInput) -> None:
@@ -331,35 +345,19 @@ def end_sender(state: ConnectionState, sender: SenderHalf, happened: SenderInput
         state.abandon(sender.control)
         sender.control = None
     unacknowledged = sender.unacknowledged
-    state.tally += sender.tally
-    outstanding = sender.take_outstanding()
+    state.progress += sender.progress
+    lose_messages(state, sender, sender.take_outstanding())
     if sender.state is SenderState.LOST:
-        outstanding += sender.acked
+        lose_messages(state, sender, sender.acked)
         sender.acked = []
-    lose_messages(state, sender, outstanding)
+    report_end(state, sender, unacknowledged, NO_PROGRESS)
+
+
+def report_end(
+    state: ConnectionState, sender: SenderHalf, unacknowledged: tuple[int, int], progress: SendProgress
+) -> None:
+    """Tell the application that a sender ceased to exist."""
     if sender.owner is None:
-        state.events.append(SenderEnded(sender.channel_id, sender.state, *unacknowledged))
+        state.events.append(SenderEnded(sender.channel_id, sender.state, *unacknowledged, progress))
     else:
-        sender.owner.ended(sender.state, *unacknowledged, NO_MESSAGES)
-
-
-# Reachability and loss.
-
-
-def resolve_acked(state: ConnectionState, sender: SenderHalf, entries: Iterable[Sent]) -> None:
-    """Messages were acknowledged: what is attached to them is reachable as soon as their sender is."""
-    if not sender.reachable:
-        sender.acked.extend(entries)
-        return
-    for entry in entries:
-        state.reached.extend(entry.links)
-        if entry.tag is not None:
-            state.emit(Acknowledged(sender.channel_id, entry.tag))
-
-
-def lose_messages(state: ConnectionState, sender: SenderHalf, entries: Iterable[Sent]) -> None:
-    """Messages were given up: what is attached to them is lost."""
-    for entry in entries:
-        state.lost.extend(entry.links)
-        if entry.tag is not None:
-            state.emit(Lost(sender.channel_id, entry.tag))
+        sender.owner.sender_ended(sender.state, *unacknowledged, progress)

@@ -17,10 +17,10 @@ from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.tasks import HANDLER_TASK, start_task, within
 from mainstem.aqueduct.admission import Admission
 from mainstem.aqueduct.arrivals import Arrivals
-from mainstem.aqueduct.codec import HANDLER_FAILED, NO_PLACE, PROTOCOL_ERROR, SERIALISATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.connection import LINGER_S, Connection, HeaderSource
-from mainstem.aqueduct.connection_state import Counts
+from mainstem.aqueduct.connection_state import ConnectionCounters
 from mainstem.aqueduct.engine import AqueductEngine
+from mainstem.aqueduct.frames import HANDLER_FAILED, NO_PLACE, PROTOCOL_ERROR, SERIALIZATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.quic import load_backend
 from mainstem.aqueduct.quic.adapter import PEERS_COMPLAINT
 from mainstem.aqueduct.quic.udp import UdpSocket
@@ -92,7 +92,7 @@ class Server(UdpEndpoint):
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._traffic = Traffic()
         # What connections counted that are gone.
-        self._ended_counts = Counts()
+        self._ended_counts = ConnectionCounters()
 
     @property
     def port(self) -> int:
@@ -199,7 +199,7 @@ class Server(UdpEndpoint):
         runner.warnings = self._warnings
         runner.on_headers = lambda headers: self._accept(runner, headers)
         runner.on_over = lambda: self._forget(runner)
-        runner.ended.add_done_callback(lambda _: self._log_violation(runner))
+        runner.ended.add_done_callback(lambda _: self._log_broken_rule(runner))
         runner.established.add_done_callback(lambda _: runner.is_open and self._take_place(runner))
         runner.expect_headers(self._settings.handshake_timeout)
         cids = {header.destination_cid, bytes(adapter.quic.host_cid)}
@@ -229,7 +229,7 @@ class Server(UdpEndpoint):
         adapter.cids_issued.clear()
         adapter.cids_retired.clear()
 
-    def _log_violation(self, runner: Runner) -> None:
+    def _log_broken_rule(self, runner: Runner) -> None:
         """Log the rule that a client broke, if that is how its connection ended."""
         error = runner.error
         if isinstance(error, RemoteProtocolError) and error.rule != PEERS_COMPLAINT:
@@ -248,7 +248,7 @@ class Server(UdpEndpoint):
         if serializer is None:
             runner.fail(
                 RemoteProtocolError("the client offers no serialiser that this server has", rule="serialisation"),
-                code=SERIALISATION_ERROR,
+                code=SERIALIZATION_ERROR,
             )
             return
         runner.serializer = serializer

@@ -1,7 +1,7 @@
 """The life of a sender and of a receiver as tables: ``(state, input) -> next state``.
 
-A pair that is not in its table cannot happen: the connection refuses it to the application (LocalProtocolError) or to
-the peer (RemoteProtocolError) before the table is read. The tables are drawn in docs/aqueduct.md.
+A pair that is not in its table cannot happen: before the table is read, the application is refused with LocalProtocolError
+and the peer with RemoteProtocolError. docs/aqueduct.md has drawings of both tables.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ E = TypeVar("E", bound=Enum)
 def direct(kind: type[E]) -> type[E]:
     """Decorate an Enum: its members become plain attributes of the class, and are hashed by identity.
 
-    Python 3.11 reaches a member through a descriptor that is written in Python, ten times slower than an attribute,
-    and every version hashes it by its name. Nothing else changes: each member exists once.
+    Python 3.11 looks a member up through a descriptor written in Python, ten times slower than an attribute, and every
+    version hashes it by its name. Nothing else changes: each member exists once.
     """
     for name, member in kind.__members__.items():
         type.__setattr__(kind, name, member)
@@ -26,15 +26,17 @@ def direct(kind: type[E]) -> type[E]:
 
 @direct
 class SenderState(Enum):
-    """Where a sender is in its life. From ``FINISHED`` on it has ceased to exist."""
+    """Where a sender is in its life. From ``FINISHED`` on it has ceased to exist (``is_final``)."""
+
+    is_final: bool
 
     OPEN = auto()
     FINISH_PENDING = auto()
-    """Finish was asked for; the control stream is not there yet."""
+    """Finish was called; there is no control stream yet."""
     FINISHING = auto()
-    """FinishSender was sent; the receiver's last frame is awaited."""
+    """FinishSender was sent; waiting for the receiver's last frame."""
     CANCEL_PENDING = auto()
-    """Cancel was asked for; the control stream is not there yet."""
+    """Cancel was called; there is no control stream yet."""
     CANCELLING = auto()
     """The control stream was reset; acknowledgements still count until the receiver's last frame."""
     FINISHED = auto()
@@ -44,13 +46,9 @@ class SenderState(Enum):
     LOST = auto()
     DISCONNECTED = auto()
 
-    @property
-    def is_final(self) -> bool:
-        """The sender has ceased to exist."""
-        return self._value_ >= _SENDER_CEASED
 
-
-_SENDER_CEASED = SenderState.FINISHED.value
+for _state in SenderState:
+    _state.is_final = _state.value >= SenderState.FINISHED.value
 
 
 @direct
@@ -60,24 +58,26 @@ class SenderInput(Enum):
     FINISH = auto()
     CANCEL = auto()
     ATTACHED = auto()
-    """The control stream is there; the pending end can be carried out."""
+    """The control stream exists; the pending end can be carried out."""
     CLOSED_COMPLETE = auto()
     """CloseReceiver came, with every reliable message acknowledged."""
     CLOSED_EARLY = auto()
-    """CloseReceiver came, and messages are left that it never took."""
+    """CloseReceiver came before every message was acknowledged."""
     LOSE = auto()
     DISCONNECT = auto()
 
 
 @direct
 class ReceiverState(Enum):
-    """Where a receiver is in its life. From ``FINISHED`` on it has ceased to exist on the wire."""
+    """Where a receiver is in its life. From ``FINISHED`` on it has ceased to exist on the wire (``is_final``)."""
+
+    is_final: bool
 
     OPEN = auto()
     FINISHING = auto()
     """FinishSender came; not every message is accounted for."""
     CLOSE_PENDING = auto()
-    """The application closed it; the control stream is not there yet."""
+    """The application closed it; there is no control stream yet."""
     FINISHED = auto()
     """All is accounted for. What is queued can still be received."""
     CLOSED = auto()
@@ -85,13 +85,9 @@ class ReceiverState(Enum):
     LOST = auto()
     DISCONNECTED = auto()
 
-    @property
-    def is_final(self) -> bool:
-        """The receiver has ceased to exist on the wire."""
-        return self._value_ >= _RECEIVER_CEASED
 
-
-_RECEIVER_CEASED = ReceiverState.FINISHED.value
+for _receiver_state in ReceiverState:
+    _receiver_state.is_final = _receiver_state.value >= ReceiverState.FINISHED.value
 
 
 @direct
@@ -102,9 +98,9 @@ class ReceiverInput(Enum):
     COMPLETE = auto()
     """Every declared message was received or given up."""
     CLOSE = auto()
-    """The application closes it, and the control stream is there."""
+    """The application closes it, and there is a control stream."""
     CLOSE_UNATTACHED = auto()
-    """The application closes it before the control stream is there."""
+    """The application closes it before there is a control stream."""
     ATTACHED = auto()
     CANCEL = auto()
     LOSE = auto()
@@ -121,7 +117,7 @@ SENDER_TABLE: dict[tuple[SenderState, SenderInput], SenderState] = {
     (_S.FINISH_PENDING, _I.FINISH): _S.FINISH_PENDING,
     (_S.FINISH_PENDING, _I.CANCEL): _S.CANCEL_PENDING,
     (_S.FINISH_PENDING, _I.ATTACHED): _S.FINISHING,
-    # It waits for queued messages too, so the control stream may be there and its last frame come.
+    # It waits for queued messages too, so the control stream may exist and its last frame come.
     (_S.FINISH_PENDING, _I.CLOSED_COMPLETE): _S.NO_RECEIVERS,
     (_S.FINISH_PENDING, _I.CLOSED_EARLY): _S.NO_RECEIVERS,
     (_S.FINISHING, _I.FINISH): _S.FINISHING,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from mainstem._internal.endpoint_stats import EndpointStats, Traffic, counters
-from mainstem.aqueduct.connection_state import Counts
+from mainstem.aqueduct.connection_state import ConnectionCounters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,23 +39,23 @@ class AqueductStats(EndpointStats):
     unreliable_dropped: int
 
 
-def add_counts(total: Counts, other: Counts) -> None:
+def add_counts(total: ConnectionCounters, other: ConnectionCounters) -> None:
     """Adds every counter of ``other`` to ``total``."""
-    for field in fields(Counts):
+    for field in fields(ConnectionCounters):
         setattr(total, field.name, getattr(total, field.name) + getattr(other, field.name))
 
 
 def connection_stats(
-    runners: Iterable[Runner], traffic: Traffic, ended: Counts, *, role: str, closed: bool
+    runners: Iterable[Runner], traffic: Traffic, ended: ConnectionCounters, *, role: str, closed: bool
 ) -> AqueductStats:
     """Returns the figures of an endpoint: of its runners, and in ``ended`` what runners counted that are gone."""
     runners = tuple(runners)
-    counts = Counts()
+    counts = ConnectionCounters()
     add_counts(counts, ended)
     for runner in runners:
         add_counts(counts, runner.engine.counts)
     open_runners = [runner for runner in runners if runner.is_open]
-    values = counters(traffic) | {field.name: getattr(counts, field.name) for field in fields(Counts)}
+    values = counters(traffic) | {field.name: getattr(counts, field.name) for field in fields(ConnectionCounters)}
     # A connection counts its channel halves itself, as no runner sees them all.
     values["streams_opened"] = values.pop("halves_created")
     return AqueductStats(

@@ -106,8 +106,7 @@ def _rows_of_line(path: str, number: int, line: bytes) -> Iterator[dict[str, Any
 
 
 def _rows_of_frames(about: dict[str, Any], data: bytes) -> Iterator[dict[str, Any]]:
-    from mainstem.aqueduct.codec import Incomplete
-    from mainstem.aqueduct.frames import decode_frame
+    from mainstem.aqueduct.frames import Incomplete, decode_frame
 
     position, index = 0, 0
     while position < len(data):
@@ -125,28 +124,32 @@ def _problem(text: str) -> dict[str, Any]:
 
 
 def _frame(frame: Frame) -> dict[str, Any]:
-    from mainstem.aqueduct.frames import FinishSender, Message, SentUnreliable
+    from mainstem.aqueduct import frames
     from mainstem.aqueduct.observe import describe_frame
 
-    kind, tag = KINDS[type(frame).__name__]
+    tag, value = frame
     row: dict[str, Any] = {
         "protocol": "aqueduct",
-        "frame_type": kind,
+        "frame_type": KINDS[frames.FRAME_NAMES[tag]][0],
         "type": tag,
         "text": describe_frame(frame),
         "length": 0,
-        "channel_id": _signed(getattr(frame, "channel_id", None)),
+        "channel_id": None,
     }
-    if isinstance(frame, Message):
-        row |= {"message_number": _signed(frame.number), "length": len(frame.payload), "payload": frame.payload}
-    elif isinstance(frame, SentUnreliable | FinishSender):
-        row["message_number"] = _signed(frame.count)
+    if tag == frames.MESSAGE:
+        channel_id, number, _, payload = value
+        row |= {"channel_id": _signed(channel_id), "message_number": _signed(number)}
+        row |= {"length": len(payload), "payload": payload}
+    elif tag in (frames.CHANNEL_CONTROL, frames.CLOSED_CHANNEL_LOST):
+        row["channel_id"] = _signed(value)
+    elif tag in (frames.SENT_UNRELIABLE, frames.FINISH_SENDER):
+        row["message_number"] = _signed(value)
     return row
 
 
-def _signed(value: int | None) -> int | None:
+def _signed(value: int) -> int:
     """An unsigned number of 64 bits as Spark's bigint has them."""
-    return value - (1 << 64) if value is not None and value >= 1 << 63 else value
+    return value - (1 << 64) if value >= 1 << 63 else value
 
 
 @cache

@@ -41,8 +41,8 @@ BUGS = (
         name="Aqueduct: an acknowledgement makes nothing reachable",
         harm="links are kept for as long as the connection lives",
         file="aqueduct/send.py",
-        old="        state.reached.extend(entry.links)\n",
-        new="        state.reached.extend(entry.links[1:])\n",
+        old="            for half in entry.links:\n",
+        new="            for half in entry.links[1:]:\n",
         finder=Simulator(scenarios=("aqueduct",)),
     ),
 )

@@ -603,13 +603,13 @@ async def test_a_cancel_that_does_not_arrive_keeps_no_processor_busy_while_messa
         taken[1].configure(mode=Mode.UNRELIABLE)
         for _ in range(900):
             await taken[1].send(bytes(1000))
-        await until(lambda: session.engine._state.waiting)
+        await until(lambda: session.engine.waiting)
         taken[0].abort()
         session.flush = counted
         await until(lambda: flushes)
         await asyncio.sleep(0.5)  # a hot loop does not stop, which no event shows
         assert session.adapter.is_watching
-        assert session.engine._state.waiting
+        assert session.engine.waiting
         # With a hot loop there were thousands.
         assert 0 < flushes < 100
         connection.abort()

@@ -385,7 +385,7 @@ async def test_a_broken_rule_is_logged_once_with_the_peer_and_the_rule(
         for _ in range(3):
             connection = await aqueduct.aio.connect("localhost", server.port, ca=certificates.ca)
             await connection.headers()
-            connection._runner.engine._state.out.datagram(b"\x63")
+            connection._runner.engine.send_datagram(b"\x63")
             connection._runner.wake()
             with contextlib.suppress(Exception):
                 await soon(connection.wait_closed())

@@ -96,9 +96,9 @@ async def test_a_receiver_that_is_closed_after_its_channel_ended_is_forgotten(
     async with serving, aqueduct.aio.connect("localhost", serving.port, ca=certificates.ca) as connection:
         sender, receiver = channel()
         await connection.sender.send(Message(b"", [sender]))
-        remote = receiver._pipe.remote_receiver
-        assert remote is not None
-        await until(lambda: remote.state is not None, progress=lambda: remote.state)
+        pipe = receiver._pipe
+        assert pipe.half is not None
+        await until(lambda: pipe.end is not None, progress=lambda: pipe.end)
         receiver.abort()
         assert connection._runner.engine.live_halves <= 1
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.aqueduct_frames import ConnectionControl
 from tests.support.patience import STALL_S, wait_for
 
-from mainstem.aqueduct.codec import encode_uint
-from mainstem.aqueduct.frames import VERSION_BYTES, ConnectionControl, encode_message
+from mainstem.aqueduct.frames import MESSAGE, VERSION_BYTES, encode_frame, encode_uint
 from mainstem.aqueduct.quic import load_backend
 from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.aqueduct.settings import Settings
@@ -121,7 +121,7 @@ def channels() -> Iterator[tuple[str, bytes]]:
     index, number = 1, 0
     while True:
         ids = [(index + step) << 3 | (step & 1) for step in range(50)]
-        yield "ordered", encode_message(0, number, tuple(ids), b"")
+        yield "ordered", encode_frame(MESSAGE, (0, number, tuple(ids), b""))
         index, number = index + 50, number + 1
 
 
@@ -129,7 +129,7 @@ def ghosts() -> Iterator[tuple[str, bytes]]:
     """Messages on channels that nobody has heard of."""
     index = 1
     while True:
-        yield "finished", encode_message(index << 3, 0, (), bytes(100))
+        yield "finished", encode_frame(MESSAGE, (index << 3, 0, (), bytes(100)))
         index += 1
 
 
@@ -137,7 +137,7 @@ def messages() -> Iterator[tuple[str, bytes]]:
     """Messages that nobody reads, small and large."""
     number = 0
     while True:
-        yield "ordered", encode_message(0, number, (), bytes(100_000 if number % 10 == 9 else 10))
+        yield "ordered", encode_frame(MESSAGE, (0, number, (), bytes(100_000 if number % 10 == 9 else 10)))
         number += 1
 
 
@@ -145,7 +145,7 @@ def unordered() -> Iterator[tuple[str, bytes]]:
     """A stream for each of the messages that nobody reads."""
     number = 0
     while True:
-        yield "finished", encode_message(0, number, (), bytes(900))
+        yield "finished", encode_frame(MESSAGE, (0, number, (), bytes(900)))
         number += 1
 
 
@@ -160,7 +160,7 @@ def datagrams() -> Iterator[tuple[str, bytes]]:
     """Datagrams that nobody reads."""
     number = 0
     while True:
-        yield "datagram", encode_message(0, number, (), bytes(900))
+        yield "datagram", encode_frame(MESSAGE, (0, number, (), bytes(900)))
         number += 1
 
 

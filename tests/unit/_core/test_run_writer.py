@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.aqueduct_frames import Message
 from tests.unit._core.uncompiled import load
 
 from mainstem._core.aqueduct import run_writer as compiled
-from mainstem.aqueduct.frames import Message, decode_frame
+from mainstem.aqueduct.frames import decode_frame
 
 if TYPE_CHECKING:
     from types import ModuleType

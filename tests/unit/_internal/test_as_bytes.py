@@ -10,7 +10,7 @@ from tests.support.mux_pair import jmux_pair
 
 from mainstem._internal.as_bytes import as_bytes, as_message
 from mainstem.aqueduct import Message
-from mainstem.aqueduct.codec import as_headers
+from mainstem.aqueduct.frames import as_headers
 from mainstem.aqueduct.serializers import RawSerializer
 from mainstem.errors import LocalProtocolError
 from mainstem.mux.queues import OutQueue

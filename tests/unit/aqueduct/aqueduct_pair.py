@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.aqueduct.connection_state import Timing
-from mainstem.aqueduct.engine import AqueductEngine, Incoming
+from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.events import (
     CloseConnection,
     Command,
@@ -22,6 +22,8 @@ from mainstem.aqueduct.limits import Limits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mainstem.aqueduct.halves import Incoming
+
 MS = 1_000_000
 SECOND = 1_000_000_000
 
@@ -37,7 +39,7 @@ class End:
     def hear(self, now_ns: int) -> None:
         while (event := self.conn.next_event()) is not None:
             self.events.append(event)
-            if isinstance(event, PeerHeaders) and not self.conn._state.is_client:
+            if isinstance(event, PeerHeaders) and not self.conn.is_client:
                 self.conn.accept((("answer", b"yes"),), now_ns)
 
     def of(self, kind: type) -> list[object]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.aqueduct.codec import (
+from mainstem.aqueduct.frames import (
     Incomplete,
     as_headers,
     decode_headers,

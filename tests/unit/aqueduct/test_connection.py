@@ -69,9 +69,9 @@ def test_a_client_keeps_what_overtakes_the_servers_answer() -> None:
     pair.hold = lambda end, command: end is pair.server and isinstance(command, SendStream) and command.stream_id == 0
     pair.run()
     assert not pair.client.conn.is_ready
-    assert pair.client.conn._state.senders[0].control is None
+    assert pair.client.conn.senders[0].control is None
     pair.release()
-    assert pair.client.conn._state.senders[0].control is not None
+    assert pair.client.conn.senders[0].control is not None
 
 
 def test_a_channel_finishes_when_everything_sent_on_it_was_received() -> None:
@@ -109,7 +109,7 @@ def test_a_received_sender_is_not_cancelled_before_the_peer_knows_its_stream() -
     (inner,) = pair.client.conn.send(0, b"take", attach=[SENDER])
     pair.run()
     pair.receive(pair.server, 0)
-    control = pair.server.conn._state.senders[inner].control
+    control = pair.server.conn.senders[inner].control
     assert control is not None
     resets = [c for c in pair.server.sent if isinstance(c, ResetStream)]
     control.heard = False
@@ -161,7 +161,7 @@ def test_an_unreliable_message_that_fits_no_datagram_goes_on_a_stream_and_is_rel
     pair.client.conn.send(0, bytes(200), mode=Mode.UNRELIABLE)
     pair.client.conn.send(0, bytes(20), mode=Mode.UNRELIABLE)
     pair.run()
-    sender = pair.client.conn._state.senders[0]
+    sender = pair.client.conn.senders[0]
     assert (sender.ledger.next, sender.next_unreliable) == (1, 1)
 
 
@@ -186,7 +186,7 @@ def test_a_slow_reader_of_datagrams_gets_the_newest() -> None:
 
 def test_a_sender_waits_at_its_bound_and_is_told_of_room() -> None:
     pair = Pair()
-    pair.client.conn._state.senders[0].ledger.max_messages = 4
+    pair.client.conn.senders[0].ledger.max_messages = 4
     for _ in range(4):
         pair.client.conn.send(0, b"x")
     with pytest.raises(BackPressured):
@@ -198,7 +198,7 @@ def test_a_sender_waits_at_its_bound_and_is_told_of_room() -> None:
 
 def test_an_unread_receiver_stops_its_sender_and_reading_lets_it_go_on() -> None:
     pair = Pair(limits=Limits(receive_messages=8))
-    pair.client.conn._state.senders[0].ledger.max_messages = 12
+    pair.client.conn.senders[0].ledger.max_messages = 12
     sent = 0
     for _ in range(100):
         if pair.client.conn.has_room(0):

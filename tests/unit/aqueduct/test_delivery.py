@@ -12,8 +12,8 @@ from tests.support.patience import soon
 
 from mainstem.aqueduct import Limits, Message, Mode
 from mainstem.aqueduct.aio import channel
-from mainstem.aqueduct.codec import HANDSHAKE_TIMED_OUT, NO_PLACE, SERIALISATION_ERROR
-from mainstem.aqueduct.events import Tally
+from mainstem.aqueduct.events import SendProgress
+from mainstem.aqueduct.frames import HANDSHAKE_TIMED_OUT, NO_PLACE, SERIALIZATION_ERROR
 from mainstem.aqueduct.quic.adapter import REFUSALS
 from mainstem.errors import ConnectionLost, Delivery
 
@@ -184,8 +184,8 @@ async def test_a_connection_counts_the_messages_of_all_its_channels() -> None:
 
 
 def test_a_tally_in_words() -> None:
-    assert Tally().delivery == Tally(waiting=2).delivery == "none"
-    assert Tally(left=2).delivery == Tally(left=2, acknowledged=2).delivery == "unknown"
-    assert Tally(left=2, acknowledged=1).delivery == Tally(left=2, waiting=1).delivery == "partial"
-    assert Tally(1, 1, 0) + Tally(2, 0, 1) == Tally(3, 1, 1)
-    assert REFUSALS == (SERIALISATION_ERROR, HANDSHAKE_TIMED_OUT, NO_PLACE)
+    assert SendProgress().delivery == SendProgress(queued=2).delivery == "none"
+    assert SendProgress(sent=2).delivery == SendProgress(sent=2, acknowledged=2).delivery == "unknown"
+    assert SendProgress(sent=2, acknowledged=1).delivery == SendProgress(sent=2, queued=1).delivery == "partial"
+    assert SendProgress(1, 1, 0) + SendProgress(2, 0, 1) == SendProgress(3, 1, 1)
+    assert REFUSALS == (SERIALIZATION_ERROR, HANDSHAKE_TIMED_OUT, NO_PLACE)

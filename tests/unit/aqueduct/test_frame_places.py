@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from victim import Victim, attached_client, client, message, server
-
-from mainstem.aqueduct.frames import (
+from tests.support.aqueduct_frames import (
     AckNackUnreliable,
     AckReliable,
     ChannelControl,
@@ -19,6 +17,8 @@ from mainstem.aqueduct.frames import (
     SentUnreliable,
     Version,
 )
+from victim import Victim, attached_client, client, message, server
+
 from mainstem.errors import RemoteProtocolError
 
 if TYPE_CHECKING:

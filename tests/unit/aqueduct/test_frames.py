@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from mainstem.aqueduct.codec import Incomplete
-from mainstem.aqueduct.frames import (
+from tests.support.aqueduct_frames import (
     AckNackUnreliable,
     AckReliable,
     ChannelControl,
@@ -16,12 +14,12 @@ from mainstem.aqueduct.frames import (
     ConnectionControl,
     FinishSender,
     Frame,
-    FrameReader,
     Message,
     SentUnreliable,
     Version,
-    decode_frame,
 )
+
+from mainstem.aqueduct.frames import FrameReader, Incomplete, decode_frame
 from mainstem.aqueduct.limits import Limits
 from mainstem.errors import RemoteProtocolError
 

@@ -6,12 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from victim import CLIENT_UNI, HELLO, SMALL, Victim, attached_client, client, message, server
-
-from mainstem.aqueduct.codec import encode_uint
-from mainstem.aqueduct.events import Attach, CloseConnection, Mode, ResetStream
-from mainstem.aqueduct.frames import (
-    VERSION_BYTES,
+from tests.support.aqueduct_frames import (
     AckNackUnreliable,
     AckReliable,
     ChannelControl,
@@ -24,6 +19,10 @@ from mainstem.aqueduct.frames import (
     SentUnreliable,
     Version,
 )
+from victim import CLIENT_UNI, HELLO, SMALL, Victim, attached_client, client, message, server
+
+from mainstem.aqueduct.events import Attach, CloseConnection, Mode, ResetStream
+from mainstem.aqueduct.frames import VERSION_BYTES, encode_uint
 from mainstem.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -437,7 +436,7 @@ def test_a_second_control_stream_for_a_channel_that_has_one_is_reset_as_lost_and
     assert ResetStream(second, 2) in victim.commands
     victim.stream(first, AckReliable((1,)).encode())
     assert not victim.ended, victim.error
-    assert not victim.conn._state.senders[0].ledger.count
+    assert not victim.conn.senders[0].ledger.count
 
 
 def test_an_unreliable_message_that_was_given_up_is_not_delivered_when_it_comes_late() -> None:
@@ -466,7 +465,7 @@ def test_a_negative_range_may_cover_what_was_acknowledged_before() -> None:
         stream_id, AckReliable((0, 1, 1)).encode() + AckReliable((0, 2, 1)).encode() + AckReliable((1, 2, 1)).encode()
     )
     assert not victim.ended, victim.error
-    assert not victim.conn._state.senders[0].ledger.count
+    assert not victim.conn.senders[0].ledger.count
 
 
 def test_the_filter_of_closed_channels_stays_within_its_limit() -> None:
@@ -475,7 +474,7 @@ def test_the_filter_of_closed_channels_stays_within_its_limit() -> None:
         # Every other index is used, so that nothing joins.
         victim.uni(ClosedChannelLost(16 * index))
     assert not victim.ended
-    assert victim.conn._state.filter_ranges <= SMALL.max_filter_ranges
+    assert victim.conn.filter_ranges <= SMALL.max_filter_ranges
 
 
 def test_a_flood_of_declarations_is_a_few_deadlines() -> None:
@@ -484,7 +483,7 @@ def test_a_flood_of_declarations_is_a_few_deadlines() -> None:
         victim.now += 1000
         victim.stream(1, SentUnreliable(2**40).encode())
     assert not victim.ended
-    receiver = victim.conn._state.receivers[0]
+    receiver = victim.conn.receivers[0]
     assert len(receiver.expiries) < 10
     victim.now += 2 * 10**9
     victim.conn.handle_timeout(victim.now)
@@ -497,7 +496,7 @@ def test_unread_messages_hold_their_streams_and_stop_reading_before_the_limit() 
     for number in range(12):
         victim.uni(message(number))
     assert not victim.ended
-    assert victim.conn._state.receivers[0].queued == SMALL.receive_messages
+    assert victim.conn.receivers[0].queued == SMALL.receive_messages
     seen = []
     while (incoming := victim.conn.receive(0)) is not None:
         seen.append(incoming.payload)

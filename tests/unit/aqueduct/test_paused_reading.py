@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aqueduct_pair import SECOND, Pair
 
-from mainstem.aqueduct.events import Attach, Command, HoldConnection, Mode
+from mainstem.aqueduct.events import Attach, Command, Mode, PauseConnection
 from mainstem.aqueduct.limits import Limits
 
 LIMIT = 64 << 10
@@ -20,7 +20,7 @@ def fill(pair: Pair, channels: list[int], size: int) -> None:
 
 
 def held(commands: list[Command]) -> list[bool]:
-    return [command.held for command in commands if isinstance(command, HoldConnection)]
+    return [command.paused for command in commands if isinstance(command, PauseConnection)]
 
 
 def opened(pair: Pair, count: int) -> list[int]:
@@ -78,7 +78,7 @@ def test_a_reader_that_was_satisfied_or_ended_is_waited_for_no_longer() -> None:
     pair.run()
     fill(pair, unread[:5], LIMIT // 4)
     assert held(pair.server.sent) == [True]
-    assert pair.server.conn._state.awaited.keys() <= {pair.server.conn._state.receivers[wanted]}
+    assert pair.server.conn.awaited.keys() <= {pair.server.conn.receivers[wanted]}
 
 
 def test_early_data_waits_for_the_handshake_where_it_is_held() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.aqueduct.ranges import RangeSet
+from mainstem._core.aqueduct.ranges import RangeSet
 
 NUMBER = st.integers(0, 40)
 STEP = st.one_of(

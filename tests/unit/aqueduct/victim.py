@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.support.aqueduct_frames import ChannelControl, ConnectionControl, Frame, Message, Version
+
 from mainstem.aqueduct.engine import AqueductEngine
 from mainstem.aqueduct.events import ConnectionEnded, Mode, PeerHeaders
-from mainstem.aqueduct.frames import ChannelControl, ConnectionControl, Frame, Message, Version
 from mainstem.aqueduct.limits import Limits
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Victim:
 
     def pump(self) -> None:
         while (event := self.conn.next_event()) is not None:
-            if isinstance(event, PeerHeaders) and not self.conn._state.is_client:
+            if isinstance(event, PeerHeaders) and not self.conn.is_client:
                 self.conn.accept((), self.now)
             elif isinstance(event, ConnectionEnded):
                 self.ended, self.error = True, event.error

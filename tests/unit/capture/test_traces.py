@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.aqueduct_frames import ConnectionControl, FinishSender, Message
 from tests.support.captures import rows_of
 
 from mainstem.aqueduct import frames
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 def test_frames_of_the_log_are_rows(tmp_path: Path) -> None:
     path = tmp_path / "aqueduct.log"
     log = FrameLog(path)
-    log.frame_out("server:1", frames.VERSION_BYTES + frames.ConnectionControl().encode(), 1_000)
+    log.frame_out("server:1", frames.VERSION_BYTES + ConnectionControl().encode(), 1_000)
     log.state_change("channel 3", "open", "closed", 1_500)
-    log.frame_in("server:1", frames.Message(5, 2, (9,), b"tide").encode() + frames.FinishSender(3).encode(), 2_000)
+    log.frame_in("server:1", Message(5, 2, (9,), b"tide").encode() + FinishSender(3).encode(), 2_000)
     log.frame_in("server:1", b"\x63", 3_000)
     log.close()
     with path.open("a") as file:

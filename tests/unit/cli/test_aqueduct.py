@@ -7,9 +7,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.aqueduct_frames import AckReliable, FinishSender, Message, Version
 
 from mainstem import cli
-from mainstem.aqueduct.frames import AckReliable, FinishSender, Message, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,7 @@ def test_dump_reads_hexadecimal_digits_too(run: Callable[..., object], tmp_path:
 def test_dump_says_where_the_frames_stop_making_sense(run: Callable[..., object], tmp_path: Path) -> None:
     file = tmp_path / "stream"
     file.write_bytes(FinishSender(1).encode() + b"\x63")
-    assert "frame type 99 does not exist (frame type)" in run("aqueduct", "dump", str(file))[1]
+    assert "unknown frame type 99 (frame type)" in run("aqueduct", "dump", str(file))[1]
     file.write_bytes(FRAMES[:-4])
     assert "of a frame that goes on for at least" in run("aqueduct", "dump", str(file))[1]
 

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mainstem.aqueduct.codec import EXPLICIT_CLOSE, HANDSHAKE_TIMED_OUT, NO_PLACE, PROTOCOL_ERROR, SERIALISATION_ERROR
 from mainstem.aqueduct.events import (
     CloseConnection,
-    HoldConnection,
-    HoldStream,
+    PauseConnection,
+    PauseStream,
     ResetStream,
     SendDatagram,
     SendStream,
     WatchDelivery,
 )
+from mainstem.aqueduct.frames import EXPLICIT_CLOSE, HANDSHAKE_TIMED_OUT, NO_PLACE, PROTOCOL_ERROR, SERIALIZATION_ERROR
 from mainstem.aqueduct.quic.farewell import Farewell
 from mainstem.aqueduct.settings import CID_LENGTH
 from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, RemoteProtocolError
@@ -55,7 +55,7 @@ PEERS_COMPLAINT = "peer's complaint"
 SUCCESS_CODES = (0, EXPLICIT_CLOSE)
 """Close codes that are no error."""
 
-REFUSALS = (SERIALISATION_ERROR, HANDSHAKE_TIMED_OUT, NO_PLACE)
+REFUSALS = (SERIALIZATION_ERROR, HANDSHAKE_TIMED_OUT, NO_PLACE)
 """Close codes by which a peer ends a connection before its application has had anything of it."""
 
 
@@ -361,10 +361,10 @@ class QuicAdapter:
                     quic.reset_stream(command.stream_id, command.code)  # type: ignore[union-attr]
                 elif kind is WatchDelivery:
                     self._watched[command.stream_id] = None  # type: ignore[union-attr]
-                elif kind is HoldStream:
-                    self.hold_stream(command.stream_id, command.held)  # type: ignore[union-attr]
-                elif kind is HoldConnection:
-                    self.hold_connection(command.held)  # type: ignore[union-attr]
+                elif kind is PauseStream:
+                    self.pause_stream(command.stream_id, command.paused)  # type: ignore[union-attr]
+                elif kind is PauseConnection:
+                    self.pause_connection(command.paused)  # type: ignore[union-attr]
                 elif kind is CloseConnection:
                     self.close(command.code, command.reason)  # type: ignore[union-attr]
             except self.library_errors as error:
@@ -389,10 +389,10 @@ class QuicAdapter:
         """Report to the engine which streams' bytes have arrived; returns whether any have. Called after sending."""
         raise NotImplementedError
 
-    def hold_stream(self, stream_id: int, held: bool) -> None:
+    def pause_stream(self, stream_id: int, paused: bool) -> None:
         """Stop granting credit to one stream, where the library can."""
 
-    def hold_connection(self, held: bool) -> None:
+    def pause_connection(self, paused: bool) -> None:
         """Stop granting credit to the connection."""
         raise NotImplementedError
 

@@ -1,7 +1,7 @@
 """The aioquic library: the reference in Python. It is slower, and lets each stream's flow control be decided.
 
 Left alone, it doubles a window whenever half of it was used, whether the application reads or not. Here a window is what was
-read plus a fixed credit, and nothing for a stream, or a connection, that is held.
+read plus a fixed credit, and nothing for a stream, or a connection, that is paused.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ _LIMIT_FRAME_CAPACITY = 17
 
 
 class _ConnectionWindow(Limit):  # type: ignore[misc]
-    """The connection's credit: what was received plus a fixed window, and no more while held."""
+    """The connection's credit: what was received plus a fixed window, and no more while paused."""
 
     def __init__(self, original: Limit, window: int) -> None:
         self._granted: int = original.value
         self._window = window
-        self.held = False
+        self.paused = False
         super().__init__(original.frame_type, original.name, original.value)
 
     @property
     def value(self) -> int:
-        if not self.held and self._granted - self.used < self._window // 2:
+        if not self.paused and self._granted - self.used < self._window // 2:
             self._granted = self.used + self._window
         return self._granted
 
@@ -71,7 +71,7 @@ class _Connection(QuicConnection):  # type: ignore[misc]
     def __init__(self, *, settings: Settings, **options: Any) -> None:
         self._local_max_data: Limit
         super().__init__(**options)
-        self.held_streams: set[int] = set()
+        self.paused_streams: set[int] = set()
         self._window = settings.stream_window
         self.connection_window = _ConnectionWindow(self._local_max_data, settings.connection_window)
         self._local_max_data = self.connection_window
@@ -80,7 +80,7 @@ class _Connection(QuicConnection):  # type: ignore[misc]
 
     def _write_stream_limits(self, builder: Any, space: Any, stream: Any) -> None:  # noqa: ARG002
         limit = stream.max_stream_data_local
-        if not limit or stream.stream_id in self.held_streams:
+        if not limit or stream.stream_id in self.paused_streams:
             return
         highest = stream.receiver.highest_offset
         if limit - highest < self._window // 2:
@@ -138,19 +138,19 @@ class AioquicAdapter(QuicAdapter):
 
     library_errors = (*QuicAdapter.library_errors, QuicConnectionError)
 
-    def hold_stream(self, stream_id: int, held: bool) -> None:
-        if held:
-            self.quic.held_streams.add(stream_id)
+    def pause_stream(self, stream_id: int, paused: bool) -> None:
+        if paused:
+            self.quic.paused_streams.add(stream_id)
         else:
-            self.quic.held_streams.discard(stream_id)
+            self.quic.paused_streams.discard(stream_id)
 
     @property
     def peer_certificate(self) -> bytes | None:
         certificate = self.quic.tls._peer_certificate
         return None if certificate is None else bytes(certificate.public_bytes(Encoding.DER))
 
-    def hold_connection(self, held: bool) -> None:
-        self.quic.connection_window.held = held
+    def pause_connection(self, paused: bool) -> None:
+        self.quic.connection_window.paused = paused
 
     def update(self, engine: AqueductEngine) -> None:
         quic = self.quic

@@ -15,7 +15,8 @@ from qh3.quic.configuration import QuicConfiguration
 from qh3.quic.logger import QuicFileLogger
 from qh3.quic.packet import QuicPacketType, encode_quic_retry, encode_quic_version_negotiation
 
-from mainstem.aqueduct.codec import HANDLER_FAILED
+from mainstem._core.aqueduct.ranges import RangeSet
+from mainstem.aqueduct.frames import HANDLER_FAILED
 from mainstem.aqueduct.halves import OPENED_BY_SERVER, UNIDIRECTIONAL
 from mainstem.aqueduct.quic.adapter import (
     DATAGRAM_BACKLOG,
@@ -27,7 +28,6 @@ from mainstem.aqueduct.quic.adapter import (
 )
 from mainstem.aqueduct.quic.qh3_connection import with_stream_limits
 from mainstem.aqueduct.quic.qh3_paths import Paths
-from mainstem.aqueduct.ranges import RangeSet
 from mainstem.errors import ConfigurationError, ConnectionLost
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ class Qh3Adapter(QuicAdapter):
         certificate = self.quic.get_peercert()
         return None if certificate is None else bytes(certificate.public_bytes())
 
-    def hold_connection(self, held: bool) -> None:
-        self.quic.held = held
+    def pause_connection(self, paused: bool) -> None:
+        self.quic.paused = paused
 
     def deliver(self, engine: AqueductEngine, now_ns: int) -> bool:
         if self._paths.is_lost and not engine.is_ended:

@@ -55,7 +55,7 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
     """The library's connection; once its handshake is complete, its core's events are left to `Qh3Adapter.deliver`."""
 
     _core: Any
-    held = False
+    paused = False
     # While copies may be queued: the last packet that may have been copied, and the losses until then. None otherwise.
     _copied: tuple[int, int] | None = None
     _probes = 0
@@ -64,10 +64,10 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
 
     @property
     def may_take(self) -> bool:
-        """Events may be taken now: all of them once the connection is closing, be it held or not."""
+        """Events may be taken now: all of them once the connection is closing, paused or not."""
         if not self._handshake_complete:
             return False
-        return not (self.held or self._queued) or self._core.state not in _OPEN_STATES
+        return not (self.paused or self._queued) or self._core.state not in _OPEN_STATES
 
     @property
     def may_pass_by(self) -> bool:

@@ -517,11 +517,10 @@ class AqueductRun:
 
 
 def _described(conn: AqueductEngine) -> list[str]:
-    state = conn._state
     halves: list[SenderHalf | ReceiverHalf] = [
-        *state.senders.values(),
-        *state.receivers.values(),
-        *state.drained.values(),
+        *conn.senders.values(),
+        *conn.receivers.values(),
+        *conn.drained.values(),
     ]
     return [
         f"{type(half).__name__} {half.channel_id} {half.state.name} "

@@ -71,7 +71,7 @@ def test_the_end_of_the_connection_is_told_even_while_copies_wait(pair: Pair) ->
 
 def test_a_connection_that_is_closed_while_it_is_held_ends_all_the_same(pair: Pair) -> None:
     client, server = pair.client, pair.server
-    server.hold_connection(True)
+    server.pause_connection(True)
     client.execute([SendStream(2, bytes(1000), True)])
     server.receive(pair.sent(client), CLIENT, pair.now)
     pair.deliver()
