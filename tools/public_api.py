@@ -22,6 +22,7 @@ PUBLIC = {
     "mainstem.duologue": ("duologue", "a server with a private channel to each client, over Aeron"),
     "mainstem.duologue.aio": ("duologue-aio", "duologues for asyncio"),
     "mainstem.archive": ("archive", "record, list and replay with an Aeron Archive"),
+    "mainstem.archive.server": ("archive-server", "an archive for Aeron's own clients, without a JVM"),
     "mainstem.archive.aio": ("archive-aio", "the client of an Aeron Archive for asyncio"),
     "mainstem.recording": ("recording", "streams recorded to segments, read by position, replayed"),
     "mainstem.recording.aio": ("recording-aio", "persistent subscriptions for asyncio"),

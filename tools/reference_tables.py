@@ -109,10 +109,11 @@ def command_line() -> str:
 
 
 def settings() -> str:
-    """Every setting of driver and client."""
+    """Every setting of driver, client and archive."""
     from mainstem.aeron.client.settings import ClientSettings, default_client_name
     from mainstem.aeron.directory import user_directory
     from mainstem.aeron.driver.settings import DriverSettings
+    from mainstem.archive.server import ArchiveSettings
 
     head = (
         "# Settings\n\nA setting is read from the first of these that has it: a keyword or `--set name=value`, the environment, a "
@@ -121,7 +122,11 @@ def settings() -> str:
         "values in use and where each comes from; `mainstem config explain NAME` explains one.\n"
     )
     parts = [head]
-    for kind, title in ((DriverSettings, "The media driver"), (ClientSettings, "A client")):
+    for kind, title in (
+        (DriverSettings, "The media driver"),
+        (ClientSettings, "A client"),
+        (ArchiveSettings, "An archive"),
+    ):
         rows = []
         for each in kind.load(environ={}).explain_all():
             default = each.default.replace(user_directory(), "/dev/shm/aeron-USER")

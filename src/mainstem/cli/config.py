@@ -11,6 +11,7 @@ from rich.text import Text
 from mainstem._internal.units import parse_pairs
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.driver.settings import DriverSettings
+from mainstem.archive.server.settings import ArchiveSettings
 from mainstem.cli._options import App, ConfigOption, JsonOption, SetOption
 from mainstem.cli._output import Column, Table, console, print_json, print_table
 from mainstem.errors import ConfigurationError
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 
 app = App("Show settings: their values, where each comes from, and what each means.")
 COLUMNS = (Column("name"), Column("value", "wrap"), Column("from"))
-KINDS: dict[str, type[Settings]] = {"driver": DriverSettings, "client": ClientSettings}
+KINDS: dict[str, type[Settings]] = {"driver": DriverSettings, "client": ClientSettings, "archive": ArchiveSettings}
 
 
 @app.command()
 def show(
-    which: Annotated[str, typer.Argument(help="driver, client, or all.")] = "all",
+    which: Annotated[str, typer.Argument(help="driver, client, archive, or all.")] = "all",
     config: ConfigOption = "",
     set_: SetOption = None,
     changed: Annotated[bool, typer.Option("--changed", help="Only those that are not the default.")] = False,

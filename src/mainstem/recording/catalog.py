@@ -52,6 +52,7 @@ _ID = struct.Struct("<q")
 _NEXT_ID_OFFSET, _ALIGNMENT_OFFSET = 8, 16
 _ENTRY_ID = 16
 _START_TIMESTAMP, _STOP_TIMESTAMP, _START_POSITION, _STOP_POSITION = 24, 32, 40, 48
+_SESSION_ID = 72
 
 # A catalog of a million recordings is 200 MB; what is larger is not a catalog.
 MAX_CATALOG_LENGTH = 1 << 30
@@ -585,6 +586,13 @@ class Catalog:
         self._store(descriptor, _STOP_POSITION, NULL)
         self._settle()
         return replace(descriptor, stop_position=NULL, stop_timestamp=NULL)
+
+    def set_session(self, descriptor: RecordingDescriptor, session_id: int) -> RecordingDescriptor:
+        """Store the session that continues a recording."""
+        at = descriptor.entry_offset + ENTRY_HEADER_LENGTH + _SESSION_ID
+        self._disk.write(self._fd, struct.pack("<i", session_id), at)
+        self._settle()
+        return replace(descriptor, session_id=session_id)
 
     def delete(self, descriptor: RecordingDescriptor) -> None:
         """Mark a recording as deleted; its id is not used again."""

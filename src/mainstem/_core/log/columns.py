@@ -217,6 +217,50 @@ class FrameWalk:
             self.copy_frames(base, offset, limit, to, room.capacity)
         return self.stopped
 
+    def readdress(
+        self,
+        frames: bytearray,
+        offset: cython.longlong,
+        limit: cython.longlong,
+        session_id: cython.int,
+        stream_id: cython.int,
+    ) -> int:
+        """Like ``run``, but writes other ids into the header of each data frame.
+
+        It ends before a frame that is not data, of which ``others`` is 1 then, and ``last`` where it starts.
+        """
+        region: Region = Region(frames)
+        region.check(offset, limit)
+        base = region.base
+        o: cython.longlong = offset
+        length: cython.longlong = 0
+        step: cython.longlong = 0
+        self.boundary = self.last = offset
+        self.frames = self.messages = self.others = 0
+        while True:
+            if limit - o < DATA_HEADER_LENGTH:
+                self.stopped = WALK_AT_LIMIT if o == limit else WALK_TORN
+                break
+            length = ld32(base, o)
+            if length < DATA_HEADER_LENGTH:
+                self.stopped = WALK_AT_END if length <= 0 else WALK_CORRUPT
+                break
+            step = (length + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
+            self.last = o
+            if get16(base, o + FRAME_TYPE_OFFSET) != TYPE_DATA:
+                self.others = 1
+                self.stopped = WALK_FULL
+                break
+            if step > limit - o:
+                self.stopped = WALK_TORN
+                break
+            put32(base, o + FRAME_SESSION_ID_OFFSET, session_id)
+            put32(base, o + FRAME_STREAM_ID_OFFSET, stream_id)
+            self.frames += 1
+            o += step
+        self.offset = o
+        return self.stopped
+
     def copy_frames(
         self,
         base: cython.p_uchar,

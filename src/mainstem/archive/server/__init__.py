@@ -1,0 +1,31 @@
+"""A server of Aeron Archive's control protocol: Aeron's own clients record, list and replay, without a JVM."""
+
+from __future__ import annotations
+
+from mainstem.archive.server.access import (
+    Accept,
+    AcceptAll,
+    Authenticator,
+    Authorizer,
+    Challenge,
+    CredentialTable,
+    Reject,
+    allow_all,
+)
+from mainstem.archive.server.conductor import ArchiveStats
+from mainstem.archive.server.server import ArchiveServer
+from mainstem.archive.server.settings import ArchiveSettings
+
+__all__ = [
+    "Accept",
+    "AcceptAll",
+    "ArchiveServer",
+    "ArchiveSettings",
+    "ArchiveStats",
+    "Authenticator",
+    "Authorizer",
+    "Challenge",
+    "CredentialTable",
+    "Reject",
+    "allow_all",
+]

@@ -1,0 +1,809 @@
+"""The archive's one agent: it reads requests, runs control sessions, and moves recordings and replays.
+
+``do_work`` is one duty cycle, and nothing in it waits: what the driver has to do is asked for and looked at again in the next
+cycle, and what a client has no room for is queued in its session. Time comes as an argument.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mainstem._internal.log_throttle import LogThrottle
+from mainstem._internal.printable import printable
+from mainstem.aeron.agent import AgentTerminated
+from mainstem.aeron.channel import ChannelUri
+from mainstem.archive.messages import NULL, MessageReader, RecordingSignal, ResponseCode, SourceLocation, encode
+from mainstem.archive.server.channels import (
+    is_response,
+    recording_channel,
+    recording_key,
+    replay_channel,
+    response_channel,
+    stripped,
+)
+from mainstem.archive.server.control_session import ControlSession
+from mainstem.archive.server.counters import ArchiveCounters, session_counter
+from mainstem.archive.server.recordings import (
+    POSITION_COUNTER,
+    RecordingEvents,
+    RecordingSession,
+    RecordingSubscription,
+    position_counter,
+)
+from mainstem.archive.server.refusals import refusal
+from mainstem.archive.server.replays import CounterLimit, RecordingLimit, ReplaySession
+from mainstem.errors import ArchiveError, ArchiveErrorCode, MainstemError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mainstem._internal.clock import Clock
+    from mainstem.aeron.client import Aeron
+    from mainstem.archive.messages import Message
+    from mainstem.archive.server.access import Authenticator, Authorizer
+    from mainstem.archive.server.files import ArchiveFiles
+    from mainstem.archive.server.replays import Limit
+    from mainstem.archive.server.settings import ArchiveSettings
+    from mainstem.recording.catalog import RecordingDescriptor
+
+log = logging.getLogger(__name__)
+_limit = LogThrottle(log)
+
+REQUESTS_PER_CYCLE = 10  # of each control subscription
+ENTRIES_PER_CYCLE = 64  # of the catalog, for one listing
+MAX_REQUEST_LENGTH = 64 << 10  # bytes: three channels of the longest kind, and credentials
+MAX_POSITION = (1 << 63) - 1
+ALL_AND_FOLLOW, ALL_AND_STOP = -1, -2
+FRAME_ALIGNMENT = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveStats:
+    """What an archive is doing.
+
+    Attributes:
+        control_sessions: Open control sessions.
+        recordings: Active recordings.
+        replays: Replays that are running.
+        refused: Requests that were not answered, by what is wrong with them.
+    """
+
+    control_sessions: int
+    recordings: int
+    replays: int
+    refused: dict[str, int]
+
+
+class ArchiveConductor:
+    """The agent. It owns the files and the client, and closes both.
+
+    Args:
+        aeron: A client whose conductor this agent runs.
+        files: The archive's directory.
+        settings: The settings; ``id`` is set.
+        authenticator: Decides about clients.
+        authorizer: Decides about requests.
+        clock: The time that is recorded.
+        random_bits: Returns a random number of as many bits.
+    """
+
+    role_name = "archive-conductor"
+
+    def __init__(
+        self,
+        aeron: Aeron,
+        files: ArchiveFiles,
+        settings: ArchiveSettings,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        clock: Clock,
+        random_bits: Callable[[int], int] = secrets.randbits,
+    ) -> None:
+        self._aeron, self._files, self._settings = aeron, files, settings
+        self._authenticator, self._authorizer, self._clock = authenticator, authorizer, clock
+        self._reader = MessageReader()
+        self._refused: Counter[str] = Counter()
+        self._next_session_id = random_bits(31)
+        self._replays_made = 0
+        self._sessions: dict[int, ControlSession] = {}
+        self._subscriptions: dict[str, RecordingSubscription] = {}
+        self._unlisted: list[RecordingSubscription] = []
+        self._recordings: dict[int, RecordingSession] = {}
+        self._stopping: list[RecordingSession] = []
+        self._replays: list[ReplaySession] = []
+        self._buffer = bytearray(settings.file_io_max_length)
+        self._now_ns = clock.monotonic_ns()
+        self._counters = ArchiveCounters(aeron, settings.id)
+        self._events = RecordingEvents(
+            aeron.add_exclusive_publication(settings.recording_events_channel, settings.recording_events_stream_id)
+            if settings.recording_events_channel
+            else None
+        )
+        control = []
+        if settings.control_channel:
+            control.append((settings.control_channel, settings.control_stream_id))
+        control.append((settings.local_control_channel, settings.local_control_stream_id))
+        self._control = [aeron.add_subscription(self._control_channel(channel), stream) for channel, stream in control]
+
+    def _control_channel(self, channel: str) -> str:
+        if "sparse=" in channel:
+            return channel
+        sparse = str(self._settings.control_term_buffer_sparse).lower()
+        return f"{channel}{'|' if '?' in channel else '?'}sparse={sparse}"
+
+    @property
+    def control_addresses(self) -> list[str]:
+        """The addresses that requests over UDP are received on, as ``ip:port``."""
+        return self._control[0].local_addresses if self._settings.control_channel else []
+
+    def stats(self) -> ArchiveStats:
+        """Return what the archive is doing."""
+        return ArchiveStats(
+            len(self._sessions),
+            len(self._recordings),
+            len(self._replays),
+            dict(self._refused + self._reader.refused),
+        )
+
+    # -- the duty cycle ----------------------------------------------------------------------------------------------
+
+    def do_work(self, now_ns: int) -> int:
+        """Run one duty cycle; return how much was done. Raises AgentTerminated once the driver has gone."""
+        self._now_ns = now_ns
+        work = self._aeron.invoke()
+        if self._aeron.closed:
+            raise AgentTerminated
+        self._files.touch()
+        for subscription in self._control:
+            for message in subscription.poll_with_metadata(REQUESTS_PER_CYCLE):
+                self._handle(message)
+                work += 1
+        work += self._work_of_subscriptions()
+        work += self._work_of_recordings()
+        work += self._work_of_replays()
+        work += self._work_of_sessions()
+        self._counters.update(len(self._sessions), len(self._recordings), len(self._replays))
+        return work
+
+    def on_close(self) -> None:
+        """End recordings, replays and sessions, and release the directory; the client is the caller's."""
+        for recording in list(self._recordings.values()):
+            recording.end()
+        for replay in self._replays:
+            replay.close()
+        for entry in (*self._subscriptions.values(), *self._unlisted):
+            entry.close()
+        for session in self._sessions.values():
+            session.close()
+        for subscription in self._control:
+            subscription.close()
+        self._events.close()
+        self._counters.close()
+        self._recordings.clear()
+        self._replays.clear()
+        self._sessions.clear()
+        self._files.close()
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def _handle(self, message: Any) -> None:
+        if len(message.payload) > MAX_REQUEST_LENGTH:
+            self._refuse("length", message.image, f"a request of {len(message.payload)} bytes")
+            return
+        request = self._reader.read(message.payload)
+        if request is None:
+            return
+        if request.name == "AuthConnectRequest":
+            self._connect(request, message.image)
+            return
+        session = self._sessions.get(request.values.get("control_session_id", NULL))
+        if session is None:
+            self._refuse("unknown session", message.image, f"{request.name} for an unknown control session")
+        elif session.image is not message.image:
+            self._refuse("foreign session", message.image, f"{request.name} for the control session of another client")
+        elif request.name == "CloseSessionRequest":
+            session.close()
+        elif request.name == "ChallengeResponse":
+            session.answer_challenge(request.correlation_id, request.encoded_credentials)
+        else:
+            self._carry_out(session, request)
+
+    def _refuse(self, rule: str, image: Any, text: str) -> None:
+        self._refused[rule] += 1
+        source = printable(image.source_identity)
+        _limit.log(logging.WARNING, f"refused {rule}", f"refused from {source}: {text}", self._now_ns)
+
+    def _carry_out(self, session: ControlSession, request: Message) -> None:
+        if not session.activate():
+            self._refuse("session state", session.image, f"{request.name} before the session was established")
+            return
+        if request.name == "KeepAliveRequest":
+            return
+        correlation_id = request.correlation_id
+        handler = _HANDLERS.get(request.name)
+        try:
+            if not self._authorizer(request.name, session.principal):
+                raise refusal(f"{request.name} is not authorized", ArchiveErrorCode.UNAUTHORISED_ACTION)
+            if handler is None:
+                raise refusal(f"{request.name} is not supported by this archive")
+            result = handler(self, session, request)
+        except ArchiveError as error:
+            session.fail(correlation_id, str(error), error.code)
+        except (MainstemError, OSError, ValueError, IndexError) as error:
+            session.fail(correlation_id, str(error))
+        else:
+            if result is not None:
+                session.respond(correlation_id, result)
+
+    # -- control sessions --------------------------------------------------------------------------------------------
+
+    def _connect(self, request: Message, image: Any) -> None:
+        settings = self._settings
+        if len(self._sessions) >= settings.max_control_sessions:
+            self._refuse("sessions", image, f"{len(self._sessions)} sessions are open, as many as max_control_sessions")
+            return
+        defaults: dict[str, object] = {
+            "term-length": settings.control_term_buffer_length,
+            "sparse": str(settings.control_term_buffer_sparse).lower(),
+        }
+        if settings.control_mtu_length:
+            defaults["mtu"] = settings.control_mtu_length
+        session_id = self._next_session_id
+        try:
+            channel = response_channel(ChannelUri.parse(request.response_channel), defaults, image.correlation_id)
+            session = ControlSession(
+                self._aeron,
+                settings,
+                self._authenticator,
+                session_id=session_id,
+                image=image,
+                request=request,
+                channel=channel,
+                counter=session_counter(settings.id, session_id, request.client_info, image),
+                now_ns=self._now_ns,
+            )
+        except MainstemError as error:
+            self._refuse("connect", image, f"connect request: {error}")
+            return
+        self._next_session_id = (session_id + 1) % (1 << 63)
+        self._sessions[session_id] = session
+
+    def _work_of_sessions(self) -> int:
+        work = 0
+        for session in list(self._sessions.values()):
+            if session.image.closed:
+                session.close()
+            work += session.do_work(self._now_ns)
+            if session.is_active and session.listing is not None:
+                work += self._list(session)
+            if session.is_done:
+                del self._sessions[session.session_id]
+                if session.rejects_image and not session.image.closed:
+                    session.image.async_reject(session.rejects_image)
+                work += 1
+        return work
+
+    def _archive_id(self, session: ControlSession, request: Message) -> int:
+        del session, request
+        return self._settings.id
+
+    # -- recording ---------------------------------------------------------------------------------------------------
+
+    def _start(self, session: ControlSession, request: Message) -> None:
+        self._check_room()
+        self._subscribe(session, request, extends=None)
+
+    def _extend(self, session: ControlSession, request: Message) -> None:
+        self._check_recordings()
+        descriptor = self._known(request.recording_id)
+        if descriptor.stream_id != request.stream_id:
+            raise refusal(
+                f"cannot extend recording {descriptor.recording_id} of stream {descriptor.stream_id} "
+                f"by stream {request.stream_id}",
+                ArchiveErrorCode.UNKNOWN_RECORDING,
+            )
+        self._check_inactive("extend", descriptor.recording_id)
+        self._check_space()
+        self._subscribe(session, request, extends=descriptor.recording_id)
+
+    def _check_room(self) -> None:
+        self._check_recordings()
+        self._check_space()
+
+    def _check_recordings(self) -> None:
+        entries = (*self._subscriptions.values(), *self._unlisted)
+        count = len(self._recordings) + sum(not entry.sessions for entry in entries)
+        limit = self._settings.max_concurrent_recordings
+        if count >= limit:
+            raise refusal(f"max concurrent recordings reached {limit}", ArchiveErrorCode.MAX_RECORDINGS)
+
+    def _check_space(self) -> None:
+        free, threshold = self._files.free_space, self._settings.low_storage_space_threshold
+        if free <= threshold:
+            raise refusal(
+                f"low storage space: {free} bytes are free, threshold {threshold}", ArchiveErrorCode.STORAGE_SPACE
+            )
+
+    def _check_inactive(self, what: str, recording_id: int) -> None:
+        if recording_id in self._recordings:
+            raise refusal(f"cannot {what} active recording {recording_id}", ArchiveErrorCode.ACTIVE_RECORDING)
+
+    def _subscribe(self, session: ControlSession, request: Message, *, extends: int | None) -> None:
+        uri = ChannelUri.parse(request.channel)
+        key = recording_key(uri, request.stream_id)
+        if key in self._subscriptions:
+            raise refusal(
+                f"recording exists for streamId={request.stream_id} channel={request.channel}",
+                ArchiveErrorCode.ACTIVE_SUBSCRIPTION,
+            )
+        entry = RecordingSubscription(
+            session,
+            request.correlation_id,
+            key=key,
+            channel=recording_channel(uri, local=request.source_location == SourceLocation.LOCAL),
+            original_channel=request.channel,
+            stripped_channel=stripped(uri),
+            stream_id=request.stream_id,
+            auto_stop=request.values.get("auto_stop") == 1,
+            extends=extends,
+        )
+        entry.operation = self._aeron.async_add_subscription(
+            entry.channel, request.stream_id, on_available_image=entry.arrived.append
+        )
+        self._subscriptions[key] = entry
+
+    def _work_of_subscriptions(self) -> int:
+        work = 0
+        for entry in (*self._subscriptions.values(), *self._unlisted):
+            if entry.operation is not None:
+                work += self._subscribed(entry)
+            while entry.arrived and entry.operation is None and entry.subscription is not None:
+                self._record(entry, entry.arrived.popleft())
+                work += 1
+        return work
+
+    def _subscribed(self, entry: RecordingSubscription) -> int:
+        assert entry.operation is not None
+        try:
+            subscription = entry.operation.poll()
+        except MainstemError as error:
+            entry.operation = None
+            self._forget(entry)
+            entry.fail(str(error))
+            return 1
+        if subscription is None:
+            return 0
+        entry.operation, entry.subscription = None, subscription
+        entry.registration_id = subscription.registration_id
+        entry.control.respond(entry.correlation_id, entry.registration_id)
+        return 1
+
+    def _record(self, entry: RecordingSubscription, image: Any) -> None:
+        try:
+            if entry.extends is None:
+                writer = self._files.begin(image, stripped=entry.stripped_channel, original=entry.original_channel)
+                signal = RecordingSignal.START
+            else:
+                writer = self._files.extend(self._extendable(entry.extends, image), image)
+                signal = RecordingSignal.EXTEND
+            key, label = position_counter(writer.descriptor, self._settings.id)
+            adding = self._aeron.async_add_counter(POSITION_COUNTER, label, key=key)
+        except (MainstemError, OSError) as error:
+            entry.fail(str(error), error.code if isinstance(error, ArchiveError) else ArchiveErrorCode.GENERIC)
+            if entry.auto_stop:
+                self._forget(entry)
+                self._close_if_unused(entry)
+            return
+        recording = RecordingSession(entry, image, writer, signal, adding, self._files, self._events, self._clock)
+        entry.sessions.append(recording)
+        self._recordings[recording.recording_id] = recording
+
+    def _extendable(self, recording_id: int, image: Any) -> RecordingDescriptor:
+        descriptor = self._known(recording_id)
+        self._check_inactive("extend", recording_id)
+        d = descriptor
+        recorded = (d.stop_position, d.initial_term_id, d.term_buffer_length, d.mtu_length)
+        joined = (image.join_position, image.initial_term_id, image.term_length, image.mtu)
+        if recorded != joined:
+            names = "(position, initial term id, term length, mtu length)"
+            raise refusal(
+                f"cannot extend recording {recording_id}: its {names} is {recorded}, the image's is {joined}",
+                ArchiveErrorCode.INVALID_EXTENSION,
+            )
+        return descriptor
+
+    def _work_of_recordings(self) -> int:
+        work = len(self._stopping)
+        for recording in self._stopping:
+            recording.end()
+        self._stopping.clear()
+        for recording in list(self._recordings.values()):
+            work += 0 if recording.is_done else recording.do_work()
+            if recording.is_done:
+                self._ended(recording)
+        return work
+
+    def _ended(self, recording: RecordingSession) -> None:
+        self._recordings.pop(recording.recording_id, None)
+        entry = recording.owner
+        if recording in entry.sessions:
+            entry.sessions.remove(recording)
+        if entry.auto_stop:
+            self._end_subscription(entry)
+        elif not entry.is_listed:
+            self._close_if_unused(entry)
+
+    def _end_subscription(self, entry: RecordingSubscription) -> None:
+        """Forget a subscription and stop everything that it records."""
+        self._forget(entry)
+        for recording in list(entry.sessions):
+            recording.end()
+            self._recordings.pop(recording.recording_id, None)
+        entry.sessions.clear()
+        self._close_if_unused(entry)
+
+    def _forget(self, entry: RecordingSubscription) -> None:
+        """Take a subscription off the list: no later request finds it."""
+        if entry.is_listed:
+            entry.is_listed = False
+            del self._subscriptions[entry.key]
+            self._unlisted.append(entry)
+
+    def _close_if_unused(self, entry: RecordingSubscription) -> None:
+        if not entry.sessions:
+            entry.close()
+            if entry in self._unlisted:
+                self._unlisted.remove(entry)
+
+    def _stop(self, session: ControlSession, request: Message) -> int:
+        del session
+        key = recording_key(ChannelUri.parse(request.channel), request.stream_id)
+        entry = self._subscriptions.get(key)
+        if entry is None:
+            raise refusal(
+                f"no recording found for streamId={request.stream_id} channel={request.channel}",
+                ArchiveErrorCode.UNKNOWN_SUBSCRIPTION,
+            )
+        return self._stopped(entry)
+
+    def _stop_subscription(self, session: ControlSession, request: Message) -> int:
+        del session
+        entry = next(
+            (each for each in self._subscriptions.values() if each.registration_id == request.subscription_id), None
+        )
+        if entry is None or entry.registration_id < 0:
+            raise refusal(
+                f"no recording subscription found for subscriptionId={request.subscription_id}",
+                ArchiveErrorCode.UNKNOWN_SUBSCRIPTION,
+            )
+        return self._stopped(entry)
+
+    def _stopped(self, entry: RecordingSubscription) -> int:
+        if entry.operation is not None:
+            entry.fail("the recording was stopped before its subscription was added")
+        self._forget(entry)
+        entry.arrived.clear()
+        # They end later in this cycle: the STOP signals come after the response.
+        self._stopping += entry.sessions
+        self._close_if_unused(entry)
+        return 0
+
+    def _stop_identity(self, session: ControlSession, request: Message) -> int:
+        del session
+        recording_id = self._known(request.recording_id).recording_id
+        recording = self._recordings.get(recording_id)
+        if recording is None or not recording.owner.is_listed:
+            return 0
+        self._forget(recording.owner)
+        self._stopping.append(recording)
+        return 1
+
+    # -- queries -----------------------------------------------------------------------------------------------------
+
+    def _known(self, recording_id: int) -> RecordingDescriptor:
+        descriptor = self._files.find(recording_id)
+        if descriptor is None:
+            raise refusal(f"unknown recording id: {recording_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
+        return descriptor
+
+    def _start_position(self, session: ControlSession, request: Message) -> int:
+        del session
+        return self._known(request.recording_id).start_position
+
+    def _stop_position(self, session: ControlSession, request: Message) -> int:
+        del session
+        return self._known(request.recording_id).stop_position
+
+    def _recording_position(self, session: ControlSession, request: Message) -> int:
+        del session
+        recording = self._recordings.get(self._known(request.recording_id).recording_id)
+        return NULL if recording is None else recording.position
+
+    def _max_recorded_position(self, session: ControlSession, request: Message) -> int:
+        del session
+        descriptor = self._known(request.recording_id)
+        recording = self._recordings.get(descriptor.recording_id)
+        return descriptor.stop_position if recording is None else recording.position
+
+    def _find_last_matching(self, session: ControlSession, request: Message) -> int:
+        del session
+        if request.min_recording_id < 0:
+            raise refusal(f"unknown recording id: {request.min_recording_id}", ArchiveErrorCode.UNKNOWN_RECORDING)
+        for d in self._files.newest_first():
+            if d.recording_id < request.min_recording_id:
+                break
+            if (d.session_id, d.stream_id) == (request.session_id, request.stream_id) and (
+                request.channel in d.original_channel
+            ):
+                return d.recording_id
+        return NULL
+
+    # -- listings ----------------------------------------------------------------------------------------------------
+
+    def _list_recordings(self, session: ControlSession, request: Message) -> None:
+        self._begin_listing(session, request, self._recordings_of(session, request, lambda _: True))
+
+    def _list_recordings_for_uri(self, session: ControlSession, request: Message) -> None:
+        def matches(d: RecordingDescriptor) -> bool:
+            return d.stream_id == request.stream_id and request.channel in d.original_channel
+
+        self._begin_listing(session, request, self._recordings_of(session, request, matches))
+
+    def _list_recording(self, session: ControlSession, request: Message) -> None:
+        self._begin_listing(session, request, self._one_recording(session, request))
+
+    def _list_subscriptions(self, session: ControlSession, request: Message) -> None:
+        self._begin_listing(session, request, self._subscriptions_of(session, request))
+
+    def _begin_listing(self, session: ControlSession, request: Message, messages: Iterator[bytes | None]) -> None:
+        if session.listing is not None:
+            raise refusal("active listing already in progress", ArchiveErrorCode.ACTIVE_LISTING)
+        session.listing = Listing(request.correlation_id, messages)
+        self._list(session)
+
+    def _list(self, session: ControlSession) -> int:
+        sent: int = session.listing.send(session)
+        if session.listing is not None and session.listing.is_done:
+            session.listing = None
+        return sent
+
+    def _recordings_of(
+        self, session: ControlSession, request: Message, matches: Callable[[RecordingDescriptor], bool]
+    ) -> Iterator[bytes | None]:
+        left, following = request.record_count, request.from_recording_id
+        if left > 0:
+            for descriptor in self._files.from_id(request.from_recording_id):
+                following = descriptor.recording_id + 1
+                if not matches(descriptor):
+                    yield None
+                    continue
+                yield self._describe(session, request.correlation_id, descriptor)
+                left -= 1
+                if not left:
+                    return
+        yield _unknown(session, request.correlation_id, following)
+
+    def _one_recording(self, session: ControlSession, request: Message) -> Iterator[bytes]:
+        descriptor = self._files.find(request.recording_id)
+        if descriptor is None:
+            yield _unknown(session, request.correlation_id, request.recording_id)
+        else:
+            yield self._describe(session, request.correlation_id, descriptor)
+
+    def _subscriptions_of(self, session: ControlSession, request: Message) -> Iterator[bytes | None]:
+        entries = [entry for entry in self._subscriptions.values() if entry.registration_id >= 0]
+        left = request.subscription_count if request.pseudo_index >= 0 else 0
+        if left > 0:
+            for entry in entries[request.pseudo_index :]:
+                if (request.apply_stream_id == 1 and entry.stream_id != request.stream_id) or (
+                    request.channel not in entry.channel
+                ):
+                    yield None
+                    continue
+                yield encode(
+                    "RecordingSubscriptionDescriptor",
+                    control_session_id=session.session_id,
+                    correlation_id=request.correlation_id,
+                    subscription_id=entry.registration_id,
+                    stream_id=entry.stream_id,
+                    stripped_channel=entry.channel,
+                )
+                left -= 1
+                if not left:
+                    return
+        yield session.encode_response(request.correlation_id, 0, ResponseCode.SUBSCRIPTION_UNKNOWN)
+
+    def _describe(self, session: ControlSession, correlation_id: int, d: RecordingDescriptor) -> bytes:
+        return encode(
+            "RecordingDescriptor",
+            control_session_id=session.session_id,
+            correlation_id=correlation_id,
+            recording_id=d.recording_id,
+            start_timestamp=d.start_timestamp,
+            stop_timestamp=d.stop_timestamp,
+            start_position=d.start_position,
+            stop_position=d.stop_position,
+            initial_term_id=d.initial_term_id,
+            segment_file_length=d.segment_file_length,
+            term_buffer_length=d.term_buffer_length,
+            mtu_length=d.mtu_length,
+            session_id=d.session_id,
+            stream_id=d.stream_id,
+            stripped_channel=_ascii(d.stripped_channel),
+            original_channel=_ascii(d.original_channel),
+            source_identity=_ascii(d.source_identity),
+        )
+
+    # -- replays -----------------------------------------------------------------------------------------------------
+
+    def _replay(self, session: ControlSession, request: Message) -> None:
+        limit = self._settings.max_concurrent_replays
+        if len(self._replays) >= limit:
+            raise refusal(f"max concurrent replays reached {limit}", ArchiveErrorCode.MAX_REPLAYS)
+        descriptor = self._known(request.recording_id)
+        recording_id = descriptor.recording_id
+        recording = self._recordings.get(recording_id)
+        follows: Limit | None = None
+        if request.name == "BoundedReplayRequest":
+            follows = CounterLimit(self._aeron.counters, request.limit_counter_id)
+        elif recording is not None:
+            follows = RecordingLimit(recording)
+        stop = follows.read()[0] if follows is not None else descriptor.stop_position
+        position = self._replay_position(request, descriptor, stop, is_limited=follows is not None)
+        max_length = request.file_io_max_length if request.file_io_max_length > 0 else self._settings.file_io_max_length
+        if max_length < descriptor.mtu_length:
+            raise refusal(f"fileIoMaxLength={max_length} < mtuLength={descriptor.mtu_length}")
+        longest = (MAX_POSITION if follows is not None else stop) - position
+        if request.length == ALL_AND_FOLLOW:
+            length = longest
+        elif request.length == ALL_AND_STOP:
+            length = stop - position
+            if length == 0:
+                raise refusal(f"recording {recording_id} is empty at {position}", ArchiveErrorCode.EMPTY_RECORDING)
+        else:
+            length = min(request.length, longest)
+        if length < 0:
+            raise refusal(f"replay length must be positive: {request.length}")
+        uri = ChannelUri.parse(request.replay_channel)
+        if is_response(uri):
+            raise refusal("replays over response channels are not supported by this archive")
+        linger_ns = self._settings.replay_linger_timeout_ns
+        self._replays_made += 1
+        self._replays.append(
+            ReplaySession(
+                self._aeron,
+                self._files.directory,
+                session,
+                request.correlation_id,
+                number=self._replays_made,
+                descriptor=descriptor,
+                channel=replay_channel(uri, descriptor, position, linger_ns=linger_ns),
+                stream_id=request.replay_stream_id,
+                position=position,
+                end=position + length,
+                limit=follows,
+                max_length=max_length,
+                now_ns=self._now_ns,
+                connect_timeout_ns=self._settings.connect_timeout_ns,
+            )
+        )
+
+    def _replay_position(
+        self, request: Message, descriptor: RecordingDescriptor, stop: int, *, is_limited: bool
+    ) -> int:
+        start, recording_id = descriptor.start_position, descriptor.recording_id
+        position: int = request.position
+        if position == NULL:
+            position = start
+        elif position % FRAME_ALIGNMENT:
+            raise refusal(f"requested replay start position={position} is not a multiple of {FRAME_ALIGNMENT}")
+        elif position < start:
+            raise refusal(
+                f"requested replay start position={position} is less than recording start position={start} "
+                f"for recording {recording_id}",
+                ArchiveErrorCode.INVALID_POSITION,
+            )
+        elif descriptor.stop_position != NULL and position >= descriptor.stop_position:
+            raise refusal(
+                f"requested replay start position={position} must be less than the limit "
+                f"position={descriptor.stop_position} for recording {recording_id}",
+                ArchiveErrorCode.INVALID_POSITION,
+            )
+        if is_limited and position > stop:
+            raise refusal(
+                f"requested replay start position={position} must be less than the limit position={stop} "
+                f"for recording {recording_id}",
+                ArchiveErrorCode.INVALID_POSITION,
+            )
+        return position
+
+    def _work_of_replays(self) -> int:
+        work = 0
+        for replay in self._replays:
+            work += replay.do_work(self._now_ns, self._buffer)
+        if any(replay.is_done for replay in self._replays):
+            self._replays = [replay for replay in self._replays if not replay.is_done]
+        return work
+
+    def _stop_replay(self, session: ControlSession, request: Message) -> int:
+        del session
+        for replay in self._replays:
+            if replay.session_id == request.replay_session_id:
+                replay.close()
+        return 0
+
+    def _stop_all_replays(self, session: ControlSession, request: Message) -> int:
+        del session
+        for replay in self._replays:
+            if request.recording_id in (NULL, replay.descriptor.recording_id):
+                replay.close()
+        return 0
+
+
+class Listing:
+    """The descriptors that a session is owed: sent as far as the client has room, a few of the catalog in each cycle.
+
+    ``messages`` yields None for an entry that was looked at and does not match.
+    """
+
+    def __init__(self, correlation_id: int, messages: Iterator[bytes | None]) -> None:
+        self._correlation_id = correlation_id
+        self._messages = messages
+        self._unsent: bytes | None = None
+        self.is_done = False
+
+    def send(self, session: ControlSession) -> int:
+        """Send what there is room for; return how many messages that was."""
+        sent = 0
+        try:
+            for _ in range(ENTRIES_PER_CYCLE):
+                if self._unsent is None:
+                    self._unsent = next(self._messages)
+                if self._unsent is not None:
+                    if not session.try_send(self._unsent):
+                        break
+                    self._unsent = None
+                    sent += 1
+        except StopIteration:
+            self.is_done = True
+        except (MainstemError, OSError, ValueError) as error:
+            self.is_done = True
+            session.fail(self._correlation_id, f"the listing ended: {error}")
+        return sent
+
+
+def _unknown(session: ControlSession, correlation_id: int, recording_id: int) -> bytes:
+    return session.encode_response(correlation_id, recording_id, ResponseCode.RECORDING_UNKNOWN)
+
+
+def _ascii(text: str) -> str:
+    return text if text.isascii() else text.encode("ascii", "replace").decode("ascii")
+
+
+_HANDLERS: dict[str, Callable[[ArchiveConductor, ControlSession, Message], int | None]] = {
+    "ArchiveIdRequest": ArchiveConductor._archive_id,
+    "StartRecordingRequest": ArchiveConductor._start,
+    "StartRecordingRequest2": ArchiveConductor._start,
+    "ExtendRecordingRequest": ArchiveConductor._extend,
+    "ExtendRecordingRequest2": ArchiveConductor._extend,
+    "StopRecordingRequest": ArchiveConductor._stop,
+    "StopRecordingSubscriptionRequest": ArchiveConductor._stop_subscription,
+    "StopRecordingByIdentityRequest": ArchiveConductor._stop_identity,
+    "ListRecordingsRequest": ArchiveConductor._list_recordings,
+    "ListRecordingsForUriRequest": ArchiveConductor._list_recordings_for_uri,
+    "ListRecordingRequest": ArchiveConductor._list_recording,
+    "ListRecordingSubscriptionsRequest": ArchiveConductor._list_subscriptions,
+    "FindLastMatchingRecordingRequest": ArchiveConductor._find_last_matching,
+    "StartPositionRequest": ArchiveConductor._start_position,
+    "StopPositionRequest": ArchiveConductor._stop_position,
+    "RecordingPositionRequest": ArchiveConductor._recording_position,
+    "MaxRecordedPositionRequest": ArchiveConductor._max_recorded_position,
+    "ReplayRequest": ArchiveConductor._replay,
+    "BoundedReplayRequest": ArchiveConductor._replay,
+    "StopReplayRequest": ArchiveConductor._stop_replay,
+    "StopAllReplaysRequest": ArchiveConductor._stop_all_replays,
+}

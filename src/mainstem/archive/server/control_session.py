@@ -1,0 +1,381 @@
+"""One client's control session: a state machine from its connect request to its end, and the responses that it is owed.
+
+States, in their order: INIT (the response publication and the counter are added), CONNECTING (until the client's subscription is
+there), CONNECTED (until the authenticator has decided), CHALLENGED, AUTHENTICATED (the OK is repeated until the first request),
+ACTIVE, REJECTED, DONE. A deadline ends every state but AUTHENTICATED, where the client may take its time, and ACTIVE, where
+one runs only while a response cannot be sent.
+
+Nothing here waits. A response that the client has no room for is queued, in the order of their causes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from mainstem._internal.clock import NEVER_NS, NS_PER_MS
+from mainstem._internal.printable import printable
+from mainstem.aeron.client.offer_status import OfferStatus
+from mainstem.aeron.command.error_code import ErrorCode as DriverErrorCode
+from mainstem.archive.messages import ResponseCode, encode
+from mainstem.archive.server.access import Accept, Challenge, Reject
+from mainstem.errors import ArchiveErrorCode, MainstemError, RegistrationError
+
+if TYPE_CHECKING:
+    from mainstem.aeron.client import Aeron
+    from mainstem.aeron.client.operation import Operation
+    from mainstem.archive.messages import RecordingSignal
+    from mainstem.archive.server.access import Authenticator
+    from mainstem.archive.server.settings import ArchiveSettings
+
+log = logging.getLogger(__name__)
+
+PROTOCOL_VERSION = 1 << 16 | 12 << 8
+PROTOCOL_MAJOR = 1
+REPEAT_NS = 200 * NS_PER_MS  # between two connect responses
+SEND_ATTEMPTS = 3
+SESSION_COUNTER = 113
+
+
+def version_text(version: int) -> str:
+    """Return a version of the control protocol as people write it."""
+    return f"{version >> 16}.{version >> 8 & 255}.{version & 255}"
+
+
+class State(Enum):
+    """Where a session is."""
+
+    INIT = 0
+    CONNECTING = 1
+    CONNECTED = 2
+    CHALLENGED = 3
+    AUTHENTICATED = 4
+    ACTIVE = 5
+    REJECTED = 6
+    DONE = 7
+
+
+class ControlSession:
+    """One session. ``do_work`` moves it on; ``is_done`` says that it has ended.
+
+    Args:
+        aeron: The archive's client.
+        settings: The archive's settings.
+        authenticator: Decides about the client.
+        session_id: Its control session id.
+        image: The image of the client's requests.
+        request: The connect request.
+        channel: The channel of its responses.
+        counter: The key and the label of its counter.
+        now_ns: The time.
+    """
+
+    def __init__(
+        self,
+        aeron: Aeron,
+        settings: ArchiveSettings,
+        authenticator: Authenticator,
+        *,
+        session_id: int,
+        image: Any,
+        request: Any,
+        channel: str,
+        counter: tuple[bytes, str],
+        now_ns: int,
+    ) -> None:
+        self.session_id = session_id
+        self.image = image
+        self.image_id = image.correlation_id
+        self.principal = b""
+        self.listing: Any = None
+        self.state = State.INIT
+        self.rejects_image = ""  # why the client's request publication is refused, once the session is done
+        self._aeron = aeron
+        self._settings = settings
+        self._authenticator = authenticator
+        self._correlation_id = request.correlation_id
+        self._credentials = request.encoded_credentials
+        self._challenge: bytes | None = None
+        self._has_answer = True
+        self._wrong_version = ""
+        if request.version >> 16 != PROTOCOL_MAJOR:
+            self._wrong_version = (
+                f"invalid client version {version_text(request.version)}, archive is {version_text(PROTOCOL_VERSION)}"
+            )
+        self._channel, self._stream_id = channel, request.response_stream_id
+        self._adding: Operation[Any] | None = None
+        self._publication: Any = None
+        self._counter: Any = None
+        self._adding_counter: Operation[Any] | None = aeron.async_add_counter(
+            SESSION_COUNTER, counter[1], key=counter[0]
+        )
+        self._deadline_ns = now_ns + settings.connect_timeout_ns
+        self._next_ns = now_ns
+        self._queue: deque[bytes] = deque()
+        self._now_ns = now_ns
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the session has ended."""
+        return self.state is State.DONE
+
+    @property
+    def is_active(self) -> bool:
+        """Whether requests are carried out."""
+        return self.state is State.ACTIVE
+
+    # -- what the client sends ---------------------------------------------------------------------------------------
+
+    def activate(self) -> bool:
+        """Note a request: an authenticated session becomes active. Return whether it is."""
+        if self.state is State.AUTHENTICATED:
+            self.state = State.ACTIVE
+            self._next_ns = self._now_ns + self._settings.session_liveness_check_interval_ns
+        return self.state is State.ACTIVE
+
+    def answer_challenge(self, correlation_id: int, credentials: bytes) -> None:
+        """Take the response to a challenge; in any other state it is dropped."""
+        if self.state is State.CHALLENGED:
+            self._correlation_id, self._credentials, self._has_answer = correlation_id, credentials, True
+
+    # -- what it is sent ---------------------------------------------------------------------------------------------
+
+    def respond(
+        self, correlation_id: int, relevant_id: int = 0, code: ResponseCode = ResponseCode.OK, text: str = ""
+    ) -> None:
+        """Send a response, or queue it."""
+        self._enqueue(self.encode_response(correlation_id, relevant_id, code, text))
+
+    def fail(self, correlation_id: int, text: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
+        """Send an error, or queue it."""
+        self.respond(correlation_id, code, ResponseCode.ERROR, text)
+
+    def signal(
+        self, signal: RecordingSignal, correlation_id: int, recording_id: int, subscription_id: int, position: int
+    ) -> None:
+        """Send a recording signal, or queue it."""
+        self._enqueue(
+            encode(
+                "RecordingSignalEvent",
+                control_session_id=self.session_id,
+                correlation_id=correlation_id,
+                recording_id=recording_id,
+                subscription_id=subscription_id,
+                position=position,
+                signal=signal,
+            )
+        )
+
+    def try_send(self, message: bytes) -> bool:
+        """Send a message of a listing unless others wait, and return whether it was sent."""
+        return not self._queue and self.is_active and self._send(message)
+
+    def encode_response(self, correlation_id: int, relevant_id: int, code: ResponseCode, text: str = "") -> bytes:
+        """Return a response of this session."""
+        return encode(
+            "ControlResponse",
+            control_session_id=self.session_id,
+            correlation_id=correlation_id,
+            relevant_id=relevant_id,
+            code=code,
+            version=PROTOCOL_VERSION,
+            error_message=text.encode("ascii", "replace").decode("ascii"),
+        )
+
+    def _enqueue(self, message: bytes) -> None:
+        if self.state is not State.ACTIVE:
+            return  # a recording or a replay that outlives its session
+        if not self._queue and self._send(message):
+            return
+        if len(self._queue) >= self._settings.max_queued_responses:
+            self._abort(f"{len(self._queue)} responses wait for the client, as many as max_queued_responses allows")
+            return
+        self._queue.append(message)
+
+    def _send(self, message: bytes) -> bool:
+        position = int(OfferStatus.ADMIN_ACTION)
+        for _ in range(SEND_ATTEMPTS):
+            position = self._publication.offer(message)
+            if position != OfferStatus.ADMIN_ACTION:
+                break
+        if position > 0:
+            if self.state is State.ACTIVE:
+                self._deadline_ns = NEVER_NS
+            return True
+        if position in (OfferStatus.CLOSED, OfferStatus.MAX_POSITION_EXCEEDED):
+            self._abort(f"the response publication is {OfferStatus(position).name}")
+        elif position == OfferStatus.NOT_CONNECTED:
+            self.close()
+        elif self.state is State.ACTIVE and self._deadline_ns == NEVER_NS:
+            self._deadline_ns = self._now_ns + self._settings.connect_timeout_ns
+        return False
+
+    # -- the states --------------------------------------------------------------------------------------------------
+
+    def do_work(self, now_ns: int) -> int:
+        """Move the session on; return how much was done."""
+        self._now_ns = now_ns
+        if self.state is State.DONE:
+            return 0
+        if now_ns >= self._deadline_ns:
+            if self.state is State.ACTIVE:
+                limit = self._settings.connect_timeout_ns // NS_PER_MS
+                self._abort(f"could not send responses for more than {limit} ms")
+            else:
+                self._abort(f"initial connection not established, state {self.state.name}")
+            return 1
+        step = _STEPS[self.state]
+        before = self.state
+        return int(step(self) or self.state is not before)
+
+    def _init(self) -> bool:
+        if self._publication is None and not self._has_publication():
+            return False
+        if self._adding_counter is not None:
+            try:
+                counter = self._adding_counter.poll()
+            except MainstemError as error:
+                self._abort(f"its counter cannot be added: {error}")
+                return True
+            if counter is None:
+                return False
+            counter.set_release(self.session_id)
+            self._counter, self._adding_counter = counter, None
+        self.state = State.CONNECTING
+        self._deadline_ns = self._now_ns + self._settings.connect_timeout_ns
+        return True
+
+    def _has_publication(self) -> bool:
+        try:
+            if self._adding is None:
+                self._adding = self._aeron.async_add_exclusive_publication(self._channel, self._stream_id)
+            publication = self._adding.poll()
+        except RegistrationError as error:
+            self._adding = None
+            if error.code != DriverErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE:
+                self._abort(f"the response publication cannot be added: {error}")
+            return False
+        except MainstemError as error:
+            self._adding = None
+            self._abort(f"the response publication cannot be added: {error}")
+            return False
+        self._publication = publication
+        return publication is not None
+
+    def _connecting(self) -> bool:
+        if self._publication.is_connected:
+            self.state = State.CONNECTED
+            self._next_ns = self._now_ns
+        return False
+
+    def _connected(self) -> bool:
+        if self._now_ns < self._next_ns:
+            return False
+        self._next_ns = self._now_ns + REPEAT_NS
+        if self._wrong_version:
+            return self._send(
+                self.encode_response(self._correlation_id, self.session_id, ResponseCode.ERROR, self._wrong_version)
+            )
+        return self._authenticate()
+
+    def _challenged(self) -> bool:
+        return self._has_answer and self._authenticate()
+
+    def _authenticate(self) -> bool:
+        try:
+            decision = self._authenticator.authenticate(self._credentials, self._challenge)
+        except Exception as error:
+            log.error("session %d is rejected: the authenticator failed: %r", self.session_id, error)
+            decision = Reject()
+        if isinstance(decision, Accept):
+            if self._send(self.encode_response(self._correlation_id, self.session_id, ResponseCode.OK)):
+                self.principal = decision.principal
+                self.state = State.AUTHENTICATED
+                self._deadline_ns, self._next_ns = NEVER_NS, self._now_ns + REPEAT_NS
+        elif isinstance(decision, Challenge) and self._challenge is None:
+            challenge = encode(
+                "Challenge",
+                control_session_id=self.session_id,
+                correlation_id=self._correlation_id,
+                version=PROTOCOL_VERSION,
+                encoded_challenge=decision.data,
+            )
+            if self._send(challenge):
+                self._challenge, self._has_answer = decision.data, False
+                self.state = State.CHALLENGED
+        elif decision is not None:
+            self.state = State.REJECTED
+            self._next_ns = self._now_ns
+        return decision is not None
+
+    def _authenticated(self) -> bool:
+        if not self._publication.is_connected:
+            self.close()
+        elif self._now_ns >= self._next_ns:
+            self._next_ns = self._now_ns + REPEAT_NS
+            return self._send(self.encode_response(self._correlation_id, self.session_id, ResponseCode.OK))
+        return False
+
+    def _active(self) -> bool:
+        if not self._publication.is_connected:
+            self.close()
+            return True
+        sent = 0
+        while self._queue and self._send(self._queue[0]):
+            self._queue.popleft()
+            sent += 1
+        if self._now_ns >= self._next_ns and not self._queue and not self.is_done:
+            self._next_ns = self._now_ns + self._settings.session_liveness_check_interval_ns
+            self._send(encode("Ping", control_session_id=self.session_id))
+        return sent > 0
+
+    def _rejected(self) -> bool:
+        if self._now_ns < self._next_ns:
+            return False
+        self._next_ns = self._now_ns + REPEAT_NS
+        return self._send(
+            self.encode_response(
+                self._correlation_id,
+                ArchiveErrorCode.AUTHENTICATION_REJECTED,
+                ResponseCode.ERROR,
+                "authentication rejected",
+            )
+        )
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _abort(self, reason: str) -> None:
+        if self.is_done:
+            return
+        text = f"control session {self.session_id} of {printable(self.image.source_identity)}: {reason}"
+        log.warning("%s", text)
+        self.rejects_image = text[:1000]
+        self.close()
+
+    def close(self) -> None:
+        """End the session; the client's subscription loses its image at once. May be called twice."""
+        if self.is_done:
+            return
+        self.state = State.DONE
+        self._queue.clear()
+        self.listing = None
+        for operation in (self._adding, self._adding_counter):
+            if operation is not None:
+                operation.cancel()
+        if self._publication is not None:
+            self._publication.revoke()
+        if self._counter is not None:
+            self._counter.close()
+
+
+_STEPS = {
+    State.INIT: ControlSession._init,
+    State.CONNECTING: ControlSession._connecting,
+    State.CONNECTED: ControlSession._connected,
+    State.CHALLENGED: ControlSession._challenged,
+    State.AUTHENTICATED: ControlSession._authenticated,
+    State.ACTIVE: ControlSession._active,
+    State.REJECTED: ControlSession._rejected,
+}

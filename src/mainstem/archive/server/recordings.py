@@ -1,0 +1,245 @@
+"""What an archive records: the subscriptions that clients asked for, and a recording of each of their images."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from mainstem._internal.clock import NS_PER_MS
+from mainstem.archive.messages import RecordingSignal, encode
+from mainstem.errors import ArchiveErrorCode, MainstemError
+
+if TYPE_CHECKING:
+    from mainstem._internal.clock import Clock
+    from mainstem.aeron.client.operation import Operation
+    from mainstem.archive.server.control_session import ControlSession
+    from mainstem.archive.server.files import ArchiveFiles
+    from mainstem.recording.catalog import RecordingDescriptor
+    from mainstem.recording.writer import RecordingWriter
+
+log = logging.getLogger(__name__)
+
+POSITION_COUNTER = 100
+MAX_SOURCE_LENGTH = 88  # bytes of it in the counter's key
+MAX_LABEL_LENGTH = 380
+_POSITION_KEY = struct.Struct("<qii")
+
+
+def position_counter(descriptor: RecordingDescriptor, archive_id: int) -> tuple[bytes, str]:
+    """Return key and label of the counter of a recording's position."""
+    d = descriptor
+    source = d.source_identity.encode("ascii", "replace")[:MAX_SOURCE_LENGTH]
+    key = _POSITION_KEY.pack(d.recording_id, d.session_id, len(source)) + source + struct.pack("<q", archive_id)
+    end = f" - archiveId={archive_id}"
+    label = f"rec-pos: {d.recording_id} {d.session_id} {d.stream_id} {d.stripped_channel}"
+    return key, label[: MAX_LABEL_LENGTH - len(end)] + end
+
+
+class RecordingSubscription:
+    """A subscription whose images are recorded.
+
+    Attributes:
+        registration_id: Its number at the driver; -1 until it is there.
+        arrived: The images that have become available and are not recorded yet.
+        extends: The recording that its image continues; None for new recordings.
+        sessions: The recordings that are active.
+    """
+
+    def __init__(
+        self,
+        control: ControlSession,
+        correlation_id: int,
+        *,
+        key: str,
+        channel: str,
+        original_channel: str,
+        stripped_channel: str,
+        stream_id: int,
+        auto_stop: bool,
+        extends: int | None = None,
+    ) -> None:
+        self.control = control
+        self.correlation_id = correlation_id
+        self.key = key
+        self.channel = channel
+        self.original_channel = original_channel
+        self.stripped_channel = stripped_channel
+        self.stream_id = stream_id
+        self.auto_stop = auto_stop
+        self.extends = extends
+        self.registration_id = -1
+        self.arrived: deque[Any] = deque()
+        self.sessions: list[RecordingSession] = []
+        self.is_listed = True
+        self.operation: Operation[Any] | None = None
+        self.subscription: Any = None
+
+    def fail(self, text: str, code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
+        """Report an error that comes after the response, under the request's correlation id."""
+        self.control.fail(self.correlation_id, text, code)
+
+    def close(self) -> None:
+        """Close the subscription, or cancel adding it."""
+        if self.operation is not None:
+            self.operation.cancel()
+            self.operation = None
+        if self.subscription is not None:
+            self.subscription.close()
+
+
+class RecordingEvents:
+    """Publishes recording events, as far as subscribers keep up: what they cannot take is left out.
+
+    Args:
+        publication: An exclusive publication; None to publish nothing.
+    """
+
+    def __init__(self, publication: Any) -> None:
+        self._publication = publication
+
+    def send(self, name: str, *, attempts: int = 3, **values: Any) -> bool:
+        """Offer an event; return whether it was taken."""
+        if self._publication is None:
+            return True
+        message = encode(name, **values)
+        return any(self._publication.offer(message) > 0 for _ in range(attempts))
+
+    def close(self) -> None:
+        """Close the publication."""
+        if self._publication is not None:
+            self._publication.close()
+
+
+class RecordingSession:
+    """One image that is recorded: the counter of its position is added first, then its frames are written as they come."""
+
+    def __init__(
+        self,
+        owner: RecordingSubscription,
+        image: Any,
+        writer: RecordingWriter,
+        signal: RecordingSignal,
+        adding: Operation[Any],
+        files: ArchiveFiles,
+        events: RecordingEvents,
+        clock: Clock,
+    ) -> None:
+        self.owner = owner
+        self.writer = writer
+        self.is_done = False
+        self._image = image
+        self._signal = signal
+        self._files, self._events, self._clock = files, events, clock
+        self._adding: Operation[Any] | None = adding
+        self._counter: Any = None
+        self._start_position = writer.position
+        self._reported = writer.position
+
+    @property
+    def recording_id(self) -> int:
+        """The recording."""
+        return self.writer.descriptor.recording_id
+
+    @property
+    def position(self) -> int:
+        """How far is recorded."""
+        return self.writer.position
+
+    def do_work(self) -> int:
+        """Write the frames that are available; return their bytes."""
+        if self._adding is not None and not self._has_begun():
+            return 0
+        image = self._image
+        if image.closed:
+            self.end()
+            return 1
+        try:
+            offset, term_end = image.readable()
+            length = self.writer.take(image.log, offset, term_end, self._clock.epoch_ms() * NS_PER_MS)
+        except OSError as error:
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            self.end(
+                f"recording {self.recording_id} cannot be written: {error.strerror}",
+                ArchiveErrorCode.STORAGE_SPACE if is_full else ArchiveErrorCode.GENERIC,
+            )
+            return 1
+        except MainstemError as error:
+            self.end(f"recording {self.recording_id}: {error}")
+            return 1
+        if length:
+            image.release(image.position + length)
+            self._counter.set_release(self.position)
+            self._report_progress()
+        elif image.is_end_of_stream:
+            self.end()
+            return 1
+        return length
+
+    def _has_begun(self) -> bool:
+        assert self._adding is not None
+        try:
+            counter = self._adding.poll()
+        except MainstemError as error:
+            self.end(f"the position counter of recording {self.recording_id} cannot be added: {error}")
+            return False
+        if counter is None:
+            return False
+        self._adding, self._counter = None, counter
+        counter.set_release(self.position)
+        owner, descriptor = self.owner, self.writer.descriptor
+        owner.control.signal(
+            self._signal, owner.correlation_id, self.recording_id, owner.registration_id, self.position
+        )
+        self._events.send(
+            "RecordingStarted",
+            recording_id=self.recording_id,
+            start_position=self.position,
+            session_id=descriptor.session_id,
+            stream_id=descriptor.stream_id,
+            channel=descriptor.original_channel,
+            source_identity=descriptor.source_identity,
+        )
+        return True
+
+    def _report_progress(self) -> None:
+        position = self.position
+        if self._events.send(
+            "RecordingProgress",
+            attempts=1,
+            recording_id=self.recording_id,
+            start_position=self._start_position,
+            position=position,
+        ):
+            self._reported = position
+
+    def end(self, error: str = "", code: ArchiveErrorCode = ArchiveErrorCode.GENERIC) -> None:
+        """Stop the recording where it is, and say so."""
+        if self.is_done:
+            return
+        self.is_done = True
+        owner, position = self.owner, self.position
+        if self._image.is_end_of_stream:
+            self.writer.end_life()
+        try:
+            self._files.stop(self.writer)
+        except OSError as failure:
+            error = error or f"recording {self.recording_id} cannot be stopped in the catalog: {failure.strerror}"
+        if error:
+            log.error("%s", error)
+            owner.fail(error, code)
+        self._events.send(
+            "RecordingStopped",
+            recording_id=self.recording_id,
+            start_position=self._start_position,
+            stop_position=position,
+        )
+        owner.control.signal(
+            RecordingSignal.STOP, owner.correlation_id, self.recording_id, owner.registration_id, position
+        )
+        if self._adding is not None:
+            self._adding.cancel()
+        if self._counter is not None:
+            self._counter.close()

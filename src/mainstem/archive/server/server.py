@@ -1,0 +1,194 @@
+"""An archive in this program, in a thread of its own or run by the caller."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from mainstem._internal.clock import SYSTEM_CLOCK, seconds_ns
+from mainstem._internal.overrides import did_you_mean
+from mainstem.aeron.agent import AgentInvoker, AgentRunner
+from mainstem.aeron.client import Aeron
+from mainstem.aeron.client.context import ClientContext
+from mainstem.aeron.idle import BackoffIdle
+from mainstem.archive.server.access import AcceptAll, Authenticator, Authorizer, allow_all
+from mainstem.archive.server.conductor import ArchiveConductor
+from mainstem.archive.server.files import ArchiveFiles
+from mainstem.archive.server.settings import ArchiveSettings
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from mainstem.archive.server.conductor import ArchiveStats
+
+
+class ArchiveServer:
+    """A running archive: Aeron's own clients record into its directory, list and replay.
+
+    Start one with ``launch``. It is a context manager, and ``close`` may be called twice.
+
+    Example:
+        >>> with ArchiveServer.launch("tides", control_channel="aeron:udp?endpoint=localhost:8010") as server:
+        ...     server.wait()
+    """
+
+    def __init__(self, conductor: Any, aeron: Aeron, settings: ArchiveSettings, *, invoker: bool) -> None:
+        self._conductor: ArchiveConductor = conductor
+        self._aeron = aeron
+        self.settings = settings
+        self._closed = False
+        self._invoker: AgentInvoker | None = None
+        self._runner: AgentRunner | None = None
+        if invoker:
+            self._invoker = AgentInvoker(conductor)
+        else:
+            self._runner = AgentRunner(conductor, BackoffIdle()).start()
+
+    @classmethod
+    def launch(
+        cls,
+        directory: os.PathLike[str] | str,
+        aeron_directory: os.PathLike[str] | str | None = None,
+        *,
+        settings: ArchiveSettings | None = None,
+        authenticator: Authenticator | None = None,
+        authorizer: Authorizer | None = None,
+        invoker: bool = False,
+        driver_invoker: Callable[[], int] | None = None,
+        timeout: float | None = None,
+        **overrides: Any,
+    ) -> Self:
+        """Start an archive on a running driver, and return when clients can connect.
+
+        What its directory holds is recovered first: a recording that was not ended is ended where its frames end.
+
+        Args:
+            directory: Where the recordings are; created if it is missing.
+            aeron_directory: The driver's directory; by default ``AERON_DIR``, or this user's own.
+            settings: The settings; by default those of the environment (``AERON_ARCHIVE_...``).
+            authenticator: Decides who may connect; by default everybody.
+            authorizer: Decides about each request; by default all are allowed, deletions included.
+            invoker: Whether the caller runs the archive by ``invoke``, at least every second, instead of a thread.
+            driver_invoker: Called while the archive starts, for a driver that runs in the caller's thread.
+            timeout: Seconds to wait for the driver; by default, and at most, the driver timeout.
+            **overrides: Single fields of the settings, by name.
+
+        Returns:
+            The running archive.
+
+        Raises:
+            ConfigurationError: A setting is not accepted.
+            RecordingError: Another archive or recorder has the directory.
+            DriverTimeout: No driver runs in the directory.
+            RegistrationError: The driver refused a control channel, as where its port is in use.
+
+        Example:
+            >>> server = ArchiveServer.launch("tides", max_concurrent_replays=100)
+        """
+        settings = _settings(settings, overrides)
+        with ExitStack() as stack:
+            context = ClientContext(use_invoker=True, driver_invoker=driver_invoker)
+            aeron = stack.enter_context(
+                Aeron.connect(aeron_directory, context=context, client_name="mainstem-archive", timeout=timeout)
+            )
+            if settings.id < 0:
+                settings = settings.replace(id=aeron.next_correlation_id())
+            files = ArchiveFiles(
+                Path(directory),
+                segment_length=settings.segment_file_length,
+                durable=settings.file_sync_level > 0,
+            )
+            stack.callback(files.close)
+            conductor = ArchiveConductor(
+                aeron, files, settings, authenticator or AcceptAll(), authorizer or allow_all, SYSTEM_CLOCK
+            )
+            stack.pop_all()
+        return cls(conductor, aeron, settings, invoker=invoker)
+
+    @property
+    def control_addresses(self) -> list[str]:
+        """The addresses that requests over UDP are received on, as ``ip:port``."""
+        return self._conductor.control_addresses
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended, by ``close`` or because its driver did."""
+        ended = self._runner.is_closed if self._runner is not None else self._invoker is None or self._invoker.is_closed
+        return self._closed or ended
+
+    @property
+    def error(self) -> Exception | None:
+        """What ended it without ``close``; else None."""
+        return self._aeron.error
+
+    def stats(self) -> ArchiveStats:
+        """Return what the archive is doing.
+
+        Returns:
+            The numbers.
+        """
+        return self._conductor.stats()
+
+    def invoke(self) -> int:
+        """Run one duty cycle, for an archive that was launched with ``invoker=True``.
+
+        Returns:
+            How much work was done; 0 for an archive with a thread.
+        """
+        return 0 if self._invoker is None else self._invoker.invoke()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the archive has ended.
+
+        Args:
+            timeout: Seconds to wait; None waits forever.
+
+        Returns:
+            Whether it has ended.
+        """
+        if self._runner is not None:
+            return self._runner.join(timeout)
+        deadline_ns = None if timeout is None else SYSTEM_CLOCK.monotonic_ns() + seconds_ns(timeout)
+        while not self.closed:
+            if deadline_ns is not None and SYSTEM_CLOCK.monotonic_ns() >= deadline_ns:
+                return False
+            self.invoke()
+        return True
+
+    def close(self) -> None:
+        """End it: recordings get their stop positions, replays and sessions end, the directory is released.
+
+        Calling it again does nothing.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._runner is not None:
+            self._runner.close(None)
+        if self._invoker is not None:
+            self._invoker.close()
+        self._aeron.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<ArchiveServer {self.settings.id}{', closed' if self.closed else ''}>"
+
+
+def _settings(settings: ArchiveSettings | None, overrides: dict[str, Any]) -> ArchiveSettings:
+    names = {field.name: field.name for field in dataclasses.fields(ArchiveSettings)}
+    for name in overrides:
+        if name not in names:
+            raise ConfigurationError(f"{name!r} is not a setting of ArchiveSettings{did_you_mean(name, names)}")
+    return ArchiveSettings.load(**overrides) if settings is None else settings.replace(**overrides)

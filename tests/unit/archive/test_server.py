@@ -1,0 +1,431 @@
+"""The archive's server, request by request: who may connect, what is refused, and what the answers say."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.archive_server import CHANNEL, CONTROL, ControlClient, RunningArchive
+
+from mainstem.archive.messages import RecordingSignal, ResponseCode, encode
+from mainstem.archive.server import Accept, Challenge, Reject
+from mainstem.errors import ArchiveErrorCode, RecordingError
+from mainstem.recording import messages, open_recordings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NS_PER_MS = 1_000_000
+COUNT = 200
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Iterator[RunningArchive]:
+    with RunningArchive(tmp_path / "archive") as running:
+        yield running
+
+
+def payload(number: int) -> bytes:
+    return number.to_bytes(4, "big") * (1 + number % 700)
+
+
+def publish(archive: RunningArchive, publication: Any, count: int = COUNT, first: int = 0) -> int:
+    for number in range(first, first + count):
+        archive.until(lambda: publication.offer(payload(number)) > 0, "a message is published")  # noqa: B023
+    return int(publication.position)
+
+
+def record(archive: RunningArchive, client: ControlClient, count: int = COUNT) -> tuple[int, int]:
+    """Record a stream to its end; the recording and where it ends."""
+    client.record(auto_stop=True)
+    with archive.aeron.add_exclusive_publication(CHANNEL, 1001) as publication:
+        end = publish(archive, publication, count)
+        signal, recording_id, _ = client.signal()
+        assert signal == RecordingSignal.START
+    assert client.signal() == (RecordingSignal.STOP, recording_id, end)
+    return recording_id, end
+
+
+def replay(archive: RunningArchive, client: ControlClient, name: str = "ReplayRequest", **fields: Any) -> Any:
+    """Start a replay, and subscribe to it; its image."""
+    fields = {"file_io_max_length": -1, "replay_token": -1, "replay_stream_id": 1002, **fields}
+    session = client.ask(name, replay_channel="aeron:ipc", **fields)
+    subscription = archive.aeron.add_subscription(
+        f"aeron:ipc?session-id={struct.unpack('<i', struct.pack('<I', session & 0xFFFFFFFF))[0]}", 1002
+    )
+    archive.until(lambda: subscription.images, "the replay's image")
+    return subscription
+
+
+def read(archive: RunningArchive, subscription: Any, count: int) -> list[bytes]:
+    found: list[bytes] = []
+
+    def more() -> bool:
+        found.extend(subscription.poll_bytes(1000))
+        return len(found) >= count
+
+    archive.until(more, "the replay's messages")
+    return found
+
+
+# -- sessions ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_ok_is_repeated_until_the_first_request_and_pings_follow_it(archive: RunningArchive) -> None:
+    client = archive.client()
+    first = client.response()
+    second = client.response()
+    assert first == second
+    assert (first.relevant_id, first.version) == (first.control_session_id, 1 << 16 | 12 << 8)
+    client.session_id = first.control_session_id
+    client.send("KeepAliveRequest")
+    ping = client.take(lambda each: each.name == "Ping")
+    assert ping.control_session_id == client.session_id
+    client.received.clear()
+    assert client.ask("ArchiveIdRequest") == archive.server.settings.id
+
+
+def test_another_major_version_is_refused_with_both_versions(archive: RunningArchive) -> None:
+    response = archive.client(version=2 << 16).response()
+    assert response.code == ResponseCode.ERROR
+    assert "2.0.0" in response.error_message
+    assert "1.12.0" in response.error_message
+
+
+class _Guard:
+    """As the reference's test authenticator."""
+
+    def authenticate(self, credentials: bytes, challenge: bytes | None) -> Accept | Challenge | Reject:
+        if challenge is None and credentials == b"admin:adminC":
+            return Challenge(b"challenge!")
+        return Accept(b"admin") if credentials in (b"admin:admin", b"admin:CSadmin") else Reject()
+
+
+def test_authentication_accepts_challenges_and_rejects(tmp_path: Path) -> None:
+    with RunningArchive(tmp_path, authenticator=_Guard()) as archive:
+        archive.connected(credentials=b"admin:admin")
+        client = archive.client(credentials=b"admin:adminC")
+        challenge = client.response()
+        assert (challenge.name, challenge.encoded_challenge) == ("Challenge", b"challenge!")
+        client.session_id = challenge.control_session_id
+        # Nothing but the answer is taken now.
+        early = client.send("ArchiveIdRequest")
+        client.send("ChallengeResponse", encoded_credentials=b"admin:CSadmin")
+        client.establish()
+        assert early not in [each.values.get("correlation_id") for each in client.received]
+        for credentials in (b"", b"admin:wrong"):
+            response = archive.client(credentials=credentials).response()
+            assert (response.code, response.relevant_id) == (
+                ResponseCode.ERROR,
+                ArchiveErrorCode.AUTHENTICATION_REJECTED,
+            )
+            assert "authentication rejected" in response.error_message
+
+
+def test_an_authenticator_that_fails_rejects(tmp_path: Path) -> None:
+    class Broken:
+        def authenticate(self, credentials: bytes, challenge: bytes | None) -> Accept:
+            raise ZeroDivisionError
+
+    with RunningArchive(tmp_path, authenticator=Broken()) as archive:
+        assert archive.client().response().relevant_id == ArchiveErrorCode.AUTHENTICATION_REJECTED
+
+
+def test_the_authorizer_decides_about_each_request(tmp_path: Path) -> None:
+    asked = []
+
+    def only_reading(request: str, principal: bytes) -> bool:
+        asked.append((request, principal))
+        return not request.startswith("Start")
+
+    with RunningArchive(tmp_path, authenticator=_Guard(), authorizer=only_reading) as archive:
+        client = archive.connected(credentials=b"admin:admin")
+        fields = {"stream_id": 1, "source_location": 0, "channel": CHANNEL}
+        assert client.error("StartRecordingRequest", **fields)[0] == ArchiveErrorCode.UNAUTHORISED_ACTION
+        assert client.ask("StopReplayRequest", replay_session_id=7) == 0
+        assert asked[-1] == ("StopReplayRequest", b"admin")
+
+
+def test_requests_for_sessions_of_others_are_refused_and_counted(archive: RunningArchive) -> None:
+    one, other = archive.connected(), archive.connected()
+    stolen = other.send("StopAllReplaysRequest", session_id=one.session_id, recording_id=-1)
+    unknown = other.send("StopAllReplaysRequest", session_id=12345, recording_id=-1)
+    other.send_bytes(encode("CloseSessionRequest", control_session_id=one.session_id))
+    assert one.ask("StopAllReplaysRequest", recording_id=-1) == 0
+    assert other.ask("StopAllReplaysRequest", recording_id=-1) == 0
+    answered = {each.values.get("correlation_id") for each in one.received + other.received}
+    assert not answered & {stolen, unknown}
+    assert archive.server.stats().refused == {"foreign session": 2, "unknown session": 1}
+
+
+@pytest.mark.parametrize(
+    ("message", "rule"),
+    [
+        (b"\x01", "header"),
+        (struct.pack("<4H", 8, 3, 99, 14) + bytes(8), "schema id"),
+        (struct.pack("<4H", 8, 999, 101, 14) + bytes(8), "template id"),
+        (struct.pack("<4H", 4, 8, 101, 14) + bytes(4), "block length"),
+        (struct.pack("<4H", 28, 63, 101, 14) + bytes(28) + struct.pack("<I", 1 << 30), "data length"),
+    ],
+)
+def test_what_cannot_be_read_is_counted_and_costs_nobody_anything(
+    archive: RunningArchive, message: bytes, rule: str
+) -> None:
+    client = archive.connected()
+    client.send_bytes(message)
+    assert client.ask("StopReplayRequest", replay_session_id=1) == 0
+    assert archive.server.stats().refused == {rule: 1}
+
+
+def test_more_sessions_than_the_limit_are_refused(tmp_path: Path) -> None:
+    with RunningArchive(tmp_path, max_control_sessions=2) as archive:
+        first, second = archive.connected(), archive.connected()
+        archive.client()
+        archive.until(lambda: archive.server.stats().refused == {"sessions": 1})
+        first.send_bytes(encode("CloseSessionRequest", control_session_id=first.session_id))
+        archive.until(lambda: archive.server.stats().control_sessions == 1)
+        archive.connected()
+        assert second.ask("StopReplayRequest", replay_session_id=1) == 0
+
+
+def test_sessions_end_with_their_client(archive: RunningArchive) -> None:
+    clients = [archive.connected() for _ in range(3)]
+    assert archive.server.stats().control_sessions == 3
+    clients[0].requests.close()
+    clients[1].responses.close()
+    clients[2].close()
+    archive.until(lambda: archive.server.stats().control_sessions == 0, "the sessions end")
+
+
+def test_a_client_that_does_not_read_loses_its_session_and_delays_nobody(tmp_path: Path) -> None:
+    with RunningArchive(tmp_path, connect_timeout_ns=100 * NS_PER_MS, max_queued_responses=50) as archive:
+        lazy, other = archive.connected(), archive.connected()
+
+        def ended() -> bool:
+            lazy.requests.offer(
+                encode("StopReplayRequest", control_session_id=lazy.session_id, correlation_id=1, replay_session_id=1)
+            )
+            return archive.server.stats().control_sessions == 1
+
+        archive.until(ended, "the session ends")
+        assert other.ask("StopReplayRequest", replay_session_id=1) == 0
+
+
+def test_a_request_that_is_not_supported_says_so(archive: RunningArchive) -> None:
+    client = archive.connected()
+    code, text = client.error("StopReplicationRequest", replication_id=1)
+    assert code == ArchiveErrorCode.GENERIC
+    assert "StopReplicationRequest is not supported" in text
+
+
+# -- recordings ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_recording_is_listed_and_replayed_and_readable_by_others(archive: RunningArchive) -> None:
+    client = archive.connected()
+    recording_id, end = record(archive, client)
+    (descriptor,) = client.listed("ListRecordingsRequest", from_recording_id=0, record_count=10)
+    assert (descriptor.recording_id, descriptor.start_position, descriptor.stop_position) == (recording_id, 0, end)
+    assert (descriptor.stripped_channel, descriptor.original_channel) == ("aeron:ipc", CHANNEL)
+    subscription = replay(archive, client, recording_id=recording_id, position=-1, length=-1)
+    assert read(archive, subscription, COUNT) == [payload(number) for number in range(COUNT)]
+    archive.until(lambda: subscription.is_end_of_stream or not subscription.images, "the replay ends")
+    subscription.close()
+    archive.until(lambda: archive.server.stats().replays == 0)
+    with open_recordings(archive.directory) as recordings:
+        (reader,) = recordings
+        found = [data for _, data in messages(reader, reader.start_position, reader.end_position())]
+    assert found == [payload(number) for number in range(COUNT)]
+
+
+def test_recordings_outlive_the_archive_and_keep_their_ids(archive: RunningArchive) -> None:
+    client = archive.connected()
+    assert record(archive, client)[0] == 0
+    client.record(1001)
+    with archive.aeron.add_exclusive_publication(CHANNEL, 1001) as publication:
+        end = publish(archive, publication)
+        assert client.signal()[:2] == (RecordingSignal.START, 1)
+        archive.until(lambda: client.ask("RecordingPositionRequest", recording_id=1) == end)
+        archive.stop()
+        archive.start()
+        client = archive.connected()
+        assert client.ask("StopPositionRequest", recording_id=1) == end
+        subscription = replay(archive, client, recording_id=1, position=-1, length=-2)
+        assert read(archive, subscription, COUNT) == [payload(number) for number in range(COUNT)]
+        subscription.close()
+        # An archive never extends by itself.
+        client.record(1001)
+        assert client.signal()[:2] == (RecordingSignal.START, 2)
+
+
+def test_stopping_by_each_identity(archive: RunningArchive) -> None:
+    client = archive.connected()
+    stops = [
+        ("StopRecordingRequest", lambda _: {"stream_id": 1001, "channel": "aeron:ipc"}),
+        ("StopRecordingSubscriptionRequest", lambda subscription_id: {"subscription_id": subscription_id}),
+    ]
+    for number, (name, fields) in enumerate(stops):
+        subscription_id = client.record()
+        with archive.aeron.add_exclusive_publication(CHANNEL, 1001) as publication:
+            end = publish(archive, publication)
+            archive.until(lambda: client.ask("MaxRecordedPositionRequest", recording_id=number) == end)  # noqa: B023
+            assert client.ask(name, **fields(subscription_id)) == 0
+            assert client.error(name, **fields(subscription_id))[0] == ArchiveErrorCode.UNKNOWN_SUBSCRIPTION
+        assert [client.signal() for _ in range(2)][1] == (RecordingSignal.STOP, number, end)
+    client.record()
+    with archive.aeron.add_exclusive_publication(CHANNEL, 1001) as publication:
+        publish(archive, publication)
+        assert client.signal()[:2] == (RecordingSignal.START, 2)
+        assert client.ask("StopRecordingByIdentityRequest", recording_id=2) == 1
+        assert client.signal()[:2] == (RecordingSignal.STOP, 2)
+        assert client.ask("StopRecordingByIdentityRequest", recording_id=2) == 0
+    assert client.error("StopRecordingByIdentityRequest", recording_id=3)[0] == ArchiveErrorCode.UNKNOWN_RECORDING
+
+
+def test_the_limit_of_recordings_counts_subscriptions_that_wait_for_an_image(tmp_path: Path) -> None:
+    with RunningArchive(tmp_path, max_concurrent_recordings=2) as archive:
+        client = archive.connected()
+        first = client.record(1)
+        client.record(2)
+        fields = {"stream_id": 3, "source_location": 0, "channel": CHANNEL}
+        assert client.error("StartRecordingRequest", **fields)[0] == ArchiveErrorCode.MAX_RECORDINGS
+        assert client.ask("StopRecordingSubscriptionRequest", subscription_id=first) == 0
+        client.record(3)
+
+
+def test_recording_stops_when_storage_is_low(tmp_path: Path) -> None:
+    with RunningArchive(tmp_path, low_storage_space_threshold=1 << 60) as archive:
+        client = archive.connected()
+        fields = {"stream_id": 3, "source_location": 0, "channel": CHANNEL}
+        code, text = client.error("StartRecordingRequest", **fields)
+        assert code == ArchiveErrorCode.STORAGE_SPACE
+        assert str(1 << 60) in text
+
+
+def test_recording_events_tell_of_start_progress_and_stop(tmp_path: Path) -> None:
+    with RunningArchive(tmp_path, recording_events_channel=CONTROL) as archive:
+        client = archive.connected()
+        events = ControlClient(archive)
+        subscription = archive.aeron.add_subscription(CONTROL, 30)
+        archive.until(lambda: subscription.is_connected)
+        events.responses.close()
+        events.responses = subscription
+        _, end = record(archive, client)
+        started = events.take(lambda each: each.name == "RecordingStarted")
+        assert (started.recording_id, started.channel, started.source_identity) == (0, CHANNEL, "aeron:ipc")
+        assert events.take(lambda each: each.name == "RecordingStopped").stop_position == end
+        positions = [each.position for each in events.received if each.name == "RecordingProgress"]
+        assert positions == sorted(positions)
+        assert positions[-1] == end
+
+
+# -- listings ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_listing_goes_on_where_its_client_had_no_room(archive: RunningArchive) -> None:
+    client = archive.connected()
+    count = 20
+    client.record(1001, channel=f"{CHANNEL}|alias={'a' * 3000}")
+    for number in range(count):
+        with archive.aeron.add_exclusive_publication(CHANNEL, 1001):
+            assert client.signal()[:2] == (RecordingSignal.START, number)
+        assert client.signal()[:2] == (RecordingSignal.STOP, number)
+    listing = client.send("ListRecordingsRequest", from_recording_id=0, record_count=count + 1)
+    second = client.send("ListRecordingRequest", recording_id=0)
+    for _ in range(100):
+        archive.work()
+    found = [client.take(lambda each: each.values.get("correlation_id") == listing) for _ in range(count + 1)]
+    assert [each.recording_id for each in found[:-1]] == list(range(count))
+    assert (found[-1].code, found[-1].relevant_id) == (ResponseCode.RECORDING_UNKNOWN, count)
+    assert client.response(second).relevant_id == ArchiveErrorCode.ACTIVE_LISTING
+    assert client.listed("ListRecordingRequest", recording_id=4711) == []
+
+
+def test_negative_and_empty_counts_end_a_listing_at_once(archive: RunningArchive) -> None:
+    client = archive.connected()
+    record(archive, client)
+    for count in (-1, 0):
+        assert client.listed("ListRecordingsRequest", from_recording_id=0, record_count=count) == []
+        assert (
+            client.listed(
+                "ListRecordingSubscriptionsRequest",
+                pseudo_index=0,
+                subscription_count=count,
+                apply_stream_id=0,
+                stream_id=0,
+            )
+            == []
+        )
+
+
+# -- replays -------------------------------------------------------------------------------------------------------------
+
+
+def test_replays_have_a_limit_and_end_without_a_subscriber(tmp_path: Path) -> None:
+    with RunningArchive(tmp_path, max_concurrent_replays=1, connect_timeout_ns=200 * NS_PER_MS) as archive:
+        client = archive.connected()
+        recording_id, _ = record(archive, client)
+        fields = {
+            "recording_id": recording_id,
+            "position": -1,
+            "length": -1,
+            "replay_stream_id": 1002,
+            "file_io_max_length": -1,
+            "replay_token": -1,
+            "replay_channel": "aeron:ipc",
+        }
+        first = client.send("ReplayRequest", **fields)
+        assert client.response(first).code == ResponseCode.OK
+        assert client.error("ReplayRequest", **fields) == (
+            ArchiveErrorCode.MAX_REPLAYS,
+            "max concurrent replays reached 1",
+        )
+        late = client.response(first)
+        assert (late.code, late.relevant_id) == (ResponseCode.ERROR, ArchiveErrorCode.GENERIC)
+        assert client.ask("ReplayRequest", **fields) == 2 << 32 | archive_session(client)
+
+
+def archive_session(client: ControlClient) -> int:
+    """The session of the replay that runs now."""
+    (replay,) = client.archive.server._conductor._replays
+    return int(replay.session_id & 0xFFFFFFFF)
+
+
+def test_a_replay_of_an_empty_recording_ends_at_once(archive: RunningArchive) -> None:
+    client = archive.connected()
+    client.record(auto_stop=True)
+    publication = archive.aeron.add_exclusive_publication(CHANNEL, 1001)
+    assert client.signal() == (RecordingSignal.START, 0, 0)
+    publication.close()
+    assert client.signal() == (RecordingSignal.STOP, 0, 0)
+    fields = {"recording_id": 0, "replay_stream_id": 1002, "file_io_max_length": -1, "replay_token": -1}
+    fields |= {"replay_channel": "aeron:ipc", "position": -1}
+    assert client.error("ReplayRequest", length=-2, **fields)[0] == ArchiveErrorCode.EMPTY_RECORDING
+    subscription = archive.aeron.add_subscription("aeron:ipc", 1002)
+    client.ask("ReplayRequest", length=-1, **fields)
+    archive.until(lambda: archive.server.stats().replays == 0, "the replay ends")
+    assert subscription.poll_bytes(1) == []
+
+
+def test_a_stopped_replay_is_gone_for_its_subscriber(archive: RunningArchive) -> None:
+    client = archive.connected()
+    client.record()
+    with archive.aeron.add_exclusive_publication(CHANNEL, 1001) as publication:
+        publish(archive, publication)
+        client.signal()
+        subscription = replay(archive, client, recording_id=0, position=0, length=-1)
+        assert read(archive, subscription, COUNT) == [payload(number) for number in range(COUNT)]
+        session = archive.server._conductor._replays[0].session_id
+        assert client.ask("StopReplayRequest", replay_session_id=session) == 0
+        archive.until(lambda: not subscription.images, "the image goes")
+        assert client.ask("StopReplayRequest", replay_session_id=session) == 0
+
+
+# -- the directory -------------------------------------------------------------------------------------------------------
+
+
+def test_one_archive_or_recorder_has_the_directory(archive: RunningArchive) -> None:
+    with pytest.raises(RecordingError, match="already running"):
+        archive.start()
