@@ -215,11 +215,11 @@ class DriverNameResolver:
         sent = self._send(islice(self._sending_self, room))
         if sent < room and now_ns >= self._self_due_ns:
             self._self_due_ns = now_ns + self._settings.driver_resolver_self_resolution_interval_ns
-            first = {each.address for each in self._bootstrap if each.address is not None}
+            first = [each.address for each in self._bootstrap if each.address is not None]
             own = ResolutionEntry(
                 name=self.name, address=ipaddress.ip_address(self._local.ip), port=self._local.port, is_self=True
             )
-            self._sending_self = _datagrams([own], [*{*first, *self._neighbors}])
+            self._sending_self = _datagrams([own], list(dict.fromkeys((*first, *self._neighbors))))
             sent += self._send(islice(self._sending_self, room - sent))
         sent += self._send(islice(self._sending_all, room - sent))
         if sent < room and now_ns >= self._all_due_ns:
