@@ -180,6 +180,6 @@ async def duologue_world(cancel: Canceller, resources: tuple[Aeron, int]) -> lis
 
 
 def server_leftovers(server: aio.Server) -> str:
-    core = server._life.core
+    core = server._agent.core
     left = {"open": not server.closed, "handlers": server._handlers.tasks, "sessions": core._sessions}
     return " ".join(f"{kind} {value}" for kind, value in left.items() if value)

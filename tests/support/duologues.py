@@ -46,5 +46,5 @@ async def echo_async(duologue: aio.Duologue) -> None:
 
 def in_use(server: Server | aio.Server) -> tuple[int, int]:
     """How many ports and sessions the duologues of a server have."""
-    core = server._life.core
+    core = server._agent.core
     return len(core.ports_in_use), len(core.sessions_in_use)

@@ -443,7 +443,7 @@ def test_a_server_whose_close_a_signal_handler_interrupted_can_be_closed(
         raise Alarm
 
     server = serve(echo, **serving(port))
-    driver = server._life._connection
+    driver = server._agent._connection
     assert driver is not None
     monkeypatch.setattr(AgentRunner, "close", interrupt)
     with pytest.raises(Alarm):

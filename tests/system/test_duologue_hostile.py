@@ -67,7 +67,8 @@ class House:
     def places(self) -> dict[int, tuple[int, int]]:
         """Every open duologue's ports by its session."""
         self.latency_s(1)
-        return {each.session_id: each.ports for each in self.server._life.core.sessions}
+        sessions = self.server._agent.core.sessions
+        return {each.session_id: (each.response.port, each.response.control_port) for each in sessions}
 
     def count(self, name: str) -> int:
         return getattr(self.server.stats(), name)

@@ -6,6 +6,7 @@ import time
 from typing import Protocol
 
 from mainstem._core import layout
+from mainstem.errors import Timeout
 
 NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
@@ -33,6 +34,7 @@ class Deadline:
     """The end of one wait, ``timeout`` seconds from its creation; never, if that is None."""
 
     def __init__(self, clock: Clock, timeout: float | None) -> None:
+        self.timeout = timeout
         self._clock = clock
         self._end_ns = NEVER_NS if timeout is None else min(clock.monotonic_ns() + seconds_ns(timeout), NEVER_NS)
 
@@ -45,6 +47,12 @@ class Deadline:
     def left(self) -> float | None:
         """The seconds until it passes, at least 0; None if it never does."""
         return None if self._end_ns == NEVER_NS else max(0, self._end_ns - self._clock.monotonic_ns()) / NS_PER_SECOND
+
+    def check(self, what: str) -> float | None:
+        """Return ``left``. Raises Timeout if it has passed; the error says ``what`` took so long."""
+        if self.expired:
+            raise Timeout(f"{what}: timed out after {self.timeout:g} s", timeout=self.timeout)
+        return self.left
 
 
 class Clock(Protocol):

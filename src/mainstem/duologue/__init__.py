@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from mainstem._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from mainstem._internal.address_prefixes import AddressPrefixes
     from mainstem.duologue import aio
     from mainstem.duologue.client import Client, connect
     from mainstem.duologue.crypto import ServerKey
-    from mainstem.duologue.limits import AddressPrefixes
     from mainstem.duologue.server import Duologue, Server, serve
     from mainstem.duologue.settings import Settings
     from mainstem.duologue.stats import DuologueStats, ServerStats
@@ -24,7 +24,7 @@ _HOMES = {
     "Client": "mainstem.duologue.client",
     "Duologue": "mainstem.duologue.server",
     "DuologueStats": "mainstem.duologue.stats",
-    "AddressPrefixes": "mainstem.duologue.limits",
+    "AddressPrefixes": "mainstem._internal.address_prefixes",
     "Server": "mainstem.duologue.server",
     "ServerKey": "mainstem.duologue.crypto",
     "Settings": "mainstem.duologue.settings",

@@ -23,18 +23,19 @@ from abc import abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from mainstem._internal.address_prefixes import AddressPrefixes
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.lazy import lazy_names
 from mainstem._internal.opening import Opening
+from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.tasks import start_task, within
 from mainstem.aeron.agent import AgentTerminated
 from mainstem.aeron.aio.waiting import Pause
 from mainstem.duologue.channels import HOST, PORT, ClientChannels, ServerChannels
 from mainstem.duologue.ends import CLOSE_TIMEOUT, STEP_TIMEOUT, ClientEnd, DuologueEnd, End
-from mainstem.duologue.limits import AddressPrefixes
-from mainstem.duologue.server_life import HANDLER_TIMEOUT, ServerEnd, ServerLife, reason_after
-from mainstem.duologue.session import Alone
-from mainstem.duologue.settings import Settings, settings_of
+from mainstem.duologue.server_agent import HANDLER_TIMEOUT, ServerAgent, ServerEnd, reason_after
+from mainstem.duologue.session import Unlocked
+from mainstem.duologue.settings import Settings
 from mainstem.duologue.stats import DuologueStats, ServerStats
 from mainstem.errors import ClosedError
 
@@ -70,10 +71,11 @@ __getattr__, __dir__ = lazy_names(__name__, {"ServerKey": "mainstem.duologue.cry
 logger = logging.getLogger("mainstem.duologue.server")
 
 
-class _Changed(Alone):
+class _Changed(Unlocked):
     """The condition of a session in the event loop, whose one thread needs no lock."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._event = asyncio.Event()
 
     def notify_all(self) -> None:
@@ -122,7 +124,7 @@ async def _join(task: asyncio.Task[None]) -> None:
         task.result()
 
 
-class _Talk(End):
+class _AsyncEnd(End):
     """Sends and receives, in the event loop."""
 
     @abstractmethod
@@ -162,7 +164,7 @@ class _Talk(End):
                 return
 
 
-class Duologue(DuologueEnd, _Talk):
+class Duologue(DuologueEnd, _AsyncEnd):
     """One client's duologue, for the coroutine that serves it. Iterating gives its messages until the client leaves.
 
     Example:
@@ -243,32 +245,32 @@ class Server(ServerEnd):
 
     def __init__(self, handler: Callable[[Duologue], Awaitable[object]], channels: ServerChannels, **more: Any) -> None:
         self._handlers = _Handlers(handler)
-        self._life = ServerLife(channels, self._handlers.start, _Changed, **more)
+        self._agent = ServerAgent(channels, self._handlers.start, _Changed, **more)
         self._task: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
     async def _open(self) -> Self:
         """Open the all-clients channel."""
         # Starting a driver takes a moment, in which the event loop may have other things to do.
-        await _in_thread(self._life.connect, self._life.disconnect)
+        await _in_thread(self._agent.connect, self._agent.disconnect)
         self._task = asyncio.get_running_loop().create_task(self._run())
         return self
 
     @property
     def closed(self) -> bool:
         """Whether it is closed."""
-        return self._life.is_aborted or not self._life.is_connected
+        return self._agent.is_aborted or not self._agent.is_connected
 
     async def _run(self) -> None:
-        life = self._life
+        agent = self._agent
         pause = Pause(SYSTEM_CLOCK, None)
         with suppress(AgentTerminated):
             while True:
-                if life.do_work(SYSTEM_CLOCK.monotonic_ns()):
+                if agent.do_work(SYSTEM_CLOCK.monotonic_ns()):
                     pause.restart()
                 await pause.step()
         # Nothing arrives any more: the tasks of duologues, which wait for it, end now and not at ``close``.
-        life.on_close()
+        agent.on_close()
 
     async def wait(self, timeout: float | None = None) -> None:
         """Wait until the server has ended: by `close`, or by an error, which is its ``error`` then."""
@@ -279,7 +281,7 @@ class Server(ServerEnd):
     async def shutdown(self, timeout: float | None = None) -> None:
         """Refuse new clients, wait until the handlers have returned, and close."""
         if not self.closed:
-            self._life.core.stop_accepting()
+            self._agent.core.stop_accepting()
             await self._handlers.wait(timeout)
             await self.close()
 
@@ -295,26 +297,26 @@ class Server(ServerEnd):
 
     def abort(self) -> None:
         """End at once: the clients learn that their duologues were aborted. Handlers are cancelled, and not waited for."""
-        self._life.is_aborted = True
+        self._agent.is_aborted = True
         if self._task is not None and self._closing is None:
             self._task.cancel()
-            self._life.on_close()
+            self._agent.on_close()
             self._closing = asyncio.get_running_loop().create_task(self._finish(waits=False))
 
     async def _finish(self, *, waits: bool) -> None:
         try:
             await self.wait()
-            self._life.on_close()
+            self._agent.on_close()
             for serving in self._handlers.tasks:
                 serving.cancel()
             if waits:
                 if left := await self._handlers.wait(HANDLER_TIMEOUT):
                     logger.warning("%d tasks go on %g s after they were cancelled", len(left), HANDLER_TIMEOUT)
                 pause = Pause(SYSTEM_CLOCK, None)
-                while not self._life.has_released():
+                while not self._agent.has_released():
                     await pause.step()
         finally:
-            await _to_the_end(self._life.disconnect)
+            await _to_the_end(self._agent.disconnect)
 
     async def __aenter__(self) -> Self:
         return self
@@ -325,7 +327,7 @@ class Server(ServerEnd):
         await self.close()
 
 
-class Client(ClientEnd, _Talk):
+class Client(ClientEnd, _AsyncEnd):
     """A duologue with a server, opened by `connect`. An asynchronous context manager.
 
     Example:
@@ -338,10 +340,6 @@ class Client(ClientEnd, _Talk):
         super().__init__(channels, **more)
         self._ending: asyncio.Task[None] | None = None
         self._failure: MainstemError | None = None
-
-    @property
-    def _has_ended(self) -> bool:
-        return self._ending is not None or self._connection is None
 
     async def _open(self) -> Self:
         """Open the duologue."""
@@ -366,6 +364,7 @@ class Client(ClientEnd, _Talk):
     async def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
         """Leave the duologue, once the server has received everything. A close that is cancelled aborts."""
         if self._ending is None and self._connection is not None:
+            self._is_over = True
             self._ending = asyncio.get_running_loop().create_task(self._finish(timeout))
         if self._ending is not None:
             await _join(self._ending)
@@ -404,7 +403,7 @@ def serve(
 
     What fails when it starts is raised where this is awaited or entered.
     """
-    channels = ServerChannels(host, port, settings_of(settings, overrides))
+    channels = ServerChannels(host, port, apply_overrides(Settings, settings, overrides))
     server = Server(handler, channels, aeron=aeron, directory=directory, key=key)
     return Opening(server._open, "duologue.aio.serve()")
 
@@ -426,7 +425,7 @@ def connect(
     What fails when it opens is raised where this is awaited or entered.
     """
     client = Client(
-        ClientChannels(host, port, settings_of(settings, overrides), local_address),
+        ClientChannels(host, port, apply_overrides(Settings, settings, overrides), local_address),
         timeout=timeout,
         server_key=server_key,
         aeron=aeron,

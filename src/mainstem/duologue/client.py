@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.exit_cleanup import close_at_exit
+from mainstem._internal.overrides import apply_overrides
 from mainstem.aeron.idle import BackoffIdle
 from mainstem.duologue.channels import PORT, ClientChannels
-from mainstem.duologue.ends import CLOSE_TIMEOUT, STEP_TIMEOUT, ClientEnd
-from mainstem.duologue.settings import Settings, settings_of
-from mainstem.duologue.talk import Talk
+from mainstem.duologue.ends import CLOSE_TIMEOUT, STEP_TIMEOUT, BlockingEnd, ClientEnd
+from mainstem.duologue.settings import Settings
 from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Client(ClientEnd, Talk):
+class Client(ClientEnd, BlockingEnd):
     """A duologue with a server, opened by `connect`. A context manager.
 
     It has no thread: its duty cycles run inside `send`, `receive` and `poll`. Several threads may call them.
@@ -37,17 +37,11 @@ class Client(ClientEnd, Talk):
     """
 
     def __init__(self, channels: ClientChannels, **more: Any) -> None:
-        self._is_over = True
         super().__init__(channels, **more)
         # A signal handler may call in the middle of a step.
         self._rlock = threading.RLock()
         self._connect()
-        self._is_over = False
         close_at_exit(self)
-
-    @property
-    def _has_ended(self) -> bool:
-        return self._is_over
 
     @property
     def _lock(self) -> AbstractContextManager[object]:
@@ -94,7 +88,6 @@ class Client(ClientEnd, Talk):
         Example:
             >>> duologue.abort()
         """
-        self._is_over = True
         with self._lock:
             self._abort()
         self._disconnect()
@@ -104,7 +97,7 @@ class Client(ClientEnd, Talk):
         self._is_over = True
 
     def __del__(self) -> None:
-        if not getattr(self, "_is_over", True):
+        if getattr(self, "_connection", None) is not None and not self._is_over:
             try:
                 warnings.warn(
                     f"a duologue client of {self._channels.name} was not closed", ResourceWarning, stacklevel=2
@@ -153,7 +146,7 @@ def connect(
         ...     duologue.send("ECHO tide")
     """
     client = Client(
-        ClientChannels(host, port, settings_of(settings, overrides), local_address),
+        ClientChannels(host, port, apply_overrides(Settings, settings, overrides), local_address),
         timeout=timeout,
         server_key=server_key,
         aeron=aeron,

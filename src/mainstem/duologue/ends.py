@@ -11,25 +11,29 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from mainstem._internal.clock import NS_PER_SECOND, SYSTEM_CLOCK, seconds_ns, timeout_of
+from mainstem._internal.clock import SYSTEM_CLOCK, Deadline
 from mainstem._internal.validation import check_seconds
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.environment import DriverConnection, secure_random
-from mainstem.duologue.limits import checked_message
+from mainstem.duologue.messages import checked_message
 from mainstem.duologue.state import DuologueState
 from mainstem.duologue.stats import DuologueStats
-from mainstem.errors import BackPressured, ClosedError, ConnectionLost, Delivery, Timeout
+from mainstem.errors import BackPressured, ClosedError, ConnectionLost, Delivery
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
+    from types import TracebackType
+    from typing import Self
 
     from mainstem.aeron.client.client import Aeron
     from mainstem.duologue.channels import ClientChannels
     from mainstem.duologue.session import Session
     from mainstem.duologue.settings import Settings
+    from mainstem.duologue.streams import Link
     from mainstem.errors import MainstemError
 
 T = TypeVar("T")
@@ -41,46 +45,8 @@ STEP_TIMEOUT = 5.0
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` waits by default until everything is delivered."""
 
-DRIVER_NS = 2 * NS_PER_SECOND
-"""How long a closing client waits for the driver's last responses."""
-
-
-class Deadline:
-    """When a call that waits times out."""
-
-    def __init__(self, timeout: float | None) -> None:
-        self._timeout = timeout
-        seconds = timeout_of(timeout)
-        self._end_ns = None if seconds is None else SYSTEM_CLOCK.monotonic_ns() + seconds_ns(seconds)
-
-    @property
-    def expired(self) -> bool:
-        """Whether no time is left."""
-        return self._end_ns is not None and SYSTEM_CLOCK.monotonic_ns() >= self._end_ns
-
-    def left(self, what: str) -> float | None:
-        """Return the seconds that are left, None for any number. Raises Timeout if there are none."""
-        if self._end_ns is None:
-            return None
-        left_ns = self._end_ns - SYSTEM_CLOCK.monotonic_ns()
-        if left_ns <= 0:
-            raise Timeout(f"{what}: timed out after {self._timeout:g} s", timeout=self._timeout)
-        return left_ns / NS_PER_SECOND
-
-
-class Link(Protocol):
-    """One end of an open duologue, at either side."""
-
-    @property
-    def max_message_length(self) -> int: ...
-
-    def offer(self, message: bytes) -> bool:
-        """Send a message if there is room for it. Raises what ended the duologue."""
-        ...
-
-    def receive(self) -> bytes | None:
-        """Take the oldest message; None if there is none yet. Raises what ended the duologue, once all are taken."""
-        ...
+DRIVER_TIMEOUT = 2.0
+"""Seconds that a closing client waits for the driver's last responses."""
 
 
 class End(ABC):
@@ -101,20 +67,20 @@ class End(ABC):
     def _sending(self, message: bytes | str, timeout: float | None) -> Steps[None]:
         link = self._link
         data = checked_message(message, link.max_message_length)
-        deadline = Deadline(timeout)
+        deadline = Deadline(SYSTEM_CLOCK, timeout)
         self._work()
         while not link.offer(data):
-            yield deadline.left("wait for room in the stream")
+            yield deadline.check("wait for room in the stream")
             self._work()
 
     def _receiving(self, timeout: float | None) -> Steps[bytes]:
         link = self._link
         message = link.receive()
         if message is None:
-            deadline = Deadline(timeout)
+            deadline = Deadline(SYSTEM_CLOCK, timeout)
             self._work()
             while (message := link.receive()) is None:
-                yield deadline.left("wait for a message")
+                yield deadline.check("wait for a message")
                 self._work()
         return message
 
@@ -159,6 +125,82 @@ class End(ABC):
     def max_message_length(self) -> int:
         """The longest message that can be sent, in bytes."""
         return self._link.max_message_length
+
+
+class BlockingEnd(End):
+    """Sends and receives, in the thread of the caller."""
+
+    @abstractmethod
+    def _run(self, steps: Steps[T]) -> T:
+        """Run a procedure to its end; waits between its steps."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def abort(self) -> None: ...
+
+    def send(self, message: bytes | str, timeout: float | None = None) -> None:
+        """Send a message; returns once the stream has accepted it. A call that fails has sent nothing.
+
+        Args:
+            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
+            timeout: Seconds to wait for room, at most; None waits forever.
+
+        Raises:
+            Timeout: The peer made no room in time.
+            ConnectRefused: The server ended the duologue with a reason.
+            ConnectionLost: Nothing was heard from the peer for ``heartbeat_timeout``.
+            Aborted: The peer aborted the duologue.
+            ClosedError: The peer has left, or this end is closed.
+            ValueError: The message is too long.
+            TypeError: The message is neither text nor a bytes-like object.
+
+        Example:
+            >>> duologue.send("ECHO tide")
+        """
+        self._run(self._sending(message, timeout))
+
+    def receive(self, timeout: float | None = None) -> bytes:
+        """Receive the next message.
+
+        Args:
+            timeout: Seconds to wait at most; None waits forever.
+
+        Returns:
+            The message, decrypted where the duologue is encrypted.
+
+        Raises:
+            Timeout: No message came in time. None is lost: the next call receives it. At a server also: the client sent
+                nothing for ``idle_timeout``, which ended the duologue.
+            ConnectRefused: The server ended the duologue with a reason.
+            ConnectionLost: Nothing was heard from the peer for ``heartbeat_timeout``.
+            Aborted: The peer aborted the duologue.
+            ClosedError: The peer has left, or this end is closed. What came before was received.
+
+        Example:
+            >>> message = duologue.receive(timeout=5)
+        """
+        return self._run(self._receiving(timeout))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Iterate over messages until the peer leaves. Raises what `receive` raises for any other end."""
+        while True:
+            try:
+                yield self.receive()
+            except ClosedError:
+                return
 
 
 class DuologueEnd(End):
@@ -219,9 +261,9 @@ class DuologueEnd(End):
     def _closing(self, error: str, timeout: float | None) -> Steps[None]:
         session = self._session
         session.close(error)
-        deadline = Deadline(timeout)
+        deadline = Deadline(SYSTEM_CLOCK, timeout)
         while session.state is not DuologueState.CLOSED:
-            yield deadline.left("wait for the end of the duologue")
+            yield deadline.check("wait for the end of the duologue")
         if session.queued:
             raise BackPressured(
                 f"duologue {session.session_id}: {session.queued} messages were not sent: the client does not read"
@@ -241,10 +283,7 @@ class ClientEnd(End):
     ``_connect`` and ``_disconnect`` block for as long as a driver takes to start and to end.
     """
 
-    @property
-    def _has_ended(self) -> bool:
-        """Whether `close` or `abort` was called."""
-        return False
+    _is_over = False  # `close` or `abort` was called
 
     def __init__(
         self,
@@ -309,32 +348,27 @@ class ClientEnd(End):
         if core.is_open:
             self._work()
             core.finish()
-            deadline = Deadline(timeout)
+            deadline = Deadline(SYSTEM_CLOCK, timeout)
             while core.error is None:
                 if deadline.expired:
                     sent = core.stats().messages_sent
                     if sent:
-                        text = (
-                            f"{core.peer} did not confirm within {timeout:g} s that it has received all {sent} messages"
-                        )
+                        text = f"{core.peer} did not confirm within {timeout:g} s that it received all {sent} messages"
                         failure = ConnectionLost(text, delivery=Delivery.UNKNOWN)
                     break
                 yield None
                 self._work()
             if core.error is not None and not (core.has_told or isinstance(core.error, ClosedError)):
                 failure = core.error
-        yield from self._leaving(core, connection)
-        return failure
-
-    def _leaving(self, core: ClientCore, connection: DriverConnection) -> Steps[None]:
-        deadline_ns = SYSTEM_CLOCK.monotonic_ns() + DRIVER_NS
-        while not core.close() and not connection.aeron.closed and SYSTEM_CLOCK.monotonic_ns() < deadline_ns:
+        deadline = Deadline(SYSTEM_CLOCK, DRIVER_TIMEOUT)
+        while not core.close() and not connection.aeron.closed and not deadline.expired:
             connection.aeron.invoke()
             yield None
+        return failure
 
     @property
     def _link(self) -> ClientCore:
-        if self._core is None or self._has_ended:
+        if self._core is None or self._is_over:
             raise ClosedError("the duologue client is closed")
         return self._core
 
@@ -381,6 +415,7 @@ class ClientEnd(End):
         return DuologueStats() if self._core is None else self._core.stats()
 
     def _abort(self) -> None:
+        self._is_over = True
         if self._core is not None:
             self._core.abort()
 

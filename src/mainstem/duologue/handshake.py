@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mainstem.duologue.limits import address_of
+from mainstem._internal.address_prefixes import address_of
+from mainstem._internal.clock import seconds_ns
 from mainstem.duologue.messages import MAX_TEXT_LENGTH
 from mainstem.errors import MainstemError
 
@@ -38,10 +39,10 @@ class Handshake:
 class Handshakes:
     """The clients on the all-clients channel. The image handlers, which run in the conductor's thread, only queue."""
 
-    def __init__(self, settings: Settings, stats: ServerStats, *, timeout_ns: int) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, stats: ServerStats) -> None:
         self._stats = stats
-        self._timeout_ns = timeout_ns
+        self._timeout_ns = seconds_ns(settings.handshake_timeout)
+        self._max_term_length = settings.max_term_length
         self._changes: deque[tuple[bool, Image]] = deque()
         self._clients: dict[int, Handshake] = {}
 
@@ -73,15 +74,11 @@ class Handshakes:
                     del self._clients[image.session_id]
                 continue
             self._stats.handshakes += 1
-            self._take_in(image, now_ns)
+            client = Handshake(image, address_of(image.source_identity), now_ns)
+            self._clients[image.session_id] = client
+            if image.term_length > self._max_term_length:
+                self.refuse(client, f"a term of {image.term_length} bytes is too long")
         return work
-
-    def _take_in(self, image: Image, now_ns: int) -> Handshake:
-        client = Handshake(image, address_of(image.source_identity), now_ns)
-        self._clients[image.session_id] = client
-        if image.term_length > self._settings.max_term_length:
-            self.refuse(client, f"a term of {image.term_length} bytes is too long")
-        return client
 
     def _on_fragment(self, fragment: Fragment, now_ns: int, on_request: Callable[[Handshake, bytes], None]) -> None:
         # The image's handler ran before its first message could be polled, but possibly after the queue was emptied above.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from mainstem._internal.as_bytes import as_message
 from mainstem.errors import RemoteProtocolError
 
 # The longest text that these rules can make is an error's; what is longer is refused before it is parsed.
@@ -26,6 +27,7 @@ ENCRYPTION_NOT_OFFERED = "encryption not offered"
 
 KEY_BITS = 32
 PUBLIC_KEY_LENGTH = 32
+SEAL_LENGTH = 24  # a number and a tag, which encryption adds to a message
 
 _HELLO = re.compile(rb"HELLO ([0-9A-Fa-f]{1,8})")
 _SEALED_HELLO = re.compile(rb"HELLO ([0-9A-Fa-f]{40}) ([0-9A-Fa-f]{64})")
@@ -123,6 +125,19 @@ def error_of(text: bytes) -> str | None:
     if not text.startswith(_DUOLOGUE_ERROR):
         return None
     return text[len(_DUOLOGUE_ERROR) :][:MAX_ERROR_LENGTH].decode(errors="replace")
+
+
+def longest_message(term_length: int, *, is_encrypted: bool) -> int:
+    """The longest message of a duologue in bytes, by the length of its terms."""
+    return term_length // 8 - (SEAL_LENGTH if is_encrypted else 0)
+
+
+def checked_message(message: bytes | str, longest: int) -> bytes:
+    """The bytes of a message. Raises TypeError if it is neither text nor bytes, ValueError if it is too long."""
+    data = as_message(message)
+    if len(data) > longest:
+        raise ValueError(f"message of {len(data)} bytes is too long (limit {longest}, by term_length)")
+    return data
 
 
 def encrypt_session(session_id: int, key: int) -> int:

@@ -8,14 +8,14 @@ import warnings
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mainstem._internal.exit_cleanup import close_at_exit
+from mainstem._internal.overrides import apply_overrides
 from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.idle import BackoffIdle
 from mainstem.duologue.channels import HOST, PORT, ServerChannels
-from mainstem.duologue.ends import CLOSE_TIMEOUT, DuologueEnd
+from mainstem.duologue.ends import CLOSE_TIMEOUT, BlockingEnd, DuologueEnd
 from mainstem.duologue.messages import INTERNAL_ERROR
-from mainstem.duologue.server_life import HANDLER_TIMEOUT, ServerEnd, ServerLife, reason_after
-from mainstem.duologue.settings import Settings, settings_of
-from mainstem.duologue.talk import Talk
+from mainstem.duologue.server_agent import HANDLER_TIMEOUT, ServerAgent, ServerEnd, reason_after
+from mainstem.duologue.settings import Settings
 from mainstem.errors import Timeout
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ T = TypeVar("T")
 logger = logging.getLogger("mainstem.duologue.server")
 
 
-class Duologue(DuologueEnd, Talk):
+class Duologue(DuologueEnd, BlockingEnd):
     """One client's duologue, for the handler that serves it. Iterating gives its messages until the client leaves.
 
     Any thread may use it.
@@ -139,9 +139,9 @@ class Server(ServerEnd):
     ) -> None:
         self._closed = True
         self._handlers = _Handlers(handler)
-        self._life = ServerLife(channels, self._handlers.start, threading.Condition, **more)
-        self._life.connect()
-        self._runner = AgentRunner(self._life, BackoffIdle())
+        self._agent = ServerAgent(channels, self._handlers.start, threading.Condition, **more)
+        self._agent.connect()
+        self._runner = AgentRunner(self._agent, BackoffIdle())
         self._runner.start()
         self._closed = False
         close_at_exit(self)
@@ -176,7 +176,7 @@ class Server(ServerEnd):
             >>> server.shutdown(timeout=30)
         """
         if not self._closed:
-            self._life.core.stop_accepting()
+            self._agent.core.stop_accepting()
             self._handlers.wait(timeout)
             self.close()
 
@@ -197,7 +197,7 @@ class Server(ServerEnd):
         Example:
             >>> server.abort()
         """
-        self._life.is_aborted = True
+        self._agent.is_aborted = True
         self._close(waits=False)
 
     def _close(self, *, waits: bool) -> None:
@@ -210,9 +210,9 @@ class Server(ServerEnd):
                 if left := self._handlers.wait(HANDLER_TIMEOUT):
                     logger.warning("%d handlers go on %g s after their duologues ended", left, HANDLER_TIMEOUT)
                 idle = BackoffIdle()
-                while not self._life.has_released():
+                while not self._agent.has_released():
                     idle.idle(0)
-            self._life.disconnect()
+            self._agent.disconnect()
         except BaseException:
             # A signal handler raised while this waited: the next call closes the rest.
             self._closed = False
@@ -234,7 +234,7 @@ class Server(ServerEnd):
         if not getattr(self, "_closed", True):
             try:
                 warnings.warn(
-                    f"a duologue server on {self._life.channels.name} was not closed", ResourceWarning, stacklevel=2
+                    f"a duologue server on {self._agent.channels.name} was not closed", ResourceWarning, stacklevel=2
                 )
             finally:
                 self.abort()
@@ -279,5 +279,5 @@ def serve(
         >>> with serve(echo, "192.0.2.1", max_clients=64) as server:
         ...     server.wait()
     """
-    channels = ServerChannels(host, port, settings_of(settings, overrides))
+    channels = ServerChannels(host, port, apply_overrides(Settings, settings, overrides))
     return Server(handler, channels, aeron=aeron, directory=directory, key=key)

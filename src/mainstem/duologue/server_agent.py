@@ -30,7 +30,7 @@ HANDLER_TIMEOUT = 10.0
 """Seconds that closing a server waits for its handlers, once their duologues have ended."""
 
 
-class ServerLife:
+class ServerAgent:
     """A server, an agent for whatever runs its duty cycles."""
 
     role_name = "mainstem-duologue-server"
@@ -138,22 +138,22 @@ def reason_after(error: BaseException | None, session: Session) -> str:
 class ServerEnd:
     """What the servers of both APIs have in common."""
 
-    _life: ServerLife
+    _agent: ServerAgent
 
     @property
     def settings(self) -> Settings:
         """The settings of this server."""
-        return self._life.channels.settings
+        return self._agent.channels.settings
 
     @property
     def address(self) -> tuple[str, int]:
         """The address that is listened on, and the port of the all-clients channel."""
-        return self._life.channels.host, self._life.channels.port
+        return self._agent.channels.host, self._agent.channels.port
 
     @property
     def error(self) -> MainstemError | None:
         """The error that ended the server, if one did: its driver has ended."""
-        return self._life.failure
+        return self._agent.failure
 
     def stats(self) -> ServerStats:
         """Read the server's counts.
@@ -167,7 +167,7 @@ class ServerEnd:
         Example:
             >>> server.stats().duologues_opened
         """
-        return replace(self._life.core.stats)
+        return replace(self._agent.core.stats)
 
     def broadcast(self, message: bytes | str) -> None:
         """Send a message to every client that is there, without waiting.
@@ -187,12 +187,12 @@ class ServerEnd:
         """
         if self._has_ended:
             raise ClosedError("the server has ended")
-        self._life.core.broadcast(message)
+        self._agent.core.broadcast(message)
 
     @property
     def _has_ended(self) -> bool:
-        return not self._life.is_connected or self._life.failure is not None
+        return not self._agent.is_connected or self._agent.failure is not None
 
     def __repr__(self) -> str:
         state = "closed" if self._has_ended else "open"
-        return f"<duologue Server on {self._life.channels.name}, {state}>"
+        return f"<duologue Server on {self._agent.channels.name}, {state}>"

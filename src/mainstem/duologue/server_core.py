@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from mainstem._internal.clock import NS_PER_SECOND, seconds_ns
+from mainstem._internal.clock import NS_PER_SECOND
+from mainstem.aeron.admission import RateLimit
 from mainstem.duologue import messages
 from mainstem.duologue.handshake import Handshake, Handshakes
-from mainstem.duologue.limits import Quota, RateLimit, checked_message, longest_message
-from mainstem.duologue.messages import Connect, Hello, Refusal, SealedHello, encrypt_session, parse_hello
+from mainstem.duologue.messages import Connect, Hello, Refusal, SealedHello
 from mainstem.duologue.outbox import Outbox
-from mainstem.duologue.port_allocator import PortAllocator, SessionAllocator
-from mainstem.duologue.session import Alone, Session
+from mainstem.duologue.port_allocator import PortAllocator
+from mainstem.duologue.session import Session, Unlocked
+from mainstem.duologue.settings import FIRST_SESSION_ID, LAST_SESSION_ID
 from mainstem.duologue.state import DuologueState
 from mainstem.duologue.stats import ServerStats
 from mainstem.errors import (
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from random import Random
 
     from mainstem.aeron.client.client import Aeron
-    from mainstem.aeron.client.publication import Publication
-    from mainstem.aeron.client.subscription import Subscription
     from mainstem.duologue.channels import ServerChannels
     from mainstem.duologue.crypto import ServerKey
     from mainstem.duologue.session import Condition
@@ -41,6 +41,9 @@ logger = logging.getLogger("mainstem.duologue.server")
 # A duologue that no client has joined gives way to a new client of a full server once it is this old: an honest client
 # joins within a few round trips.
 GRACE_NS = NS_PER_SECOND
+
+State = DuologueState
+ALIVE = (State.OPENING, State.WAITING, State.JOINED, State.LEFT, State.CLOSING)
 
 
 class ServerCore:
@@ -60,7 +63,7 @@ class ServerCore:
         *,
         rng: Random,
         key: ServerKey | None = None,
-        condition: Callable[[], Condition] = Alone,
+        condition: Callable[[], Condition] = Unlocked,
     ) -> None:
         self.channels = channels
         self.settings = settings = channels.settings
@@ -72,20 +75,18 @@ class ServerCore:
         self._condition = condition
         # Each half of the range has one use: a port whose last stream lingers in the driver can be taken for the same use
         # again at once, but not for the other.
-        half = settings.max_clients
-        self._ports = PortAllocator(channels.base_port, half, rng)
-        self._control_ports = PortAllocator(channels.base_port + half, half, rng)
-        self._session_ids = SessionAllocator(rng)
-        self._quota = Quota(settings.max_clients_per_address)
+        middle = channels.base_port + settings.max_clients
+        self._ports = PortAllocator(range(channels.base_port, middle), rng)
+        self._control_ports = PortAllocator(range(middle, middle + settings.max_clients), rng)
+        self._clients = Counter[str]()  # by address prefix
         self._rate = RateLimit(settings.hello_rate, settings.burst)
-        self._handshakes = Handshakes(settings, self.stats, timeout_ns=seconds_ns(settings.handshake_timeout))
-        self._sessions: dict[int, Session] = {}
-        self._releasing: list[Session] = []
+        self._handshakes = Handshakes(settings, self.stats)
+        self._sessions: dict[int, Session] = {}  # until their streams are closed and their handlers have returned
         self._is_accepting = True
         self._now_ns = 0
-        self._publication: Publication = aeron.add_publication(channels.publication(), settings.stream_id)
+        self._publication = aeron.add_publication(channels.publication(), settings.stream_id)
         self._outbox = Outbox(self._publication, name="all clients")
-        self._subscription: Subscription = aeron.add_subscription(
+        self._subscription = aeron.add_subscription(
             channels.subscription(),
             settings.stream_id,
             on_available_image=self._handshakes.on_available,
@@ -95,24 +96,24 @@ class ServerCore:
     @property
     def sessions(self) -> list[Session]:
         """The sessions whose clients are there."""
-        return [each for each in list(self._sessions.values()) if each.is_open]
+        return self._having_state(State.JOINED)
 
     @property
-    def ports_in_use(self) -> frozenset[int]:
+    def ports_in_use(self) -> set[int]:
         return self._ports.in_use | self._control_ports.in_use
 
     @property
-    def sessions_in_use(self) -> frozenset[int]:
-        return self._session_ids.in_use
+    def sessions_in_use(self) -> set[int]:
+        return set(self._sessions)
 
     @property
     def max_message_length(self) -> int:
         """The longest message in either direction, in bytes. May be read in any thread."""
-        return longest_message(self.settings.term_length, is_encrypted=self._key is not None)
+        return messages.longest_message(self.settings.term_length, is_encrypted=self._key is not None)
 
     def broadcast(self, message: bytes | str) -> None:
         """Send a message to every client that is there. One whose queue is full is left out, and about to be ended."""
-        data = checked_message(message, self.max_message_length)
+        data = messages.checked_message(message, self.max_message_length)
         for session in self.sessions:
             try:
                 with session.changed:
@@ -131,22 +132,24 @@ class ServerCore:
             raise self._aeron.error or ClosedError("the client of the media driver was closed")
         work = self._handshakes.do_work(self._subscription, now_ns, self._on_request)
         work += self._send_responses(now_ns)
-        for session in list(self._sessions.values()):
+        for session in self._having_state(*ALIVE):
             before = session.state
-            done, reason = session.do_work(now_ns, self._on_open)
+            done, reason = session.do_work(now_ns, self._on_joined)
             work += done
-            if session.state is DuologueState.JOINED and before is DuologueState.WAITING:
-                self.stats.duologues_joined += 1
-                logger.debug("[%d] client %s joined", session.session_id, session.owner)
+            if before is State.OPENING and session.state is State.WAITING:
+                self._respond(session.response)
             if reason:
                 self._end(session, reason)
-        self._release(now_ns)
+        self.release(now_ns)
         return work
 
-    def _release(self, now_ns: int, *, waits: bool = True) -> None:
-        for session in [each for each in self._releasing if each.release(now_ns, waits=waits)]:
-            self._releasing.remove(session)
-            self._give_back(session)
+    def _having_state(self, *states: State) -> list[Session]:
+        return [each for each in list(self._sessions.values()) if each.state in states]
+
+    def _on_joined(self, session: Session) -> None:
+        self.stats.duologues_joined += 1
+        logger.debug("[%d] client %s joined", session.session_id, session.address)
+        self._on_open(session)
 
     def _send_responses(self, now_ns: int) -> int:
         try:
@@ -168,7 +171,7 @@ class ServerCore:
             return
         logger.debug("[%d] received from %s: %r", session_id, client.address, text[:80])
         try:
-            hello = parse_hello(text, client.address)
+            hello = messages.parse_hello(text, client.address)
             key, secret = self._unseal(hello)
         except RemoteProtocolError as error:
             self.stats.bad_hellos += 1
@@ -176,11 +179,9 @@ class ServerCore:
             self._respond(Refusal(session_id, messages.BAD_MESSAGE))
             self._handshakes.refuse(client, messages.BAD_MESSAGE)
             return
-        refused = self._reason_to_refuse(hello, prefix)
+        refused = self._reason_to_refuse(hello, prefix) or self._open(client, prefix, hello, key, secret)
         if refused:
             self._respond(Refusal(session_id, refused))
-            return
-        self._open(client, prefix, hello, key, secret)
 
     def _unseal(self, hello: Hello | SealedHello) -> tuple[int, bytes]:
         if isinstance(hello, Hello):
@@ -197,67 +198,65 @@ class ServerCore:
         if not self._ports.free_count and not self._evict():
             self.stats.refused_full += 1
             return messages.SERVER_FULL
-        if self._quota.count(prefix) >= self._quota.limit:
+        if self._clients[prefix] >= self.settings.max_clients_per_address:
             self.stats.refused_address += 1
             return messages.TOO_MANY_CONNECTIONS
         return ""
 
     def _evict(self) -> bool:
         """End the oldest duologue that no client has joined, if it had its chance; False if there is none."""
-        waiting = [
-            each
-            for each in self._sessions.values()
-            if each.state is DuologueState.WAITING and self._now_ns - each.lifetime.since_ns >= GRACE_NS
-        ]
-        if not waiting:
+        waiting = self._having_state(State.WAITING)
+        oldest = min(waiting, key=lambda each: each.lifetime.since_ns, default=None)
+        if oldest is None or self._now_ns - oldest.lifetime.since_ns < GRACE_NS:
             return False
-        oldest = min(waiting, key=lambda each: each.lifetime.since_ns)
         self.stats.duologues_evicted += 1
         self._end(oldest, "nobody joined, and the server is full")
-        is_released = oldest.release(self._now_ns)
-        assert is_released, "a duologue that waits for its client has both of its streams"
-        self._releasing.remove(oldest)
+        is_closed = oldest.release(self._now_ns)
+        assert is_closed, "a duologue that waits for its client has both of its streams"
         self._give_back(oldest)
         return True
 
-    def _open(self, client: Handshake, prefix: str, hello: Hello | SealedHello, key: int, secret: bytes) -> None:
-        ports = (self._ports.allocate(), self._control_ports.allocate())
-        duologue_session = self._session_ids.allocate()
-        assert ports[0] is not None
-        assert ports[1] is not None
-        assert duologue_session is not None
-        self._quota.take(prefix)
-        session = Session(
-            self.channels,
-            owner=client.address,
-            prefix=prefix,
-            session_id=duologue_session,
-            ports=(ports[0], ports[1]),
-            now_ns=self._now_ns,
-            changed=self._condition(),
-        )
-        self._sessions[duologue_session] = session
-        self.stats.duologues_opened += 1
+    def _open(self, client: Handshake, prefix: str, hello: Hello | SealedHello, key: int, secret: bytes) -> str:
+        """Open a duologue; returns why that is impossible."""
+        port, control_port = self._ports.allocate(), self._control_ports.allocate()
+        while (duologue_session := self._rng.randint(FIRST_SESSION_ID, LAST_SESSION_ID)) in self._sessions:
+            pass
         logger.debug(
-            "creating new duologue at %s %s session %d for %s",
+            "creating new duologue at %s (%d, %d) session %d for %s",
             self.channels.host,
-            ports,
+            port,
+            control_port,
             duologue_session,
             client.address,
         )
-        session_id = client.image.session_id
-        response = Connect(session_id, ports[0], ports[1], encrypt_session(duologue_session, key))
+        encrypted = messages.encrypt_session(duologue_session, key)
+        response = Connect(client.image.session_id, port, control_port, encrypted)
+        ciphers = None
         if isinstance(hello, SealedHello) and self._key is not None:
-            response, session.ciphers = self._key._respond(
+            response, ciphers = self._key._respond(
                 response, hello, secret, duologue_session=duologue_session, rng=self._rng
             )
-        # The client receives the response once there is something to join.
-        session.on_ready = lambda: self._respond(response)
-        session.on_failed = lambda: self._respond(Refusal(session_id, messages.INTERNAL_ERROR))
         try:
-            session.begin(self._aeron)
+            session = Session(
+                self._aeron,
+                self.channels,
+                response=response,
+                session_id=duologue_session,
+                address=client.address,
+                prefix=prefix,
+                now_ns=self._now_ns,
+                changed=self._condition(),
+            )
         except MainstemError as error:
-            self._end(session, str(error))
+            logger.debug("[%d] duologue not opened: %s", duologue_session, error)
+            self._ports.release(port)
+            self._control_ports.release(control_port)
+            return messages.INTERNAL_ERROR
+        session.ciphers = ciphers
+        self._sessions[duologue_session] = session
+        self._clients[prefix] += 1
+        self.stats.duologues_opened += 1
+        return ""
 
     def _respond(self, response: Connect | Refusal) -> None:
         text = response.encode()
@@ -270,21 +269,20 @@ class ServerCore:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def _end(self, session: Session, reason: str) -> None:
-        if session.state is DuologueState.OPENING and session.on_failed is not None:
-            session.on_failed()
-        self._sessions.pop(session.session_id, None)
+        if session.state is State.OPENING:
+            self._respond(Refusal(session.response.session_id, messages.INTERNAL_ERROR))
         self.stats.duologues_closed += 1
         self.stats.bad_messages += session.bad_messages
         session.end(reason, self._now_ns)
         logger.debug("[%d] duologue ended: %s", session.session_id, session.reason)
-        self._releasing.append(session)
 
     def _give_back(self, session: Session) -> None:
-        port, control_port = session.ports
-        self._ports.release(port)
-        self._control_ports.release(control_port)
-        self._session_ids.release(session.session_id)
-        self._quota.give_back(session.prefix)
+        del self._sessions[session.session_id]
+        self._ports.release(session.response.port)
+        self._control_ports.release(session.response.control_port)
+        self._clients[session.prefix] -= 1
+        if not self._clients[session.prefix]:
+            del self._clients[session.prefix]
 
     def abort(self) -> None:
         """Abort every duologue."""
@@ -294,15 +292,20 @@ class ServerCore:
 
     def close(self, error: MainstemError | None = None) -> None:
         """End every duologue, with ``error`` if there is one, and the all-clients channel. May be called again."""
-        for session in list(self._sessions.values()):
+        for session in self._having_state(*ALIVE):
             session.error = error
             self._end(session, "the server was closed")
-        self._release(self._now_ns)
+        self.release(self._now_ns)
         with suppress(MainstemError):
             self._publication.close()
             self._subscription.close()
 
-    def release(self, now_ns: int, *, waits: bool) -> bool:
-        """Give back what the duologues had, after `close`; True once all is given back, but for running handlers."""
-        self._release(now_ns, waits=waits)
-        return all(each.is_released for each in self._releasing)
+    def release(self, now_ns: int, *, waits: bool = True) -> bool:
+        """Give back what ended duologues had, unless their handlers run on; True once all of their streams are closed."""
+        all_closed = True
+        for session in self._having_state(State.CLOSED):
+            is_closed = session.release(now_ns, waits=waits)
+            all_closed &= is_closed
+            if is_closed and not session.has_handler:
+                self._give_back(session)
+        return all_closed

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mainstem._core import layout
+from mainstem._internal.address_prefixes import AddressPrefixes
 from mainstem._internal.clock import seconds_ns
-from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.validation import check_int, check_seconds
-from mainstem.duologue.limits import AddressPrefixes
-from mainstem.duologue.port_allocator import FIRST_SESSION_ID, LAST_SESSION_ID
 from mainstem.errors import ConfigurationError
 
+FIRST_SESSION_ID = 1
+LAST_SESSION_ID = (1 << 31) - 1
 STREAM_ID = 0x2044F002  # the guide's own; both ends need the same
 # Over the open internet a datagram should stay within 1200 bytes, and an MTU must be a multiple of 32.
 SAFE_MTU = 1184
@@ -130,11 +130,6 @@ class Settings:
             # A client needs a stream for its request, and another on its duologue.
             "endpoint_filter_burst": 2 * self.burst,
         }
-
-
-def settings_of(settings: Settings | None, overrides: dict[str, Any]) -> Settings:
-    """The settings, or the defaults, with some of them replaced."""
-    return apply_overrides(Settings, settings, overrides)
 
 
 def reserved_sessions() -> dict[str, Any]:

@@ -6,8 +6,13 @@ See docs/protocols/duologue.md, 4.3 and 4.4.
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
 
+from mainstem._internal.clock import seconds_ns
 from mainstem.errors import InternalError
+
+if TYPE_CHECKING:
+    from mainstem.duologue.settings import Settings
 
 
 class DuologueState(Enum):
@@ -21,54 +26,52 @@ class DuologueState(Enum):
     CLOSED = "everything is released"
 
 
-SUCCESSORS: dict[DuologueState, frozenset[DuologueState]] = {
-    DuologueState.OPENING: frozenset({DuologueState.WAITING, DuologueState.CLOSED}),
-    DuologueState.WAITING: frozenset({DuologueState.JOINED, DuologueState.CLOSED}),
-    DuologueState.JOINED: frozenset({DuologueState.LEFT, DuologueState.CLOSING, DuologueState.CLOSED}),
-    DuologueState.LEFT: frozenset({DuologueState.CLOSED}),
-    DuologueState.CLOSING: frozenset({DuologueState.CLOSED}),
-    DuologueState.CLOSED: frozenset(),
+S = DuologueState
+
+SUCCESSORS: dict[S, frozenset[S]] = {
+    S.OPENING: frozenset({S.WAITING, S.CLOSED}),
+    S.WAITING: frozenset({S.JOINED, S.CLOSED}),
+    S.JOINED: frozenset({S.LEFT, S.CLOSING, S.CLOSED}),
+    S.LEFT: frozenset({S.CLOSED}),
+    S.CLOSING: frozenset({S.CLOSED}),
+    S.CLOSED: frozenset(),
+}
+
+# The setting that limits each state, and why a duologue ends when that has passed.
+LIMITS = {
+    S.OPENING: ("join_timeout", "the driver did not make it in time"),
+    S.WAITING: ("join_timeout", "nobody joined"),
+    S.JOINED: ("idle_timeout", "idle for too long"),
+    S.LEFT: ("left_timeout", "everybody left"),
+    S.CLOSING: ("closing_timeout", "closed by the server"),
+    S.CLOSED: ("closing_timeout", "the client was not heard to leave"),
 }
 
 
 class Lifetime:
-    """A duologue's state and its deadlines, all in nanoseconds; ``idle_ns`` None never times out.
+    """A duologue's state, and since when: since it was entered, or since the client's last message."""
 
-    ``on_time_event`` returns why the duologue must end now, or nothing.
-    """
-
-    def __init__(self, *, join_ns: int, left_ns: int, idle_ns: int | None, closing_ns: int, now_ns: int) -> None:
-        self.state = DuologueState.OPENING
-        self._join_ns = join_ns
-        self._left_ns = left_ns
-        self._idle_ns = idle_ns
-        self._closing_ns = closing_ns
+    def __init__(self, settings: Settings, now_ns: int) -> None:
+        self.state = S.OPENING
         self.since_ns = now_ns
-        self._heard_ns = now_ns
+        self._limits: dict[S, tuple[int, str]] = {}
+        for state, (name, reason) in LIMITS.items():
+            limit = getattr(settings, name)
+            if limit is not None:
+                self._limits[state] = seconds_ns(limit), reason
 
-    def move(self, state: DuologueState, now_ns: int) -> None:
+    def move(self, state: S, now_ns: int) -> None:
         """Move to a state that may follow. Raises InternalError for any other."""
         if state not in SUCCESSORS[self.state]:
             raise InternalError(f"a duologue does not go from {self.state.name} to {state.name}")
         self.state = state
-        self.since_ns = self._heard_ns = now_ns
+        self.since_ns = now_ns
 
     def heard(self, now_ns: int) -> None:
         """Note that the client sent something."""
-        self._heard_ns = now_ns
+        self.since_ns = now_ns
 
-    def on_time_event(self, now_ns: int) -> str:
+    def expired(self, now_ns: int) -> str:
         """Return why it must end, in a few words; empty while it may go on."""
-        elapsed_ns = now_ns - self.since_ns
-        match self.state:
-            case DuologueState.OPENING if elapsed_ns >= self._join_ns:
-                return "the driver did not make it in time"
-            case DuologueState.WAITING if elapsed_ns >= self._join_ns:
-                return "nobody joined"
-            case DuologueState.LEFT if elapsed_ns >= self._left_ns:
-                return "everybody left"
-            case DuologueState.CLOSING if elapsed_ns >= self._closing_ns:
-                return "closed by the server"
-            case DuologueState.JOINED if self._idle_ns is not None and now_ns - self._heard_ns >= self._idle_ns:
-                return "idle for too long"
-        return ""
+        limit = self._limits.get(self.state)
+        return limit[1] if limit is not None and now_ns - self.since_ns >= limit[0] else ""

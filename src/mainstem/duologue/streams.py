@@ -6,12 +6,14 @@ as ``polled.py`` of the client of Aeron has it, and its number is counted in the
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem._core import layout
 from mainstem.aeron.client.polled import polled
+from mainstem.duologue.messages import longest_message
 from mainstem.duologue.outbox import Outbox
 from mainstem.duologue.stats import DuologueStats
 from mainstem.errors import Aborted, ClosedError, ConnectionLost, MainstemError
@@ -44,10 +46,7 @@ class StreamPair:
         self._publishing: Operation[ExclusivePublication] = aeron.async_add_exclusive_publication(
             publication, stream_id
         )
-        self._open: list[Operation[Subscription] | Operation[ExclusivePublication]] = [
-            self._publishing,
-            self._subscribing,
-        ]
+        self._open: list[Operation[Any]] = [self._publishing, self._subscribing]
 
     @property
     def subscription(self) -> Subscription | None:
@@ -69,10 +68,6 @@ class StreamPair:
         subscription, publication = self.subscription, self.publication
         return bool(subscription and publication and subscription.is_connected and publication.is_connected)
 
-    @property
-    def is_closed(self) -> bool:
-        return not self._open
-
     def close(self, *, listens: bool = False) -> bool:
         """Close both, or with ``listens`` the publication only.
 
@@ -86,7 +81,7 @@ class StreamPair:
                 resource = operation.poll()
                 if resource is not None:
                     resource.close()
-        return self.is_closed
+        return not self._open
 
 
 class Exchange:
@@ -153,6 +148,7 @@ class Exchange:
         return message
 
     def drop(self) -> None:
+        """Drop what was received and not taken."""
         self._received.clear()
 
     def check_peer(self) -> None:
@@ -166,3 +162,55 @@ class Exchange:
             raise ClosedError(f"{self._peer} ended the duologue")
         if image.closed or not (publication.closed or publication.is_connected):
             raise ConnectionLost(f"no heartbeat from {self._peer}: it is presumed dead")
+
+
+class Link(ABC):
+    """One end of a duologue, without thread, clock or socket: what the client's and the server's end have in common.
+
+    Attributes:
+        error: What ended the duologue, unless it ended in order.
+        has_told: Whether ``offer`` or ``receive`` has raised it.
+        exchange: There once both streams are open.
+    """
+
+    def __init__(self, term_length: int) -> None:
+        self.error: MainstemError | None = None
+        self.has_told = False
+        self.ciphers: Ciphers | None = None
+        self.exchange: Exchange | None = None
+        self._term_length = term_length
+
+    @property
+    @abstractmethod
+    def is_open(self) -> bool:
+        """Whether messages can be sent and received."""
+
+    @property
+    @abstractmethod
+    def _end(self) -> str:
+        """Why the duologue is not open, if ``error`` does not say it."""
+
+    @property
+    def max_message_length(self) -> int:
+        """The longest message that can be sent, in bytes."""
+        return longest_message(self._term_length, is_encrypted=self.ciphers is not None)
+
+    def stats(self) -> DuologueStats:
+        return DuologueStats() if self.exchange is None else self.exchange.stats()
+
+    def offer(self, message: bytes) -> bool:
+        """Send a message if there is room for it. Raises what ended the duologue."""
+        return self._open_exchange().outbox.offer(message)
+
+    def receive(self) -> bytes | None:
+        """Take the oldest message; None if there is none yet. Raises what ended the duologue, once all are taken."""
+        message = None if self.exchange is None else self.exchange.take()
+        if message is None:
+            self._open_exchange()
+        return message
+
+    def _open_exchange(self) -> Exchange:
+        if self.exchange is None or self.error is not None or not self.is_open:
+            self.has_told = True
+            raise self.error or ClosedError(self._end)
+        return self.exchange

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from mainstem._internal.clock import Deadline
+from mainstem.errors import Timeout
 from mainstem.sim.clock import ManualClock
 
 
@@ -16,6 +17,16 @@ def test_a_deadline_expires_when_its_time_has_passed():
     assert (deadline.expired, deadline.left) == (False, 0.5)
     clock.advance_ns(500_000_001)
     assert (deadline.expired, deadline.left) == (True, 0)
+
+
+def test_a_deadline_that_has_passed_says_what_took_so_long():
+    clock = ManualClock()
+    deadline = Deadline(clock, 1.5)
+    assert deadline.check("wait for the tide") == 1.5
+    clock.advance_ns(1_500_000_001)
+    with pytest.raises(Timeout, match=r"wait for the tide: timed out after 1\.5 s") as timeout:
+        deadline.check("wait for the tide")
+    assert timeout.value.timeout == 1.5
 
 
 @pytest.mark.parametrize("timeout", [None, math.inf])

@@ -220,8 +220,8 @@ async def test_a_start_that_is_cancelled_leaves_no_driver(monkeypatch: pytest.Mo
         events.append("connected")
 
     server = aio.Server(lambda _: asyncio.sleep(0), ServerChannels("127.0.0.1"))
-    monkeypatch.setattr(server._life, "connect", connect)
-    monkeypatch.setattr(server._life, "disconnect", lambda: events.append("disconnected"))
+    monkeypatch.setattr(server._agent, "connect", connect)
+    monkeypatch.setattr(server._agent, "disconnect", lambda: events.append("disconnected"))
     starting = asyncio.ensure_future(server._open())
     await until(connects.is_set)
     starting.cancel()

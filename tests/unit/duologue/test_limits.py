@@ -1,11 +1,12 @@
-"""Who counts as one address, how many it may have, and how often it may ask."""
+"""Who counts as one address, and how often it may ask."""
 
 from __future__ import annotations
 
 import pytest
 
+from mainstem._internal.address_prefixes import AddressPrefixes, address_of
 from mainstem._internal.clock import NS_PER_SECOND
-from mainstem.duologue.limits import AddressPrefixes, Quota, RateLimit, address_of
+from mainstem.aeron.admission import RateLimit
 from mainstem.errors import ConfigurationError
 
 
@@ -33,16 +34,6 @@ def test_an_ipv4_address_counts_for_itself_and_an_ipv6_one_for_its_network() -> 
     assert AddressPrefixes(ipv4=24).prefix_of("192.0.2.7") == "192.0.2.0/24"
     with pytest.raises(ConfigurationError):
         AddressPrefixes(ipv6=129)
-
-
-def test_a_quota_is_each_owners_own() -> None:
-    quota = Quota(2)
-    assert [quota.take("a"), quota.take("a"), quota.take("a"), quota.take("b")] == [True, True, False, True]
-    quota.give_back("a")
-    assert quota.take("a")
-    for owner in ("a", "a", "b"):
-        quota.give_back(owner)
-    assert len(quota) == 0
 
 
 def test_a_rate_lets_a_burst_through_and_then_so_many_a_second() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 
 import pytest
@@ -10,7 +11,6 @@ import mainstem.duologue.aio
 from mainstem import duologue
 from mainstem.duologue import aio
 from mainstem.duologue.channels import ServerChannels
-from mainstem.duologue.settings import settings_of
 from mainstem.errors import ConfigurationError
 
 
@@ -82,6 +82,6 @@ def test_any_setting_may_be_given_by_its_name(module: object) -> None:
 
 def test_a_setting_overrides_those_of_the_settings() -> None:
     settings = duologue.Settings(max_clients=7, idle_timeout=None)
-    made = aio.Server(print, ServerChannels("192.0.2.1", 7000, settings_of(settings, {"max_clients": 3})))  # type: ignore[arg-type]
+    made = aio.Server(print, ServerChannels("192.0.2.1", 7000, dataclasses.replace(settings, max_clients=3)))  # type: ignore[arg-type]
     assert (made.settings.max_clients, made.settings.idle_timeout) == (3, None)
     assert made.address == ("192.0.2.1", 7000)

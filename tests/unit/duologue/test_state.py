@@ -6,14 +6,16 @@ from itertools import product
 
 import pytest
 
+from mainstem.duologue.settings import Settings
 from mainstem.duologue.state import SUCCESSORS, DuologueState, Lifetime
 from mainstem.errors import InternalError
 
 S = DuologueState
 
 
-def lifetime(*path: DuologueState, idle_ns: int | None = 100) -> Lifetime:
-    made = Lifetime(join_ns=10, left_ns=5, idle_ns=idle_ns, closing_ns=7, now_ns=0)
+def lifetime(*path: DuologueState, idle_timeout: float | None = 100e-9) -> Lifetime:
+    settings = Settings(join_timeout=10e-9, left_timeout=5e-9, idle_timeout=idle_timeout, closing_timeout=7e-9)
+    made = Lifetime(settings, now_ns=0)
     for state in path:
         made.move(state, 0)
     return made
@@ -52,13 +54,13 @@ def test_only_what_the_table_says_follows(state: DuologueState, following: Duolo
 )
 def test_each_state_ends_in_its_own_time(state: DuologueState, limit_ns: int, reason: str) -> None:
     made = lifetime(*PATHS[state])
-    assert made.on_time_event(limit_ns - 1) == ""
-    assert made.on_time_event(limit_ns) == reason
+    assert made.expired(limit_ns - 1) == ""
+    assert made.expired(limit_ns) == reason
 
 
 def test_a_client_that_speaks_is_not_silent() -> None:
     made = lifetime(S.WAITING, S.JOINED)
     made.heard(90)
-    assert made.on_time_event(189) == ""
-    assert made.on_time_event(190) == "idle for too long"
-    assert lifetime(S.WAITING, S.JOINED, idle_ns=None).on_time_event(1 << 60) == ""
+    assert made.expired(189) == ""
+    assert made.expired(190) == "idle for too long"
+    assert lifetime(S.WAITING, S.JOINED, idle_timeout=None).expired(1 << 60) == ""
