@@ -127,7 +127,11 @@ class ServerSession(SessionStream):
         )
 
     def _writing_ended(self) -> bool:
-        return self._handle.server >= Half.FINISHED
+        return self._handle.response_sent
+
+    def _ends_handler(self) -> bool:
+        # The whole response was sent: the handler may still wait for the acknowledgment, which was perhaps received just now.
+        return not self._handle.response_sent
 
     async def close(self) -> None:
         """Complete the response and wait until it has left; the return of the handler does the same. Closing twice is fine.

@@ -165,6 +165,7 @@ class ServerEngine(JmuxEngine):
             if session.client is Half.FINISHED or session.close_wanted:
                 flags |= codec.CLOSE
                 session.server = Half.TERMINATED
+            session.response_sent = True
             if session.ack_required:
                 flags |= codec.ACK_REQUIRED
                 session.ack = Acknowledgment.REQUESTED

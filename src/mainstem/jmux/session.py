@@ -26,6 +26,8 @@ class Session:
         sent: Bytes that were given to the transport.
         unsent: Bytes that were queued when the session ended abruptly, and dropped.
         unconsumed: Bytes handed out and not yet consumed.
+        response_complete: Client: whether the whole response was received.
+        response_sent: Server: whether the whole response was sent.
         processing: To be set once an application has seen any of the request: from then on the server can no longer
             guarantee that nothing was processed.
         owner: Free for the driver of the engine; a connection under asyncio has a weak reference to its stream here.
@@ -50,6 +52,7 @@ class Session:
         "processing",
         "queue",
         "response_complete",
+        "response_sent",
         "scheduled",
         "sent",
         "server",
@@ -77,6 +80,7 @@ class Session:
         self.failed = False
         self.processing = False
         self.response_complete = False
+        self.response_sent = False
         self.untouched = False
         self.scheduled = False
         self.increment_due = False

@@ -456,7 +456,8 @@ class BaseStream:
             self._reported = self._reported or self._reader is not None
         self._wake_reader()
         self._fail_writes(error)
-        self._cancel_handler()
+        if self._ends_handler():
+            self._cancel_handler()
 
     def _fail_writes(self, error: MainstemError) -> None:
         """End the writing half: writing raises the error from now on, unless an earlier one ended it."""
@@ -485,6 +486,10 @@ class BaseStream:
         # A second cancellation would interrupt what the handler does to clean up after the first.
         if task is not None and not task.cancelling() and task is not asyncio.current_task(task.get_loop()):
             task.cancel()
+
+    def _ends_handler(self) -> bool:
+        """Whether nothing that the handler could still do matters once the stream broke."""
+        return True
 
     def _is_own(self, error: BaseException) -> bool:
         """Whether an error, or each of a group, reports the end of this stream or of its connection: no handler failed by it."""

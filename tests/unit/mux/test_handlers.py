@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import Any
 
 import pytest
@@ -383,3 +384,46 @@ async def test_a_bymux_stream_without_progress_is_cut_off_and_marked(caplog: pyt
     assert "took nothing for 0.1 s" in caplog.text
     with pytest.raises(Aborted):
         await accepted.read(-1)
+
+
+async def answers_early(heard: list[bool | BaseException], session: jmux.ServerSession) -> None:
+    """Completes the response before the request is complete, and waits for the acknowledgment."""
+    session.write(b"early")
+    session.finish(ack_required=True)
+    try:
+        heard.append(await session.acknowledged())
+    except BaseException as error:
+        heard.append(error)
+        raise
+
+
+async def test_an_acknowledgment_counts_though_an_abort_follows_it_in_the_same_read() -> None:
+    heard: list[bool | BaseException] = []
+    client, endpoint = jmux_pair(functools.partial(answers_early, heard))
+    session = await client.open_session()
+    session.write(b"a part of the request")
+    assert await session.read(-1) == b"early"
+    session.acknowledge()
+    session.abort()
+    await until(lambda: heard)
+    assert heard == [True]
+    await until(lambda: not endpoint.servers[0].tasks)
+    assert not endpoint.servers[0].traffic.handlers_failed
+    await client.close()
+
+
+async def test_an_abort_or_the_end_of_the_connection_without_an_acknowledgment_is_a_negative_one() -> None:
+    for lost in (False, True):
+        heard: list[bool | BaseException] = []
+        client, endpoint = jmux_pair(functools.partial(answers_early, heard))
+        session = await client.open_session()
+        session.write(b"a part of the request")
+        assert await session.read(-1) == b"early"
+        if lost:
+            client.abort()
+        else:
+            session.abort()
+        await until(lambda heard=heard: heard)  # type: ignore[misc]
+        assert heard == [False]
+        await until(lambda endpoint=endpoint: not endpoint.servers[0].tasks)  # type: ignore[misc]
+        await client.close()
