@@ -118,15 +118,14 @@ class Stream(BaseStream):
     def _leave(self) -> None:
         """Read no more. The peer is asked to stop if it has sent something, or can send nothing unless it is given credit."""
         self._is_closed = True
-        if self._eof:
-            self._drop_unread()
-            return
-        if self._read_error is None:
-            self._read_error = ClosedError(f"stream {self.id} was closed here")
-            self._wake_reader()
-        if self._buffer.size or not self._handle.receive_credit:
-            self.stop_read()
+        if self._eof or self._buffer.size or not self._handle.receive_credit:
+            is_complete = self._eof
+            self._drop_unread(ClosedError(f"stream {self.id} was closed here"))
+            if not is_complete:
+                self._send_stop_read()
         else:
+            self._drop_buffer(ClosedError(f"stream {self.id} was closed here"))
+            self._wake_reader()
             self._left = True
 
     def stop_read(self) -> None:
@@ -144,9 +143,7 @@ class Stream(BaseStream):
         stream = self._handle
         self._is_closed = True
         error = ClosedError(f"stream {stream.id} was aborted here")
-        if not self._eof and self._read_error is None:
-            self._read_error = error
-        self._drop_unread()
+        self._drop_unread(error)
         self._send_stop_read()
         if self._connection.failure is None and not stream.own & HalfState.CLOSED:
             self._engine.close(stream, discard=True)
@@ -182,9 +179,9 @@ class Stream(BaseStream):
             self.abort()
             raise
 
-    def _drop_unread(self) -> None:
-        """Drop what was not read; reads return the end of data from now on, unless an error broke the stream before."""
-        self._drop_buffer()
+    def _drop_unread(self, error: MainstemError | None = None) -> None:
+        """Drop what was not read. Reads return the end of data from now on, or raise ``error``, or one that came before."""
+        self._drop_buffer(error)
         if self._connection.failure is None:
             self._engine.discard(self._handle)
             self._connection.schedule_flush()  # what was freed may be the peer's credit for another stream

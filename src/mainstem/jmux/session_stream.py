@@ -93,8 +93,9 @@ class SessionStream(BaseStream):
             abort()
             self._connection.dispatch()
             self._connection.schedule_flush()
-        self._drop_buffer()
-        self._set_exception(ClosedError(f"session {self.id} was aborted here"))
+        error = ClosedError(f"session {self.id} was aborted here")
+        self._drop_buffer(error)
+        self._set_exception(error)
         self._write_failure = None
 
     def _unsent(self) -> int:

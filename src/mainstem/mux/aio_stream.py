@@ -320,7 +320,11 @@ class BaseStream:
             count -= credited
         self._consumed(count)
 
-    def _drop_buffer(self) -> None:
+    def _drop_buffer(self, error: MainstemError | None = None) -> None:
+        """Drop what was not read. Reads raise ``error`` from now on, unless everything up to the end had been read."""
+        if error is not None and self._read_error is None and (self._buffer.size or not self._eof):
+            self._read_error = error
+            self._eof = False
         self._buffer.clear()
         self._credited = 0
 
@@ -451,7 +455,7 @@ class BaseStream:
             error = _copy(error)
             error.unsent = unsent
             error.args = (f"{error}; {unsent} bytes were not sent",)
-        if not self._eof:
+        if not self._eof and self._read_error is None:
             self._read_error = error
             self._reported = self._reported or self._reader is not None
         self._wake_reader()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
-from tests.support.patience import STALL_S, settle, soon
+from tests.support.patience import STALL_S, settle, soon, until
 
 from mainstem import bymux
 from mainstem._internal.loop_thread import LoopThread
@@ -203,3 +203,30 @@ async def test_a_stream_that_is_dropped_unread_makes_room_for_the_next_one(way: 
     second = await soon(client.open_stream())
     second.abort()
     await asyncio.gather(client.close(), server.close())
+
+
+@pytest.mark.parametrize("way", ["leave", "abort"])
+@OPEN
+async def test_a_read_after_the_end_does_not_pass_dropped_data_off_as_the_end_of_data(
+    open_stream: Callable[[], Awaitable[BaseStream]], way: str
+) -> None:
+    """The data was complete, and some of it was not read."""
+    for is_read in (False, True):
+        stream = await open_stream()
+        stream.write(b"tide")
+        stream.finish()  # type: ignore[attr-defined]
+        await until(lambda stream=stream: stream._eof)  # type: ignore[misc]
+        if is_read:
+            assert await stream.read(-1) == b"tide"
+        if way == "leave":
+            await stream.close()  # type: ignore[attr-defined]
+        else:
+            stream.abort()  # type: ignore[attr-defined]
+        if is_read:
+            assert await stream.read() == b""
+        elif isinstance(stream, jmux.ClientSession) and way == "leave":
+            assert await stream.read() == b"tide", "a response that came whole is kept"
+        else:
+            with pytest.raises(ClosedError):
+                await stream.read()
+        assert stream.error is None
