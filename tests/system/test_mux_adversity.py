@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import socket
 import tracemalloc
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import soon, until
+from tests.support.cancellation import descriptors
+from tests.support.endings import run
+from tests.support.patience import STALL_S, soon, until
 
 from mainstem import bymux
 from mainstem.bymux.engine import BymuxEngine
+from mainstem.errors import MainstemError, Timeout
 from mainstem.jmux import aio as jmux
 from mainstem.jmux import events as jmux_events
 from mainstem.jmux.client_engine import ClientEngine
@@ -221,3 +224,68 @@ async def test_a_message_flushed_by_itself_leaves_nothing_behind_in_the_loop() -
         finally:
             del loop.call_soon
         assert calls < 100
+
+
+@pytest.mark.parametrize("verb", ["close", "abort"])
+@pytest.mark.parametrize("blocks", [True, False], ids=["blocking", "asyncio"])
+async def test_an_attached_connection_gives_its_socket_back_though_the_peer_does_not_read(
+    blocks: bool, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainstem.mux.connection.LINGER_S", 0.1)
+    before = descriptors()
+    ours, theirs = socket.socketpair()
+    with theirs:
+        theirs.sendall(bytes.fromhex("1001"))  # one stream
+        if blocks:
+            connection = await asyncio.to_thread(bymux.attach, ours, ours, role=bymux.Role.PROACTIVE)
+        else:
+            pair = await asyncio.open_connection(sock=ours)
+            connection = await bymux.aio.attach(*pair, role=bymux.Role.PROACTIVE)
+        stream = await run(blocks, connection.open_stream)
+        theirs.sendall(bytes.fromhex("000000"))  # credit without end
+        with contextlib.suppress(TimeoutError):
+            await run(blocks, lambda: stream.flush(timeout=0.1))
+        sent = 0
+        while sent < 3_000_000:  # more than a socket holds
+            with contextlib.suppress(Timeout):
+                await run(blocks, lambda: send(stream, blocks))
+            sent += 100_000
+        if verb == "abort":
+            await run(blocks, connection.abort)
+        else:
+            with contextlib.suppress(MainstemError):
+                await run(blocks, lambda: connection.close(0.1))
+        await until(lambda: len(descriptors() - before) == 1)  # theirs
+        stream.abort()
+
+
+def send(stream: bymux.Stream | bymux.aio.Stream, blocks: bool) -> Any:
+    if blocks:
+        return stream.write(bytes(100_000), timeout=0.01)  # type: ignore[call-arg]
+    stream.write(bytes(100_000))
+    return stream.drain(timeout=0.01)  # type: ignore[union-attr]
+
+
+async def test_a_flooder_that_is_ended_for_responses_it_does_not_read_is_read_no_further() -> None:
+    pings = bytes.fromhex("50") * 100_000
+
+    async def handler(stream: bymux.aio.Stream) -> None: ...
+
+    async with bymux.aio.serve(handler, "127.0.0.1", 0) as server:
+        loop = asyncio.get_running_loop()
+        with socket.create_connection(("127.0.0.1", server.port)) as flooder:
+            flooder.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            flooder.setblocking(False)
+            sent = 0
+            while not server.stats().connections_violated:
+                with contextlib.suppress(BlockingIOError):
+                    sent += flooder.send(pings)
+                await asyncio.sleep(0)
+            before = server._admission.places  # its place is not free before its transport is gone
+            begun, more = loop.time(), 0
+            with contextlib.suppress(OSError):
+                while len(before) and loop.time() - begun < STALL_S:
+                    with contextlib.suppress(BlockingIOError):
+                        more += flooder.send(pings)
+                    await asyncio.sleep(0.001)
+            assert more < 20_000_000  # what the kernel's buffers hold; two seconds of flooding are gigabytes

@@ -208,7 +208,12 @@ class SocketTransport(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         self._closing = True
-        if self._transport is not None and not self._pending:
+        if self._transport is None:
+            return
+        if not self._transport.is_closing():
+            with contextlib.suppress(RuntimeError):  # uvloop: it is paused already
+                self._transport.pause_reading()  # what still comes is of no use
+        if not self._pending:
             self._transport.close()
 
     def abort(self) -> None:
@@ -261,6 +266,7 @@ class _TaskTransport:
         self._wake.set()
 
     def abort(self) -> None:
+        self._out.clear()
         self._end(None)
 
     def _end(self, error: Exception | None) -> None:
@@ -297,7 +303,10 @@ class StreamPairTransport(_TaskTransport):
         super().__init__(handler, peer=peer)
         self._reader = reader
         self._writer = writer
+        # `drain` waits until the kernel has everything, so that nothing is left when the writer is closed.
+        writer.transport.set_write_buffer_limits(high=0)
         self._facts = {name: writer.get_extra_info(name) for name in PEER_FACTS}
+        self._is_flushed = True
 
     def get_extra_info(self, name: str) -> Any:
         return self._facts.get(name)
@@ -316,15 +325,25 @@ class StreamPairTransport(_TaskTransport):
             while self._out:
                 data = b"".join(self._out)
                 self._out.clear()
+                self._is_flushed = False
                 self._writer.write(data)
                 await self._writer.drain()
+                self._is_flushed = True
                 self._sent()
             if self._closing:
                 return
 
+    def close(self) -> None:
+        super().close()
+        if self._tasks:
+            self._tasks[0].cancel()  # what still comes is of no use
+
     def _release(self) -> None:
         with contextlib.suppress(Exception):
-            self._writer.close()
+            if self._is_flushed:
+                self._writer.close()
+            else:  # a peer that does not read would keep it open
+                self._writer.transport.abort()
 
 
 class Publication(Protocol):
@@ -378,8 +397,9 @@ class PublicationTransport(_TaskTransport):
     async def _run(self) -> None:
         idle = 0.0
         while not self._peer_ended:
-            work = self._subscription.poll(self._on_message, self.FRAGMENT_LIMIT)
-            work += self._offer()
+            work = self._offer()
+            if not self._closing:  # what still comes then is of no use
+                work += self._subscription.poll(self._on_message, self.FRAGMENT_LIMIT)
             if self._closing and not self._pending and not self._out and self._publication.offer(self.END) >= 0:
                 return
             if work:
