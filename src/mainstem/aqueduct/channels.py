@@ -29,6 +29,7 @@ from mainstem.aqueduct.events import NO_PROGRESS, Attach, Mode, SendProgress
 from mainstem.aqueduct.frames import describe
 from mainstem.aqueduct.halves import Incoming, ReceiverHalf, SenderHalf
 from mainstem.aqueduct.limits import DEFAULT_LIMITS
+from mainstem.aqueduct.send import has_room
 from mainstem.aqueduct.serializers import Handle, RawSerializer
 from mainstem.aqueduct.state import ReceiverState, SenderState
 from mainstem.errors import (
@@ -211,7 +212,7 @@ class Pipe:
         """Encode and send one message and the handles in it; False if there is no room."""
         runner, half = self.runner, self.half
         assert isinstance(half, SenderHalf)
-        if not self.has_room:
+        if not has_room(half, self.mode):
             return False
         is_raw = type(runner.serializer) is RawSerializer
         handles: list[Sender[Any] | Receiver[Any]] = []
@@ -237,16 +238,6 @@ class Pipe:
             # From here on, plain bytes bypass this method while nothing is in the way.
             self.fast = runner.engine.plain_sender(half.channel_id, self.mode)
         return True
-
-    @property
-    def has_room(self) -> bool:
-        """Whether another message may be sent over the connection."""
-        half = self.half
-        assert isinstance(half, SenderHalf)
-        if self.mode is Mode.UNRELIABLE or half.has_room:
-            return True
-        half.wants_room = True
-        return False
 
     def drain(self) -> None:
         """Send what was queued while both halves were here, and carry out the end that was asked for meanwhile."""
@@ -545,7 +536,7 @@ class Sender(_Half, Generic[M]):
     async def _send_tagged(self, message: M) -> asyncio.Future[None] | None:
         """Send a message; return the future of its acknowledgement, or None within the process."""
         pipe = self._require_open()
-        while pipe.half is not None and (pipe.queue or not pipe.has_room):
+        while isinstance(pipe.half, SenderHalf) and (pipe.queue or not has_room(pipe.half, pipe.mode)):
             await pipe.wait()
             self._require_open()
         if pipe.half is None:

@@ -40,7 +40,8 @@ from mainstem.aqueduct.events import Attach, CloseConnection, Command, Connectio
 from mainstem.aqueduct.frames import ENTRYPOINT, EXPLICIT_CLOSE, VERSION_BYTES, as_headers, describe, encode_headers
 from mainstem.aqueduct.halves import UNIDIRECTIONAL, Half, Incoming, ReceiverHalf, Role, SenderHalf, Stream
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
-from mainstem.errors import ConnectionLost, LocalProtocolError, RemoteProtocolError
+from mainstem.aqueduct.state import SenderState
+from mainstem.errors import BackPressured, ConnectionLost, LocalProtocolError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from mainstem._core.aqueduct.run_writer import Ledger, QuickSender
-    from mainstem.aqueduct.state import ReceiverState, SenderState
+    from mainstem.aqueduct.state import ReceiverState
 
     PlainSender = Ledger | QuickSender
 
@@ -157,26 +158,26 @@ class AqueductEngine(ConnectionState):
         sender = self.senders.get(channel_id)
         if sender is None:
             raise LocalProtocolError(f"{describe(channel_id)} has no sender here", rule="no such sender")
+        if sender.state is SenderState.OPEN and not send.has_room(sender, mode):
+            messages, size = sender.ledger.count + len(sender.pending), sender.ledger.size + sender.pending_bytes
+            text = f"{describe(channel_id)}: {messages} messages and {size} bytes are queued or unacknowledged"
+            raise BackPressured(text)
         return tuple(half.channel_id for half in self.send_on(sender, payload, mode, attach, tag))
 
     def send_on(
         self, sender: SenderHalf, payload: bytes, mode: Mode, attach: Sequence[tuple[Attach, bool]], tag: object
     ) -> tuple[Half, ...]:
-        """Like `send`, but by half; return the halves of the new channels that stay here."""
+        """Like `send`, but by half, which has room; return the halves of the new channels that stay here."""
         halves = send.send(self, sender, payload, mode, attach, tag)
-        streams.settle(self)
+        if self.lost:
+            streams.settle(self)
         self.wake()
         return halves
 
     def has_room(self, channel_id: int) -> bool:
         """Whether another reliable message may be sent; if not, a `Writable` event will follow."""
         sender = self.senders.get(channel_id)
-        if sender is None:
-            return False
-        if not sender.has_room:
-            sender.wants_room = True
-            return False
-        return True
+        return sender is not None and send.has_room(sender, Mode.ORDERED)
 
     def finish(self, channel_id: int) -> None:
         """End a channel gracefully: everything sent is still delivered, nothing more can be sent."""
@@ -323,7 +324,8 @@ class AqueductEngine(ConnectionState):
                 self.account_stream(stream)
             else:
                 streams.receive_stream(self, stream_id, data, fin)
-                streams.settle(self)
+                if self.lost or self.dropped or self.unblocked:
+                    streams.settle(self)
         except RemoteProtocolError as error:
             self._fail(error)
 
@@ -374,7 +376,8 @@ class AqueductEngine(ConnectionState):
             return 0
         try:
             count = receive.receive_alone(self, items, start, unreliable=unreliable)
-            streams.settle(self)
+            if self.lost or self.dropped or self.unblocked:
+                streams.settle(self)
             return count
         except RemoteProtocolError as error:
             self._fail(error)
@@ -398,8 +401,7 @@ class AqueductEngine(ConnectionState):
     ) -> None:
         """Note what the QUIC connection has room for. None leaves a value as it was."""
         self.note_room(bidi_streams, uni_streams, datagrams, max_datagram)
-        if rtt_ns is not None:
-            self.rtt_ns = rtt_ns
+        self.rtt_ns = rtt_ns or self.rtt_ns
 
     def connection_lost(self, error: Exception | None, now_ns: int) -> None:
         """The QUIC connection is gone."""

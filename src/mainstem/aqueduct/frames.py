@@ -237,7 +237,7 @@ def encode_range_data(counts: Sequence[int]) -> bytes:
 def decode_range_data(data: Bytes, position: int, end: int, limit: int) -> tuple[tuple[int, ...], int]:
     """Decode run lengths, positive first. A zero may only be the first of several; empty data means no ranges."""
     body, position = decode_bytes(data, position, end, limit, "range data")
-    counts = _decode_uints(body, "range data", "range data ends within an integer")
+    counts = tuple(body) if body.isascii() else _decode_uints(body, "range data", "range data ends within an integer")
     if 0 in counts[1:] or counts == (0,):
         raise protocol_error("range data", "a zero within range data, or alone in it")
     if sum(counts) > MAX_UINT:
@@ -252,17 +252,24 @@ _SHIBBOLETH = bytes((VERSION_TAG, 80, 95, 166, 96, 15, 64, 142)) + b"AQUEDUCT"
 VERSION_BYTES = _SHIBBOLETH + encode_bytes(VERSION)
 
 
-def message_head(channel_id: int, number: int, attachments: tuple[int, ...], size: int) -> bytes:
+def message_prefix(channel_id: int) -> bytes:
+    """Encode what every Message frame of a channel begins with: its type and the channel."""
+    return b"\x03" + encode_uint(channel_id)
+
+
+def message_head(prefix: bytes, number: int, attachments: tuple[int, ...], size: int) -> bytes:
     """Encode a Message frame up to its payload of ``size`` bytes."""
-    ids = encode_bytes(b"".join(map(encode_uint, attachments))) if attachments else b"\x00"
-    return b"\x03" + encode_uint(channel_id) + encode_uint(number) + ids + encode_uint(size)
+    if number < 0x80 and size < 0x80 and not attachments:
+        return prefix + _SHORT[number] + b"\x00" + _SHORT[size]
+    ids = encode_bytes(b"".join(map(encode_uint, attachments)))
+    return prefix + encode_uint(number) + ids + encode_uint(size)
 
 
 def encode_frame(tag: int, value: Any) -> bytes:
     """Encode any frame."""
     if tag == MESSAGE:
         channel_id, number, attachments, payload = value
-        return message_head(channel_id, number, attachments, len(payload)) + bytes(payload)
+        return message_head(message_prefix(channel_id), number, attachments, len(payload)) + bytes(payload)
     if tag == VERSION_TAG:
         return _SHIBBOLETH + encode_bytes(value)
     encode: Any = (
@@ -281,6 +288,8 @@ def decode_frame(data: Bytes, position: int, end: int, limits: Limits = DEFAULT_
     if tag == MESSAGE:
         value, position = _decode_message(data, position, end, limits)
     elif tag in _INTEGER_FRAMES:
+        if position < end and data[position] < 0x80:
+            return (tag, data[position]), position + 1
         value, position = decode_uint(data, position, end)
     elif tag in RANGE_FRAMES:
         value, position = decode_range_data(data, position, end, limits.max_range_bytes)
@@ -297,9 +306,13 @@ def _decode_message(
     data: Bytes, position: int, end: int, limits: Limits
 ) -> tuple[tuple[int, int, tuple[int, ...], bytes], int]:
     channel_id, position = decode_uint(data, position, end)
-    number, position = decode_uint(data, position, end)
-    size, position = decode_uint(data, position, end)
     attachments: tuple[int, ...] = ()
+    if position + 1 < end and data[position] < 0x80 and not data[position + 1]:
+        # Most often the number is one byte, and nothing is attached.
+        number, size, position = data[position], 0, position + 2
+    else:
+        number, position = decode_uint(data, position, end)
+        size, position = decode_uint(data, position, end)
     if size:
         # An id is at most ten bytes, so this bounds the bytes before they are awaited.
         if size > 10 * limits.max_attachments:
@@ -340,54 +353,54 @@ class FrameReader:
     A frame that spans many pieces is put together once, when its last byte is there: reading is linear in the bytes.
     """
 
-    __slots__ = ("_data", "_limits", "_needed", "_pieces", "_pieces_size", "_position")
+    __slots__ = ("data", "limits", "needed", "pieces", "pieces_size", "position")
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._limits = limits
-        self._data: bytes = b""
-        self._position = 0
-        self._pieces: list[bytes] = []
-        self._pieces_size = 0
-        self._needed = 0
+        self.limits = limits
+        self.data: bytes = b""
+        self.position = 0
+        self.pieces: list[bytes] = []
+        self.pieces_size = 0
+        self.needed = 0
 
     def feed(self, data: bytes) -> None:
         """Add bytes of the stream."""
-        if self._position == len(self._data) and not self._pieces:
-            self._data = data
-            self._position = 0
+        if self.position == len(self.data) and not self.pieces:
+            self.data = data
+            self.position = 0
         else:
-            self._pieces.append(data)
-            self._pieces_size += len(data)
+            self.pieces.append(data)
+            self.pieces_size += len(data)
 
     def awaits_more_than(self, size: int) -> bool:
         """Whether this many more bytes do not complete a frame."""
-        return self._needed > self._pieces_size + size
+        return self.needed > self.pieces_size + size
 
     def next_frame(self) -> Frame | None:
         """Take the next whole frame, or None if there is none yet. Raises RemoteProtocolError."""
-        if self._pieces:
-            if self._pieces_size < self._needed:
+        if self.pieces:
+            if self.pieces_size < self.needed:
                 return None
-            self._data = b"".join((self._data[self._position :], *self._pieces))
-            self._position = 0
-            self._pieces.clear()
-            self._pieces_size = 0
-        elif self._position == len(self._data) or self._needed:
+            self.data = b"".join((self.data[self.position :], *self.pieces))
+            self.position = 0
+            self.pieces.clear()
+            self.pieces_size = 0
+        elif self.position == len(self.data) or self.needed:
             return None
-        self._needed = 0
+        self.needed = 0
         try:
-            frame, self._position = decode_frame(self._data, self._position, len(self._data), self._limits)
+            frame, self.position = decode_frame(self.data, self.position, len(self.data), self.limits)
         except Incomplete as incomplete:
-            self._needed = incomplete.needed
+            self.needed = incomplete.needed
             return None
         return frame
 
     def next_tag(self) -> int | None:
         """The type of the next frame, or None if not even its first byte has come. Raises RemoteProtocolError."""
-        if self._position < len(self._data):
-            tag = self._data[self._position]
-        elif self._pieces:
-            tag = self._pieces[0][0]
+        if self.position < len(self.data):
+            tag = self.data[self.position]
+        elif self.pieces:
+            tag = self.pieces[0][0]
         else:
             return None
         if tag not in FRAME_NAMES:
@@ -400,17 +413,17 @@ class FrameReader:
         ``prefix`` is their type and channel. Only whole ones within the limits are taken; ``runs`` holds how many and how
         large they were. Whatever else comes is left to `next_frame`.
         """
-        payloads = runs.read(self._data, self._position, prefix, number, count, self._limits.max_payload)
-        self._position = runs.position
+        payloads = runs.read(self.data, self.position, prefix, number, count, self.limits.max_payload)
+        self.position = runs.position
         return payloads
 
     @property
     def buffered(self) -> int:
         """Bytes that were fed and not yet taken as frames."""
-        return len(self._data) - self._position + self._pieces_size
+        return len(self.data) - self.position + self.pieces_size
 
     def clear(self) -> None:
         """Forget all bytes."""
-        self._data = b""
-        self._position = self._pieces_size = self._needed = 0
-        self._pieces.clear()
+        self.data = b""
+        self.position = self.pieces_size = self.needed = 0
+        self.pieces.clear()

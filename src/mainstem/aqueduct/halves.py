@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from mainstem._core.aqueduct.ranges import RangeSet
 from mainstem._core.aqueduct.run_writer import Ledger, MessageWriter
 from mainstem.aqueduct.events import Mode, SendProgress
-from mainstem.aqueduct.frames import ONESHOT, Frame, FrameReader, encode_uint, protocol_error
+from mainstem.aqueduct.frames import ONESHOT, Frame, FrameReader, message_prefix, protocol_error
 from mainstem.aqueduct.limits import MAX_UINT, QUEUED_MESSAGE_OVERHEAD, Limits
 from mainstem.aqueduct.state import ReceiverState, SenderState, direct
 
@@ -141,6 +141,7 @@ class Stream(FrameReader):
         "held_frame",
         "held_reset",
         "in_done",
+        "is_bidirectional",
         "last_seen",
         "must_begin_with_version",
         "opened_here",
@@ -172,14 +173,11 @@ class Stream(FrameReader):
         self.held_reset: int | None = None
         self.fin = False
         self.in_done = False
-        self.out_done = bool(stream_id & UNIDIRECTIONAL) and not opened_here
+        self.is_bidirectional = not stream_id & UNIDIRECTIONAL
+        self.out_done = not self.is_bidirectional and not opened_here
         # The peer is known to have seen this stream.
         self.heard = not opened_here
         self.reset_pending: int | None = None
-
-    @property
-    def is_bidirectional(self) -> bool:
-        return not self.stream_id & UNIDIRECTIONAL
 
 
 class SenderHalf:
@@ -201,6 +199,7 @@ class SenderHalf:
         "owner",
         "pending",
         "pending_bytes",
+        "prefix",
         "reachable",
         "state",
         "unreliable",
@@ -219,8 +218,8 @@ class SenderHalf:
         self.ordered_stream: int | None = None
         self.owner: SenderOwner | None = None
         # What is reliable and not acknowledged.
-        prefix = b"\x03" + encode_uint(channel_id)
-        self.ledger = Ledger(writer, prefix, limits.send_messages, limits.send_bytes, limits.max_payload)
+        self.prefix = message_prefix(channel_id)
+        self.ledger = Ledger(writer, self.prefix, limits.send_messages, limits.send_bytes, limits.max_payload)
         self.next_unreliable = 0
         self.declared = 0
         self.mark = 0
@@ -354,7 +353,7 @@ class ReceiverHalf:
     def __init__(self, channel_id: int, *, minted_here: bool, handed_over: bool) -> None:
         self.channel_id = channel_id
         self.oneshot = bool(channel_id & ONESHOT)
-        self.prefix = b"\x03" + encode_uint(channel_id)
+        self.prefix = message_prefix(channel_id)
         self.minted_here = minted_here
         self.reachable = not minted_here
         self.state = ReceiverState.OPEN

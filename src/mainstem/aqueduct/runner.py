@@ -123,13 +123,14 @@ class Runner:
         """A batch of UDP payloads from the peer."""
         self.address = address
         self.traffic.bytes_received += sum(map(len, datagrams))
+        now = self._now()
         try:
-            now = self._now()
             self.adapter.receive(datagrams, address, now)
         except self.adapter.library_errors as error:
             self._library_failed(error)
         self._deliver(int(now * 1e9))
-        self.wake()
+        if not self._scheduled:
+            self.wake()
 
     def wake(self) -> None:
         """Something may have to go out: at the end of this turn of the event loop."""
@@ -162,12 +163,7 @@ class Runner:
                     self.fail(error)
         self._transmit(now)
         # What waits for room must not keep the loop awake for as long as something is watched.
-        if (
-            adapter.is_watching
-            and not adapter.terminated
-            and adapter.check_watched(engine, now_ns)
-            and engine.has_output
-        ):
+        if adapter.watched and not adapter.terminated and adapter.check_watched(engine, now_ns) and engine.has_output:
             self.wake()
         if self._deliver(now_ns):
             # It may have to respond.
@@ -184,7 +180,8 @@ class Runner:
             return
         if datagrams:
             self._last_sent = now
-            self.traffic.bytes_sent += sum(len(data) for data, _ in datagrams)
+            for data, _ in datagrams:
+                self.traffic.bytes_sent += len(data)
             self._udp.send(datagrams)
 
     def _deliver(self, now_ns: int) -> bool:
@@ -194,9 +191,9 @@ class Runner:
         if adapter.handshake_done and not self.established.done():
             self.established.set_result(None)
             self.traffic.connections_opened += 1
-        next_event = self.engine.next_event
-        while (event := next_event()) is not None:
-            self._handle(event)
+        events = self.engine.events
+        while events:
+            self._handle(events.popleft())
         if adapter.terminated:
             self.give_up()
         return has_events

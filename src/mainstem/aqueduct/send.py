@@ -7,8 +7,9 @@ transport has room again. A message gets its number when it is given to the tran
 leaves no gap.
 
 Two limits apply to a sender. Reliable messages that are queued or unacknowledged are limited by the application's
-``max_messages`` and ``max_bytes``: beyond them `send` raises BackPressured, and one `Writable` event follows when a quarter
-is free again. An unreliable message never waits for the application: if too many wait, the oldest of them is dropped.
+``max_messages`` and ``max_bytes``: beyond them `AqueductEngine.send` raises BackPressured, and one `Writable` event follows
+when a quarter is free again. An unreliable message never waits for the application: if too many wait, the oldest of them is
+dropped.
 
 The fast path. Most messages are bytes without attachments, and what Python does for each is most of their cost. While nothing
 is in the way (the sender is OPEN, nothing is pending, its ordered stream is open, no instrument observes) `Ledger.put` and
@@ -26,7 +27,7 @@ from mainstem.aqueduct.events import NO_PROGRESS, Acknowledged, Attach, Lost, Mo
 from mainstem.aqueduct.frames import RESET_CANCELLED, RESET_LOST, describe, encode_uint, message_head
 from mainstem.aqueduct.halves import Pending, SenderHalf, Sent
 from mainstem.aqueduct.state import SenderInput, SenderState
-from mainstem.errors import BackPressured, LocalProtocolError
+from mainstem.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -46,10 +47,8 @@ def send(
 ) -> tuple[Half, ...]:
     """Send or queue a message; return the halves of the new channels that stay here.
 
-    If there is no room for an unreliable message, the oldest one in the queue is dropped, or the new one if there is none.
-
-    Raises LocalProtocolError for what the channel or the limits forbid, BackPressured if there is no room for a reliable
-    message.
+    The caller has checked that a reliable message has room (`has_room`). If an unreliable one has none, the oldest one in the
+    queue is dropped, or the new one if there is none. Raises LocalProtocolError for what the channel or the limits forbid.
     """
     limits = state.limits
     if sender.state is not SenderState.OPEN:
@@ -64,12 +63,6 @@ def send(
     if len(attach) > limits.max_attachments:
         raise LocalProtocolError(
             f"{len(attach)} attachments; the limit is {limits.max_attachments}", rule="attachment limit"
-        )
-    if mode is not Mode.UNRELIABLE and not sender.has_room:
-        sender.wants_room = True
-        messages, size = sender.ledger.count + len(sender.pending), sender.ledger.size + sender.pending_bytes
-        raise BackPressured(
-            f"{describe(sender.channel_id)}: {messages} messages and {size} bytes are queued or unacknowledged"
         )
     links = tuple([_make_half(state, kind, oneshot) for kind, oneshot in attach]) if attach else ()
     full = mode is Mode.UNRELIABLE and sender.next_unreliable - sender.mark >= limits.unreliable_outstanding
@@ -86,6 +79,14 @@ def send(
     if sender.oneshot:
         finish(state, sender)
     return links
+
+
+def has_room(sender: SenderHalf, mode: Mode) -> bool:
+    """Whether another message may be sent; if not, a `Writable` event will follow."""
+    if mode is Mode.UNRELIABLE or sender.has_room:
+        return True
+    sender.wants_room = True
+    return False
 
 
 def _make_half(state: ConnectionState, kind: Attach, oneshot: bool) -> Half:
@@ -143,7 +144,7 @@ def _transmit(
     if mode is Mode.UNRELIABLE:
         if plain.datagram_room <= 0:
             return False
-        frame = message_head(sender.channel_id, sender.next_unreliable, ids, size) + payload
+        frame = message_head(sender.prefix, sender.next_unreliable, ids, size) + payload
         if len(frame) + len(plain.opening) <= plain.max_datagram:
             if entry is not None:
                 sender.unreliable[sender.next_unreliable] = entry
@@ -162,7 +163,7 @@ def _transmit(
         stream_id = state.open_stream(unidirectional=True)
         if mode is Mode.ORDERED:
             sender.ordered_stream = stream_id
-    head = message_head(sender.channel_id, ledger.next, ids, size)
+    head = message_head(sender.prefix, ledger.next, ids, size)
     if size < LARGE_PIECE:
         state.write(stream_id, head + payload, fin=mode is not Mode.ORDERED)
     else:

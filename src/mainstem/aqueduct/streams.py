@@ -157,7 +157,8 @@ def _read(state: ConnectionState, stream: Stream) -> None:
         _process(state, stream, *frame)
         if stream.blocked_on is not None or stream.role is Role.ABANDONED:
             break
-    state.account_stream(stream)
+    if stream.accounted or stream.position < len(stream.data) or stream.pieces:
+        state.account_stream(stream)
     if stream.fin and stream.blocked_on is None and stream.role is not Role.ABANDONED:
         _end_of_stream(state, stream)
 

@@ -59,7 +59,7 @@ class MemoryAdapter(QuicAdapter):
         engine.transport_state(datagrams=100, max_datagram=1000)
 
     def check_watched(self, engine: AqueductEngine, now_ns: int) -> bool:
-        watched, self._watched = list(self._watched), {}
+        watched, self.watched = list(self.watched), {}
         for stream_id in watched:
             engine.stream_delivered(stream_id, now_ns)
         return bool(watched)
@@ -67,7 +67,7 @@ class MemoryAdapter(QuicAdapter):
     def execute(self, commands: Iterable[Command]) -> None:
         for command in commands:
             if isinstance(command, WatchDelivery):
-                self._watched[command.stream_id] = None
+                self.watched[command.stream_id] = None
             elif isinstance(command, CloseConnection):
                 self.close(command.code, command.reason)
             elif isinstance(command, SendStream | ResetStream | SendDatagram):

@@ -160,7 +160,8 @@ class QuicAdapter:
         self.closing = False
         self.cids_issued: list[bytes] = []
         self.cids_retired: list[bytes] = []
-        self._watched: dict[int, object] = {}
+        # Streams whose bytes the engine waits to arrive, which `check_watched` looks for.
+        self.watched: dict[int, object] = {}
         # Streams that the peer stopped, whose last commands may still come.
         self._stopped: set[int] = set()
         self._error: Exception | None = None
@@ -360,7 +361,7 @@ class QuicAdapter:
                 elif kind is ResetStream:
                     quic.reset_stream(command.stream_id, command.code)  # type: ignore[union-attr]
                 elif kind is WatchDelivery:
-                    self._watched[command.stream_id] = None  # type: ignore[union-attr]
+                    self.watched[command.stream_id] = None  # type: ignore[union-attr]
                 elif kind is PauseStream:
                     self.pause_stream(command.stream_id, command.paused)  # type: ignore[union-attr]
                 elif kind is PauseConnection:
@@ -395,11 +396,6 @@ class QuicAdapter:
     def pause_connection(self, paused: bool) -> None:
         """Stop granting credit to the connection."""
         raise NotImplementedError
-
-    @property
-    def is_watching(self) -> bool:
-        """Whether the engine waits for the bytes of a stream to arrive: `check_watched` has to be called."""
-        return bool(self._watched)
 
     @property
     def is_in_flight(self) -> bool:

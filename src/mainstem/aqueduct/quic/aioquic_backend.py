@@ -183,13 +183,13 @@ class AioquicAdapter(QuicAdapter):
         return any(not stream.sender.buffer_is_empty for stream in quic._streams.values())
 
     def check_watched(self, engine: AqueductEngine, now_ns: int) -> bool:
-        quic, before = self.quic, len(self._watched)
-        for stream_id in list(self._watched):
+        quic, before = self.quic, len(self.watched)
+        for stream_id in list(self.watched):
             stream = quic._streams.get(stream_id)
             if stream is None or stream.sender._buffer_start >= stream.sender._buffer_stop:
-                del self._watched[stream_id]
+                del self.watched[stream_id]
                 engine.stream_delivered(stream_id, now_ns)
-        return len(self._watched) < before
+        return len(self.watched) < before
 
 
 class _Context:

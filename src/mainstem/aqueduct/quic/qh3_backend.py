@@ -99,8 +99,8 @@ class Qh3Adapter(QuicAdapter):
     def deliver(self, engine: AqueductEngine, now_ns: int) -> bool:
         if self._paths.is_lost and not engine.is_ended:
             engine.connection_lost(self._error, now_ns)
-        has_events = super().deliver(engine, now_ns)
         quic = self.quic
+        has_events = bool(quic._events) and super().deliver(engine, now_ns)
         if not quic.may_take:
             return has_events
         datagrams: list[bytes] = []
@@ -124,7 +124,7 @@ class Qh3Adapter(QuicAdapter):
             elif kind == "datagram":
                 datagrams.append(event[1])
             elif kind == "stream_finished":
-                quic.forget(event[1])
+                quic._created_local_stream_ids.discard(event[1])
             elif kind not in _UNUSED:
                 if pieces:
                     self._hand_over_ends(engine, ends, pieces, now_ns)
@@ -195,38 +195,35 @@ class Qh3Adapter(QuicAdapter):
             bidi_opened, uni_opened = self.quic._next_stream_id_bidi // 4, self.quic._next_stream_id_uni // 4
             bidi_limit = min(bidi_limit or EARLY_STREAMS, EARLY_STREAMS)
             uni_limit = min(uni_limit or EARLY_STREAMS, EARLY_STREAMS)
-        window = core.congestion_window - core.bytes_in_flight
-        rtt = self.round_trip
+        rtt = core.smoothed_rtt
+        if rtt:
+            engine.rtt_ns = int(rtt * 1e9)
         largest = self.max_datagram
-        engine.transport_state(
-            bidi_streams=bidi_limit - bidi_opened,
-            uni_streams=uni_limit - uni_opened,
-            # The core does not report how many datagrams wait in it; what is in flight is the estimate.
-            datagrams=min(DATAGRAM_BACKLOG, max(0, window // 64)) if largest else 0,
-            max_datagram=largest,
-            rtt_ns=int(rtt * 1e9) if rtt else None,
-        )
+        # The core does not report how many datagrams wait in it; what is in flight is the estimate.
+        window = core.congestion_window - core.bytes_in_flight
+        datagrams = min(DATAGRAM_BACKLOG, max(0, window // 64)) if largest else 0
+        engine.note_room(bidi_limit - bidi_opened, uni_limit - uni_opened, datagrams, largest)
 
     def check_watched(self, engine: AqueductEngine, now_ns: int) -> bool:
-        core, before = self.quic._core, len(self._watched)
+        core, before = self.quic._core, len(self.watched)
         # A packet that only acknowledges is never acknowledged itself.
         packets = [number for number, _, frames in core.outstanding_application_packets if frames]
         lost = core.loss_total
         has_room = core.congestion_window - core.bytes_in_flight >= self.settings.max_datagram_size
-        for stream_id, mark in list(self._watched.items()):
+        for stream_id, mark in list(self.watched.items()):
             if self.quic.get_send_buffer_size(stream_id):
                 continue
             marked, losses = mark if isinstance(mark, tuple) else (None, None)
             if (not packets and not core.bytes_in_flight) or (
                 losses == lost and (not packets or min(packets) > marked)
             ):
-                del self._watched[stream_id]
+                del self.watched[stream_id]
                 engine.stream_delivered(stream_id, now_ns)
             elif packets and (losses is None or (losses != lost and has_room)):
                 # All of it is on its way: in these packets, or earlier ones. After a loss it is so again once there is
                 # room left over: what was lost has gone out first.
-                self._watched[stream_id] = (max(packets), lost)
-        return len(self._watched) < before
+                self.watched[stream_id] = (max(packets), lost)
+        return len(self.watched) < before
 
 
 class _Context:

@@ -94,10 +94,6 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
         finally:
             self._core = core
 
-    def forget(self, stream_id: int) -> None:
-        """A stream has ended."""
-        self._created_local_stream_ids.discard(stream_id)
-
     def _drain_core(self) -> None:
         if not self._handshake_complete:
             super()._drain_core()
