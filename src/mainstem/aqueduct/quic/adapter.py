@@ -8,8 +8,9 @@ attributes that they do not document; what differs between them is in the subcla
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from mainstem.aqueduct.events import (
     CloseConnection,
@@ -71,42 +72,6 @@ class PacketHeader:
     token: bytes
 
 
-class Backend(Protocol):
-    """One QUIC library."""
-
-    name: str
-
-    def client(
-        self, settings: Settings, *, server_name: str, sessions: SessionCache | None, origin: str
-    ) -> QuicAdapter:
-        """A client's connection, not yet begun."""
-        ...
-
-    def server_context(self, settings: Settings, tickets: ServerTickets | None) -> ServerContext:
-        """What all connections of one server share."""
-        ...
-
-
-class ServerContext(Protocol):
-    """A server's certificate, its tickets, and how it responds to first packets."""
-
-    def parse(self, data: bytes) -> PacketHeader | None:
-        """The header of a packet, None where it is none."""
-        ...
-
-    def negotiate(self, header: PacketHeader) -> bytes | None:
-        """A version negotiation packet, where the version is not spoken here."""
-        ...
-
-    def retry(self, header: PacketHeader, retried: bytes, token: bytes) -> bytes:
-        """A Retry packet: the client is to begin again with a token, for another connection id."""
-        ...
-
-    def accept(self, header: PacketHeader, original: bytes | None = None) -> QuicAdapter:
-        """A connection for a first packet; ``original`` is the connection id before a Retry, None where none was sent."""
-        ...
-
-
 def read_pem(path: str | Path | None, what: str) -> str:
     """A PEM file's path as text. Raises ConfigurationError."""
     if path is None:
@@ -114,35 +79,6 @@ def read_pem(path: str | Path | None, what: str) -> str:
     if not Path(path).is_file():
         raise ConfigurationError(f"{what} {str(path)!r} is not a file")
     return str(path)
-
-
-def configure(configuration: Any, settings: Settings, quic_logger: Any) -> None:
-    """Fill a library's configuration; both name these things alike."""
-    configuration.connection_id_length = CID_LENGTH
-    configuration.alpn_protocols = [settings.alpn]
-    configuration.idle_timeout = settings.idle_timeout
-    configuration.max_datagram_frame_size = 65536
-    configuration.max_data = settings.connection_window
-    configuration.max_stream_data = settings.stream_window
-    configuration.max_datagram_size = settings.max_datagram_size
-    if settings.qlog_directory is not None:
-        directory = Path(settings.qlog_directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        configuration.quic_logger = quic_logger(str(directory))
-    if settings.secrets_log is not None:
-        configuration.secrets_log_file = Path(settings.secrets_log).open("a")  # noqa: SIM115 - it lives as long as the library's configuration
-    if configuration.is_client:
-        if not settings.verify:
-            configuration.verify_mode = NO_VERIFICATION
-        elif settings.ca is not None:
-            configuration.load_verify_locations(cafile=read_pem(settings.ca, "certificate authority"))
-        if settings.client_ca is not None:
-            raise ConfigurationError("client_ca is a server's setting; a client's authorities are ca")
-        if settings.certificate is not None:
-            # For a server that asks for it.
-            configuration.load_cert_chain(read_pem(settings.certificate, "certificate"), read_pem(settings.key, "key"))
-    else:
-        configuration.load_cert_chain(read_pem(settings.certificate, "certificate"), read_pem(settings.key, "key"))
 
 
 class QuicAdapter:
@@ -402,10 +338,139 @@ class QuicAdapter:
         """Whether anything sent is unacknowledged, or waits to be sent, as far as the library reports it."""
         return False
 
-    @property
-    def max_datagram(self) -> int:
-        """The largest payload of a datagram, 0 where the peer takes none or is not known."""
-        limit = self.quic._remote_max_datagram_frame_size
-        if not limit:
-            return 0
-        return int(min(limit, self.settings.max_datagram_size) - DATAGRAM_OVERHEAD)
+    def note_room(
+        self, engine: AqueductEngine, limits: tuple[int, int], opened: tuple[int, int], datagrams: int
+    ) -> None:
+        """Report to the engine the limits on streams of two directions and of one, less those opened, and other room."""
+        bidi_limit, uni_limit = limits
+        if not self.handshake_done:
+            bidi_limit = min(bidi_limit or EARLY_STREAMS, EARLY_STREAMS)
+            uni_limit = min(uni_limit or EARLY_STREAMS, EARLY_STREAMS)
+        round_trip = self.round_trip
+        if round_trip:
+            engine.rtt_ns = int(round_trip * 1e9)
+        # It is 0 if the peer takes no datagrams or is not known.
+        largest = self.quic._remote_max_datagram_frame_size or 0
+        if largest:
+            largest = min(largest, self.settings.max_datagram_size) - DATAGRAM_OVERHEAD
+        engine.note_room(bidi_limit - opened[0], uni_limit - opened[1], datagrams if largest else 0, largest)
+
+
+class Backend:
+    """One QUIC library. Both name their modules, and what these take, alike; the subclasses have what differs."""
+
+    name: str
+    adapter: type[QuicAdapter]
+    has_address_tokens = False
+
+    def connection_class(self, settings: Settings) -> Callable[..., Any]:
+        """What makes the library's connections with these settings."""
+        raise NotImplementedError
+
+    def parse(self, data: bytes) -> PacketHeader | None:
+        """Return the header of a packet; None if it is not one."""
+        raise NotImplementedError
+
+    def check_server(self, settings: Settings, tickets: ServerTickets | None) -> None:
+        """Check that a server with these settings can be run. Raises ConfigurationError."""
+        raise NotImplementedError
+
+    def module(self, name: str) -> Any:
+        return import_module(f"{self.name}.{name}")
+
+    def make_ticket(self, **fields: Any) -> Any:
+        """Make a session ticket of the library from its fields."""
+        tls = self.module("tls")
+        return tls.SessionTicket(**{**fields, "cipher_suite": tls.CipherSuite(fields["cipher_suite"])})
+
+    def configuration(self, settings: Settings, **options: Any) -> Any:
+        """Return a filled configuration of the library. Raises ConfigurationError."""
+        configuration = self.module("quic.configuration").QuicConfiguration(**options)
+        configuration.connection_id_length = CID_LENGTH
+        configuration.alpn_protocols = [settings.alpn]
+        configuration.idle_timeout = settings.idle_timeout
+        configuration.max_datagram_frame_size = 65536
+        configuration.max_data = settings.connection_window
+        configuration.max_stream_data = settings.stream_window
+        configuration.max_datagram_size = settings.max_datagram_size
+        if settings.qlog_directory is not None:
+            directory = Path(settings.qlog_directory)
+            directory.mkdir(parents=True, exist_ok=True)
+            configuration.quic_logger = self.module("quic.logger").QuicFileLogger(str(directory))
+        if settings.secrets_log is not None:
+            configuration.secrets_log_file = Path(settings.secrets_log).open("a")  # noqa: SIM115 - it lives as long as the library's configuration
+        if configuration.is_client:
+            if not settings.verify:
+                configuration.verify_mode = NO_VERIFICATION
+            elif settings.ca is not None:
+                configuration.load_verify_locations(cafile=read_pem(settings.ca, "certificate authority"))
+            if settings.client_ca is not None:
+                raise ConfigurationError("client_ca is a server's setting; a client's authorities are ca")
+        if settings.certificate is not None or not configuration.is_client:
+            configuration.load_cert_chain(read_pem(settings.certificate, "certificate"), read_pem(settings.key, "key"))
+        return configuration
+
+    def client(
+        self, settings: Settings, *, server_name: str, sessions: SessionCache | None, origin: str
+    ) -> QuicAdapter:
+        """Return a client's connection, not yet begun."""
+        configuration = self.configuration(settings, is_client=True, server_name=settings.server_name or server_name)
+        options: dict[str, Any] = {}
+        if sessions is not None:
+            configuration.session_ticket = sessions.take(origin, self.name, self.make_ticket)
+            options["session_ticket_handler"] = sessions.keeper(origin, self.name)
+            if self.has_address_tokens:
+                configuration.token = sessions.take_token(origin)
+                options["token_handler"] = sessions.token_keeper(origin)
+        quic = self.connection_class(settings)(configuration=configuration, **options)
+        return self.adapter(quic, settings, is_client=True)
+
+    def server_context(self, settings: Settings, tickets: ServerTickets | None) -> ServerContext:
+        """Return what all connections of one server share."""
+        self.check_server(settings, tickets)
+        return ServerContext(self, settings, tickets)
+
+
+class ServerContext:
+    """A server's certificate, its tickets, and how it responds to first packets."""
+
+    def __init__(self, backend: Backend, settings: Settings, tickets: ServerTickets | None) -> None:
+        self._backend = backend
+        self._settings = settings
+        self._configuration = backend.configuration(settings, is_client=False)
+        self._packets = backend.module("quic.packet")
+        self._connection_class = backend.connection_class(settings)
+        self._ticket_options = {
+            "session_ticket_fetcher": None if tickets is None else tickets.fetcher(backend.make_ticket),
+            "session_ticket_handler": None if tickets is None else tickets.keep,
+        }
+        self.parse = backend.parse
+
+    def negotiate(self, header: PacketHeader) -> bytes | None:
+        """Return a version negotiation packet if the version is not spoken here."""
+        versions = self._configuration.supported_versions
+        if header.version is None or header.version in versions or header.is_negotiation:
+            return None
+        return self._packets.encode_quic_version_negotiation(  # type: ignore[no-any-return]
+            source_cid=header.destination_cid, destination_cid=header.source_cid, supported_versions=versions
+        )
+
+    def retry(self, header: PacketHeader, retried: bytes, token: bytes) -> bytes:
+        """Return a Retry packet: the client is to begin again with a token, for another connection id."""
+        return self._packets.encode_quic_retry(  # type: ignore[no-any-return]
+            version=header.version,
+            source_cid=retried,
+            destination_cid=header.source_cid,
+            original_destination_cid=header.destination_cid,
+            retry_token=token,
+        )
+
+    def accept(self, header: PacketHeader, original: bytes | None = None) -> QuicAdapter:
+        """Return a connection for a first packet; ``original`` is the connection id before a Retry, None if none was sent."""
+        quic = self._connection_class(
+            configuration=self._configuration,
+            original_destination_connection_id=header.destination_cid if original is None else original,
+            retry_source_connection_id=None if original is None else header.destination_cid,
+            **self._ticket_options,
+        )
+        return self._backend.adapter(quic, self._settings, is_client=False)

@@ -6,39 +6,26 @@ read plus a fixed credit, and nothing for a stream, or a connection, that is pau
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aioquic.buffer import Buffer
-from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import Limit, QuicConnection, QuicConnectionError
-from aioquic.quic.logger import QuicFileLogger
-from aioquic.quic.packet import (
-    QuicFrameType,
-    QuicPacketType,
-    encode_quic_retry,
-    encode_quic_version_negotiation,
-    pull_quic_header,
-)
-from aioquic.tls import AlertBadCertificate, AlertHandshakeFailure, CipherSuite, SessionTicket, verify_certificate
+from aioquic.quic.packet import QuicFrameType, QuicPacketType, pull_quic_header
+from aioquic.tls import AlertBadCertificate, AlertHandshakeFailure, verify_certificate
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import ExtendedKeyUsage, ExtensionNotFound
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from mainstem.aqueduct.quic.adapter import (
-    DATAGRAM_BACKLOG,
-    EARLY_STREAMS,
-    PacketHeader,
-    QuicAdapter,
-    configure,
-    read_pem,
-)
+from mainstem.aqueduct.quic.adapter import DATAGRAM_BACKLOG, Backend, PacketHeader, QuicAdapter, read_pem
+from mainstem.aqueduct.settings import CID_LENGTH
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem.aqueduct.engine import AqueductEngine
-    from mainstem.aqueduct.quic.tickets import ServerTickets, SessionCache
+    from mainstem.aqueduct.quic.tickets import ServerTickets
     from mainstem.aqueduct.settings import Settings
 
 _LIMIT_FRAME_CAPACITY = 17
@@ -154,18 +141,9 @@ class AioquicAdapter(QuicAdapter):
 
     def update(self, engine: AqueductEngine) -> None:
         quic = self.quic
-        bidi_limit, uni_limit = quic._remote_max_streams_bidi, quic._remote_max_streams_uni
-        if not self.handshake_done:
-            bidi_limit = min(bidi_limit or EARLY_STREAMS, EARLY_STREAMS)
-            uni_limit = min(uni_limit or EARLY_STREAMS, EARLY_STREAMS)
-        rtt = self.round_trip
-        engine.transport_state(
-            bidi_streams=bidi_limit - quic._local_next_stream_id_bidi // 4,
-            uni_streams=uni_limit - quic._local_next_stream_id_uni // 4,
-            datagrams=max(0, DATAGRAM_BACKLOG - len(quic._datagrams_pending)) if self.max_datagram else 0,
-            max_datagram=self.max_datagram,
-            rtt_ns=int(rtt * 1e9) if rtt else None,
-        )
+        limits = quic._remote_max_streams_bidi, quic._remote_max_streams_uni
+        opened = quic._local_next_stream_id_bidi // 4, quic._local_next_stream_id_uni // 4
+        self.note_room(engine, limits, opened, max(0, DATAGRAM_BACKLOG - len(quic._datagrams_pending)))
 
     @property
     def round_trip(self) -> float | None:
@@ -192,93 +170,32 @@ class AioquicAdapter(QuicAdapter):
         return len(self.watched) < before
 
 
-class _Context:
-    """What the connections of one server share."""
+class AioquicBackend(Backend):
+    """The library, as `load_backend` returns it."""
 
-    def __init__(self, settings: Settings, tickets: ServerTickets | None) -> None:
+    name = "aioquic"
+    adapter = AioquicAdapter
+    has_address_tokens = True
+
+    def connection_class(self, settings: Settings) -> Callable[..., Any]:
+        is_mutual = settings.client_ca is not None
+        return partial(_MutualConnection if is_mutual else _Connection, settings=settings)
+
+    def check_server(self, settings: Settings, tickets: ServerTickets | None) -> None:
         if settings.client_ca is not None and tickets is not None:
-            raise ConfigurationError("client_ca and tickets: a resumed session presents no certificate")
-        self._settings = settings
-        self._tickets = tickets
-        self._class = _Connection if settings.client_ca is None else _MutualConnection
-        self._configuration = QuicConfiguration(is_client=False)
-        configure(self._configuration, settings, QuicFileLogger)
+            raise ConfigurationError(
+                "client_ca and tickets cannot be combined: a resumed session presents no certificate"
+            )
 
     def parse(self, data: bytes) -> PacketHeader | None:
         try:
-            header = pull_quic_header(Buffer(data=data), host_cid_length=self._configuration.connection_id_length)
+            header = pull_quic_header(Buffer(data=data), host_cid_length=CID_LENGTH)
         except ValueError:
             return None
-        return PacketHeader(
-            header.version,
-            header.packet_type == QuicPacketType.INITIAL,
-            header.packet_type == QuicPacketType.VERSION_NEGOTIATION,
-            header.destination_cid,
-            header.source_cid,
-            header.token,
-        )
-
-    def negotiate(self, header: PacketHeader) -> bytes | None:
-        versions = self._configuration.supported_versions
-        if header.version is None or header.version in versions or header.is_negotiation:
-            return None
-        return encode_quic_version_negotiation(  # type: ignore[no-any-return]
-            source_cid=header.destination_cid, destination_cid=header.source_cid, supported_versions=versions
-        )
-
-    def retry(self, header: PacketHeader, retried: bytes, token: bytes) -> bytes:
-        return encode_quic_retry(  # type: ignore[no-any-return]
-            version=header.version,
-            source_cid=retried,
-            destination_cid=header.source_cid,
-            original_destination_cid=header.destination_cid,
-            retry_token=token,
-        )
-
-    def accept(self, header: PacketHeader, original: bytes | None = None) -> QuicAdapter:
-        tickets = self._tickets
-        quic = self._class(
-            settings=self._settings,
-            configuration=self._configuration,
-            original_destination_connection_id=header.destination_cid if original is None else original,
-            retry_source_connection_id=None if original is None else header.destination_cid,
-            session_ticket_fetcher=None if tickets is None else tickets.fetcher(_make_ticket),
-            session_ticket_handler=None if tickets is None else tickets.keep,
-        )
-        return AioquicAdapter(quic, self._settings, is_client=False)
-
-
-def _make_ticket(**fields: Any) -> Any:
-    return SessionTicket(**{**fields, "cipher_suite": CipherSuite(fields["cipher_suite"])})
-
-
-class AioquicBackend:
-    """The library, as `load_backend` gives it."""
-
-    name = "aioquic"
-
-    def client(
-        self, settings: Settings, *, server_name: str, sessions: SessionCache | None, origin: str
-    ) -> QuicAdapter:
-        configuration = QuicConfiguration(is_client=True, server_name=settings.server_name or server_name)
-        configure(configuration, settings, QuicFileLogger)
-        ticket_handler: Callable[[Any], None] | None = None
-        token_handler: Callable[[bytes], None] | None = None
-        if sessions is not None:
-            configuration.session_ticket = sessions.take(origin, self.name, _make_ticket)
-            configuration.token = sessions.take_token(origin)
-            ticket_handler = sessions.keeper(origin, self.name)
-            token_handler = sessions.token_keeper(origin)
-        quic = _Connection(
-            settings=settings,
-            configuration=configuration,
-            session_ticket_handler=ticket_handler,
-            token_handler=token_handler,
-        )
-        return AioquicAdapter(quic, settings, is_client=True)
-
-    def server_context(self, settings: Settings, tickets: ServerTickets | None) -> _Context:
-        return _Context(settings, tickets)
+        kind = header.packet_type
+        is_initial, is_negotiation = kind == QuicPacketType.INITIAL, kind == QuicPacketType.VERSION_NEGOTIATION
+        cids = header.destination_cid, header.source_cid
+        return PacketHeader(header.version, is_initial, is_negotiation, *cids, header.token)
 
 
 BACKEND = AioquicBackend()

@@ -11,30 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 from qh3 import _hazmat
 from qh3.quic import connection as qh3_connection
-from qh3.quic.configuration import QuicConfiguration
-from qh3.quic.logger import QuicFileLogger
-from qh3.quic.packet import QuicPacketType, encode_quic_retry, encode_quic_version_negotiation
+from qh3.quic.packet import QuicPacketType
 
 from mainstem._core.aqueduct.ranges import RangeSet
 from mainstem.aqueduct.frames import HANDLER_FAILED
 from mainstem.aqueduct.halves import OPENED_BY_SERVER, UNIDIRECTIONAL
 from mainstem.aqueduct.quic.adapter import (
     DATAGRAM_BACKLOG,
-    EARLY_STREAMS,
     Address,
+    Backend,
     PacketHeader,
     QuicAdapter,
-    configure,
 )
 from mainstem.aqueduct.quic.qh3_connection import with_stream_limits
 from mainstem.aqueduct.quic.qh3_paths import Paths
+from mainstem.aqueduct.settings import CID_LENGTH
 from mainstem.errors import ConfigurationError, ConnectionLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem.aqueduct.engine import AqueductEngine
-    from mainstem.aqueduct.quic.tickets import ServerTickets, SessionCache
+    from mainstem.aqueduct.quic.tickets import ServerTickets
     from mainstem.aqueduct.settings import Settings
 
 _UNUSED = frozenset(
@@ -187,22 +185,14 @@ class Qh3Adapter(QuicAdapter):
         return core is not None and bool(core.bytes_in_flight or core.get_send_buffer_size(None))
 
     def update(self, engine: AqueductEngine) -> None:
-        core = self.quic._core
-        if core is None:
-            return
-        bidi_limit, uni_limit, bidi_opened, uni_opened = core.stream_limits
-        if not self.handshake_done:
-            bidi_opened, uni_opened = self.quic._next_stream_id_bidi // 4, self.quic._next_stream_id_uni // 4
-            bidi_limit = min(bidi_limit or EARLY_STREAMS, EARLY_STREAMS)
-            uni_limit = min(uni_limit or EARLY_STREAMS, EARLY_STREAMS)
-        rtt = core.smoothed_rtt
-        if rtt:
-            engine.rtt_ns = int(rtt * 1e9)
-        largest = self.max_datagram
-        # The core does not report how many datagrams wait in it; what is in flight is the estimate.
-        window = core.congestion_window - core.bytes_in_flight
-        datagrams = min(DATAGRAM_BACKLOG, max(0, window // 64)) if largest else 0
-        engine.note_room(bidi_limit - bidi_opened, uni_limit - uni_opened, datagrams, largest)
+        quic, core = self.quic, self.quic._core
+        if core is not None:
+            bidi_limit, uni_limit, bidi_opened, uni_opened = core.stream_limits
+            if not self.handshake_done:
+                bidi_opened, uni_opened = quic._next_stream_id_bidi // 4, quic._next_stream_id_uni // 4
+            # The core does not report how many datagrams wait in it; what is in flight is the estimate.
+            datagrams = min(DATAGRAM_BACKLOG, max(0, (core.congestion_window - core.bytes_in_flight) // 64))
+            self.note_room(engine, (bidi_limit, uni_limit), (bidi_opened, uni_opened), datagrams)
 
     def check_watched(self, engine: AqueductEngine, now_ns: int) -> bool:
         core, before = self.quic._core, len(self.watched)
@@ -226,91 +216,27 @@ class Qh3Adapter(QuicAdapter):
         return len(self.watched) < before
 
 
-class _Context:
-    """What the connections of one server share."""
+class Qh3Backend(Backend):
+    """The library, as `load_backend` returns it."""
 
-    def __init__(self, settings: Settings, tickets: ServerTickets | None) -> None:
-        self._settings = settings
-        self._tickets = tickets
+    name = "qh3"
+    adapter = Qh3Adapter
+
+    def connection_class(self, settings: Settings) -> Callable[..., Any]:
+        return with_stream_limits(settings.max_streams)
+
+    def check_server(self, settings: Settings, tickets: ServerTickets | None) -> None:  # noqa: ARG002
         if settings.client_ca is not None:
             raise ConfigurationError("backend 'qh3' cannot ask clients for certificates (client_ca); use 'aioquic'")
-        self._configuration = QuicConfiguration(is_client=False)
-        configure(self._configuration, settings, QuicFileLogger)
-        self._class = with_stream_limits(settings.max_streams)
 
     def parse(self, data: bytes) -> PacketHeader | None:
         try:
-            header = _hazmat.pull_quic_header(data, 0, self._configuration.connection_id_length)
-            kind = QuicPacketType(header[1])
+            version, kind, _, *cids_and_token = _hazmat.pull_quic_header(data, 0, CID_LENGTH)[:6]
+            kind = QuicPacketType(kind)
         except ValueError:
             return None
-        return PacketHeader(
-            header[0],
-            kind == QuicPacketType.INITIAL,
-            kind == QuicPacketType.VERSION_NEGOTIATION,
-            header[3],
-            header[4],
-            header[5],
-        )
-
-    def negotiate(self, header: PacketHeader) -> bytes | None:
-        versions = self._configuration.supported_versions
-        if header.version is None or header.version in versions or header.is_negotiation:
-            return None
-        return encode_quic_version_negotiation(  # type: ignore[no-any-return]
-            source_cid=header.destination_cid, destination_cid=header.source_cid, supported_versions=versions
-        )
-
-    def retry(self, header: PacketHeader, retried: bytes, token: bytes) -> bytes:
-        return encode_quic_retry(  # type: ignore[no-any-return]
-            version=header.version,
-            source_cid=retried,
-            destination_cid=header.source_cid,
-            original_destination_cid=header.destination_cid,
-            retry_token=token,
-        )
-
-    def accept(self, header: PacketHeader, original: bytes | None = None) -> QuicAdapter:
-        tickets = self._tickets
-        quic = self._class(
-            configuration=self._configuration,
-            original_destination_connection_id=header.destination_cid if original is None else original,
-            retry_source_connection_id=None if original is None else header.destination_cid,
-            session_ticket_fetcher=None if tickets is None else tickets.fetcher(_ticket_class()),
-            session_ticket_handler=None if tickets is None else tickets.keep,
-        )
-        return Qh3Adapter(quic, self._settings, is_client=False)
-
-
-def _ticket_class() -> type[Any]:
-    from qh3.tls import CipherSuite, SessionTicket
-
-    def make(**fields: Any) -> Any:
-        return SessionTicket(**{**fields, "cipher_suite": CipherSuite(fields["cipher_suite"])})
-
-    return make  # type: ignore[return-value]
-
-
-class Qh3Backend:
-    """The library, as `load_backend` gives it."""
-
-    name = "qh3"
-
-    def client(
-        self, settings: Settings, *, server_name: str, sessions: SessionCache | None, origin: str
-    ) -> QuicAdapter:
-        configuration = QuicConfiguration(is_client=True, server_name=settings.server_name or server_name)
-        configure(configuration, settings, QuicFileLogger)
-        if sessions is not None:
-            configuration.session_ticket = sessions.take(origin, self.name, _ticket_class())
-        quic = with_stream_limits(settings.max_streams)(
-            configuration=configuration,
-            session_ticket_handler=None if sessions is None else sessions.keeper(origin, self.name),
-        )
-        return Qh3Adapter(quic, settings, is_client=True)
-
-    def server_context(self, settings: Settings, tickets: ServerTickets | None) -> _Context:
-        return _Context(settings, tickets)
+        is_initial, is_negotiation = kind == QuicPacketType.INITIAL, kind == QuicPacketType.VERSION_NEGOTIATION
+        return PacketHeader(version, is_initial, is_negotiation, *cids_and_token)
 
 
 BACKEND = Qh3Backend()
