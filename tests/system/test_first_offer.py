@@ -56,6 +56,32 @@ def test_the_first_offer_of_a_connected_publication_is_accepted(client: mainstem
             wait_for(lambda: subscription.poll_bytes() == [b"first"])
 
 
+@pytest.mark.parametrize("media", ["ipc", "udp"])
+def test_the_first_request_and_the_first_response_are_accepted_once_connected(
+    client: mainstem.Aeron, media: str
+) -> None:
+    port = free_port()
+    channel = "aeron:ipc" if media == "ipc" else f"aeron:udp?endpoint=localhost:{port}"
+    back = "aeron:ipc?" if media == "ipc" else f"aeron:udp?control=localhost:{port + 1}|"
+    for stream_id in range(STREAMS):
+        with (
+            client.add_subscription(channel, stream_id) as requests,
+            client.add_subscription(f"{back}control-mode=response", 100 + stream_id) as responses,
+        ):
+            ids = f"response-correlation-id={responses.registration_id}"
+            mark = "|" if "?" in channel else "?"
+            with client.add_exclusive_publication(f"{channel}{mark}{ids}", stream_id) as request:
+                wait_for(lambda request=request: request.is_connected)
+                assert request.offer(b"first") > 0
+                (image,) = wait_for(lambda requests=requests: requests.images)
+                ids = f"response-correlation-id={image.correlation_id}"
+                with client.add_exclusive_publication(
+                    f"{back}control-mode=response|{ids}", 100 + stream_id
+                ) as response:
+                    wait_for(lambda response=response: response.is_connected)
+                    assert response.offer(b"back") > 0
+
+
 def test_an_ipc_publication_is_connected_before_its_subscribers_learn_of_it(client: mainstem.Aeron) -> None:
     for stream_id in range(STREAMS):
         with client.add_publication("aeron:ipc", stream_id) as publication:

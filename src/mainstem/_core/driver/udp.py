@@ -31,9 +31,10 @@ class UdpTransport(Transport):
     Batches go through sendmmsg and recvmmsg, equal datagrams in one call with segmentation offload and coalesced where the
     kernel has them; ``offload=False`` does without. ``timestamps`` asks the kernel when each datagram arrived. ``coalesces`` is
     what was found for receiving, ``max_segments`` for sending; ``slots`` is how many datagrams or runs come at once, 0 for
-    as many as is usual.
+    as many as is usual. ``send_fd`` is another socket that datagrams leave through, -1 for none.
     """
 
+    send_fd: cython.int
     coalesces: readonly[cython.bint]
     timestamps: readonly[cython.bint]
     outgoing_messages: ms_mmsghdr[MAX_SLOTS]
@@ -51,6 +52,7 @@ class UdpTransport(Transport):
         offload: cython.bint = True,
         timestamps: cython.bint = False,
         slots: cython.int = 0,
+        send_fd: cython.int = -1,
     ) -> None:
         i: cython.int
         coalesces: cython.bint = offload and ms_coalesce(fd)
@@ -58,9 +60,10 @@ class UdpTransport(Transport):
             slots = COALESCED_SLOTS if coalesces else MAX_SLOTS
         Transport.__init__(self, slots, incoming, outgoing)
         self.fd = fd
+        self.send_fd = fd if send_fd < 0 else send_fd
         self.coalesces = coalesces
         self.timestamps = timestamps and ms_timestamps(fd)
-        if offload and ms_probe(fd, MS_UDP_SEGMENT):
+        if offload and ms_probe(self.send_fd, MS_UDP_SEGMENT):
             self.max_segments = KERNEL_SEGMENTS
         for i in range(self.slots):
             self.incoming_parts[i].iov_base = self.base + i * self.stride
@@ -130,7 +133,7 @@ class UdpTransport(Transport):
         refused: cython.int = 0
         n: cython.int
         while done < count:
-            n = ms_sendmmsg(self.fd, cython.address(self.outgoing_messages[done]), count - done, MSG_DONTWAIT)
+            n = ms_sendmmsg(self.send_fd, cython.address(self.outgoing_messages[done]), count - done, MSG_DONTWAIT)
             if n > 0:
                 done += n
                 continue

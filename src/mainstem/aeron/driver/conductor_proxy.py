@@ -39,9 +39,13 @@ class CreateImage:
 
 @frozen
 class PublicationError:
-    """A receiver refused a publication with an ERR frame (docs/protocols/aeron.md, 21)."""
+    """A receiver refused a publication with an ERR frame (docs/protocols/aeron.md, 21).
+
+    ``destination_registration_id`` is that of the command that added the receiver's destination, -1 if none did.
+    """
 
     registration_id: int
+    destination_registration_id: int
     receiver_id: int
     group_tag: int | None
     source: bytes

@@ -143,7 +143,7 @@ class ReceiveDestinationCommands:
             uri.check_destination()
             uri.check_ats()
             udp.check_subscription()
-            self._add_socket(subscription, udp, command.correlation_id)
+            self._add_socket(subscription, udp)
         self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
         self._ipc.link_all(now_ns)
         self._network.link_all(now_ns)
@@ -158,7 +158,7 @@ class ReceiveDestinationCommands:
             self._remove_socket(self._receive_channel(self._manual(command.client_id, command.registration_id)), udp)
         self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
 
-    def _add_socket(self, subscription: SubscriptionLink, udp: UdpChannel, registration_id: int) -> None:
+    def _add_socket(self, subscription: SubscriptionLink, udp: UdpChannel) -> None:
         channel = self._receive_channel(subscription)
         settings = self._resources.settings
         with self._channels.opening():
@@ -170,7 +170,7 @@ class ReceiveDestinationCommands:
                 ttl=settings.socket_multicast_ttl,
             )
         try:
-            self._channels.add_address(channel, destination.local_address, registration_id=registration_id)
+            self._channels.add_address(channel, destination.local_address, registration_id=subscription.registration_id)
         except BufferError:
             destination.close()
             raise

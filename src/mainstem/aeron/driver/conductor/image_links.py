@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.subscription_link import StreamSource, SubscriptionLink
 
 
+IPC_CHANNEL = "aeron:ipc"
+
+
 class ImageLinks:
     """Makes and breaks the links between subscriptions and sources, as commands and the sources' lives require."""
 
@@ -69,11 +72,11 @@ class ImageLinks:
     def on_lingering(self, source: StreamSource) -> None:
         for position in source.subscribers:
             if position.state is TetherState.ACTIVE:
-                self.announce_gone(source, position)
+                self._announce_end(source, position)
 
     def enter_linger(self, source: StreamSource, position: SubscriberPosition) -> None:
         """An untethered subscriber fell too far behind."""
-        self.announce_gone(source, position)
+        self._announce_end(source, position)
         self._state_changed(source, position, TetherState.ACTIVE)
 
     def enter_resting(self, source: StreamSource, position: SubscriberPosition) -> None:
@@ -87,13 +90,17 @@ class ImageLinks:
         self.announce(source, position)
         self._state_changed(source, position, TetherState.RESTING)
 
-    def announce_gone(self, source: StreamSource, position: SubscriberPosition) -> None:
+    def _announce_end(self, source: StreamSource, position: SubscriberPosition) -> None:
+        """Tell a subscriber that its image is gone by itself; over IPC the channel is bare then, as the reference has it."""
+        self.announce_gone(source, position, IPC_CHANNEL if source.is_ipc else None)
+
+    def announce_gone(self, source: StreamSource, position: SubscriberPosition, channel: str | None = None) -> None:
         self._resources.clients.send(
             OnUnavailableImage(
                 image_correlation_id=source.registration_id,
                 subscription_registration_id=position.subscription.registration_id,
                 stream_id=source.stream_id,
-                channel=position.interest.channel,
+                channel=channel or position.interest.channel,
             )
         )
 

@@ -28,6 +28,8 @@ class IpcPublication(Publication):
     After a rejection it takes no subscribers until ``cool_down_until_ns``; ``cooled_down`` says that this is just over.
     """
 
+    is_ipc = True
+
     def __init__(
         self,
         memory: StreamMemory,

@@ -122,6 +122,8 @@ class Stream(Generic[P]):
     ``channel`` is the text of the client that created it; ``positions`` are the subscribers that its path waits for.
     """
 
+    is_ipc = False
+
     def __init__(
         self, memory: StreamMemory, params: P, positions: PositionSet, resources: Resources, now_ns: int
     ) -> None:

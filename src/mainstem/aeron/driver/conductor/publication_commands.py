@@ -147,11 +147,15 @@ class PublicationCommands:
             raise _unknown_publication(command.client_id, command.registration_id)
         del self._registrations[command.registration_id]
         publication = link.publication
-        if command.revoke and publication.state in (StreamState.ACTIVE, StreamState.DRAINING):
+        is_revoked = command.revoke and publication.state in (StreamState.ACTIVE, StreamState.DRAINING)
+        if is_revoked:
             self._revoke(publication, now_ns)
         else:
             publication.release(now_ns)
         self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
+        if is_revoked:
+            self._links.on_lingering(publication)
+            self._links.unlink_all(publication)
 
     def next_session_id(self, command: GetNextAvailableSessionId, now_ns: int) -> None:  # noqa: ARG002
         """GET_NEXT_AVAILABLE_SESSION_ID: an id that no publication of that stream has, on any channel."""
@@ -174,8 +178,6 @@ class PublicationCommands:
             f"streamId={publication.stream_id} channel={publication.channel}",
         )
         publication.revoke(now_ns)
-        self._links.on_lingering(publication)
-        self._links.unlink_all(publication)
 
 
 def _unknown_publication(client_id: int, registration_id: int) -> RegistrationError:

@@ -53,7 +53,7 @@ class PublicationErrors:
             self._resources.clients.send(
                 OnPublicationError(
                     registration_id=publication.registration_id,
-                    destination_registration_id=-1,
+                    destination_registration_id=message.destination_registration_id,
                     session_id=publication.session_id,
                     stream_id=publication.stream_id,
                     receiver_id=message.receiver_id,

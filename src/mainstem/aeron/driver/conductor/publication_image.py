@@ -203,7 +203,7 @@ class Images(StreamRegistry[PublicationImage]):
         position = position_of(
             message.active_term_id, message.term_offset, message.initial_term_id, position_bits(message.term_length)
         )
-        memory = self._create_memory(channel, oldest, message, window_length)
+        memory = self._create_memory(channel, oldest, message)
         with self._given_back_on_error(memory):
             counters = ReceiveCounters.allocate(memory.counters, start=position)
             path = ReceivePath(
@@ -245,9 +245,7 @@ class Images(StreamRegistry[PublicationImage]):
         self.streams.append(image)
         return image
 
-    def _create_memory(
-        self, channel: ReceiveChannel, oldest: SubscriptionLink, message: CreateImage, window_length: int
-    ) -> StreamMemory:
+    def _create_memory(self, channel: ReceiveChannel, oldest: SubscriptionLink, message: CreateImage) -> StreamMemory:
         resources, settings, params = self._resources, self._resources.settings, oldest.params
         uri = channel.udp.uri
         registration_id = resources.next_id()
@@ -261,7 +259,7 @@ class Images(StreamRegistry[PublicationImage]):
                 mtu=message.mtu,
                 log_type=LogType.IMAGE,
                 page_size=settings.file_page_size,
-                receiver_window_length=window_length,
+                receiver_window_length=params.receiver_window_length,
                 group=is_group(channel, params, message, settings),
                 **params.log_fields(),
                 **self._socket_fields(

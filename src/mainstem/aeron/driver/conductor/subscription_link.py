@@ -131,6 +131,7 @@ class StreamSource(Protocol):
     session_id: int
     stream_id: int
     log_file: str
+    is_ipc: bool
     subscribers: list[SubscriberPosition]
 
     @property

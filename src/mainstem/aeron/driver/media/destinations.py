@@ -75,6 +75,13 @@ class DestinationTracker:
                 )
             self._add(Destination(packed=packed, name="", registration_id=-1), receiver_id, now_ns)
 
+    def registration_of(self, packed: bytes, receiver_id: int) -> int:
+        """Return the registration id of the destination that a receiver's frame came from; -1 if no command added it."""
+        for (address, known_receiver, _), entry in zip(self._core.destinations.rows(), self._entries, strict=True):
+            if address == packed and known_receiver in (UNKNOWN_RECEIVER, receiver_id):
+                return entry.registration_id
+        return -1
+
     def add(self, packed: bytes, *, name: str, registration_id: int, now_ns: int) -> None:
         self._add(Destination(packed=packed, name=name, registration_id=registration_id), UNKNOWN_RECEIVER, now_ns)
 

@@ -55,7 +55,7 @@ class SendChannelEndpoint:
                 if channel.is_multicast
                 else channel.local_control,
                 connect=channel.remote_data if connected else None,
-                reach=channel.remote_data if connect and fixed and channel.is_multicast else None,
+                send_to=channel.remote_data if connect and fixed and channel.is_multicast else None,
                 group=channel.remote_control if channel.is_multicast else None,
                 interface_ip=channel.interface_ip,
                 interface_index=channel.interface_index,

@@ -75,7 +75,8 @@ class TransportRequest:
     ``bind`` is the local address; ``connect`` the only peer, None for a socket that sends anywhere; ``group`` a multicast
     group to join on the interface that has ``interface_ip``. Buffer lengths are in bytes, 0 for the system's. A port of 0
     is taken from ``port_range`` (low, high) where it is given. ``timestamps``: the kernel records when datagrams arrive.
-    ``channel`` is the channel URI that the socket is for. ``reach`` is a multicast address that must have a route from there.
+    ``channel`` is the channel URI that the socket is for. ``send_to`` is a multicast address that datagrams go to, through a
+    socket of their own with a port of the system's choosing.
     """
 
     bind: InetAddress
@@ -89,7 +90,7 @@ class TransportRequest:
     port_range: tuple[int, int] | None = None
     timestamps: bool = False
     channel: str = ""
-    reach: InetAddress | None = None
+    send_to: InetAddress | None = None
 
 
 @dataclass(slots=True)
@@ -166,9 +167,8 @@ class SystemTransports:
 
     def open(self, request: TransportRequest) -> OpenTransport:
         v6 = request.bind.is_v6
-        sock = socket.socket(socket.AF_INET6 if v6 else socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        sock, sender = _new_socket(v6=v6), None
         try:
-            sock.setblocking(False)
             _set_buffers(sock, request)
             if request.group is not None or request.bind.is_multicast:
                 _bind_group(sock, request)
@@ -176,8 +176,11 @@ class SystemTransports:
                 _bind(sock, request)
             if request.connect is not None:
                 _connect(sock, request.connect)
-            if request.reach is not None:
-                _check_route(request.reach, request)
+            if request.send_to is not None:
+                sender = _new_socket(v6=v6)
+                _set_buffers(sender, request)
+                _send_through_interface(sender, request)
+                _connect(sender, request.send_to)
             transport = UdpTransport(
                 sock.fileno(),
                 self._make(self._incoming_loss),
@@ -185,19 +188,28 @@ class SystemTransports:
                 self._offload,
                 request.timestamps,
                 self._slots,
+                -1 if sender is None else sender.fileno(),
             )
         except OSError as error:
             sock.close()
+            if sender is not None:
+                sender.close()
             kind = AddressInUse if error.errno == errno.EADDRINUSE else ConfigurationError
             raise kind(f"UDP socket on {request.bind}: {error.strerror or error}") from error
         self._opened += 1
+
+        def release() -> None:
+            sock.close()
+            if sender is not None:
+                sender.close()
+
         name = sock.getsockname()
         return OpenTransport(
             transport=transport,
             local_address=InetAddress(name[0].partition("%")[0], name[1], name[3] if v6 else 0),
             receive_buffer_length=_buffer_length(sock, socket.SO_RCVBUF),
-            send_buffer_length=_buffer_length(sock, socket.SO_SNDBUF),
-            release=sock.close,
+            send_buffer_length=_buffer_length(sender or sock, socket.SO_SNDBUF),
+            release=release,
             reconnect=lambda address: _connect(sock, address),
         )
 
@@ -282,36 +294,39 @@ def _bind(sock: socket.socket, request: TransportRequest) -> None:
     raise OSError(errno.EADDRINUSE, f"no free port from {low} to {high}")
 
 
+def _new_socket(*, v6: bool) -> socket.socket:
+    sock = socket.socket(socket.AF_INET6 if v6 else socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    sock.setblocking(False)
+    return sock
+
+
+def _send_through_interface(sock: socket.socket, request: TransportRequest) -> None:
+    """Have multicast datagrams leave through the request's interface, with its hops."""
+    if request.bind.is_v6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, request.interface_index)
+        if request.ttl > 0:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, request.ttl)
+        return
+    sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(request.interface_ip))
+    if request.ttl > 0:
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, request.ttl)
+
+
 def _bind_group(sock: socket.socket, request: TransportRequest) -> None:
-    """Join a multicast group, or only sends to one (no ``group``), on one interface (docs/protocols/aeron.md, 19.2)."""
+    """Join a multicast group, or only send to one (no ``group``), on one interface (docs/protocols/aeron.md, 19.2)."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     group = request.group
     v6 = request.bind.is_v6
     sock.bind(_address(wildcard(v6=v6, port=request.bind.port)))
+    _send_through_interface(sock, request)
     if v6:
         sock.setsockopt(socket.IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0)
-        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, request.interface_index)
         if group is not None:
             member = ipaddress.IPv6Address(group.ip).packed + struct.pack("@I", request.interface_index)
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, member)
-        if request.ttl > 0:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, request.ttl)
         return
     sock.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
-    interface = socket.inet_aton(request.interface_ip)
-    sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, interface)
     if group is not None:
-        sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group.ip) + interface)
-    if request.ttl > 0:
-        sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, request.ttl)
-
-
-def _check_route(group: InetAddress, request: TransportRequest) -> None:
-    """Raise OSError where the system would not send to a multicast address from the request's interface."""
-    with socket.socket(socket.AF_INET6 if group.is_v6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        if group.is_v6:
-            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, request.interface_index)
-        else:
-            probe.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(request.interface_ip))
-        probe.connect(_address(group))
+        member = socket.inet_aton(group.ip) + socket.inet_aton(request.interface_ip)
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)

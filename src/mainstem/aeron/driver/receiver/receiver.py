@@ -14,7 +14,7 @@ from mainstem.aeron.driver.conductor_proxy import (
     ImageEndOfStream,
     ImageReleased,
     LossObserved,
-    NetworkFault,
+    PeerFault,
     ResolveAgain,
 )
 from mainstem.aeron.driver.media.addresses import InetAddress
@@ -63,7 +63,8 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         self._refusals = refusals
         self._counters = counters
         self._limiter = ImageLimiter() if limiter is None else limiter
-        self._refused: set[Refusal] = set()
+        # Of each reason the first SETUP since the last check that it refused: its source and what it was for.
+        self._refused: dict[Refusal, tuple[bytes, Setup]] = {}
         self._dispatchers: dict[int, DataPacketDispatcher] = {}
         self._images: dict[int, tuple[ReceiverImage, ReceiveChannelEndpoint]] = {}
         # Images that had received nothing when they were last looked at, by their paths' keys: with the session and that time.
@@ -161,7 +162,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             self._note_heard(now_ns)
             refusal = self._limiter.refusal(session, address)
         if refusal is not None and dispatcher.has_subscription(setup.stream_id, setup.session_id):
-            self._refused.add(refusal)
+            self._refused.setdefault(refusal, (source, setup))
         elif dispatcher.on_setup(setup.stream_id, setup.session_id, now_ns):
             if self._filter is not None and not self._filter.admits_stream(
                 address, term_length=setup.term_length, now_ns=now_ns
@@ -221,8 +222,10 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
     def _check(self, now_ns: int, *, resolves: bool) -> None:
         """Check once a second for expired sessions, SETUPs to request (docs/protocols/aeron.md, 15.1), and sockets that fail."""
         self._note_heard(now_ns)
-        for refusal in self._refused - {Refusal.BUSY}:
-            self._send(NetworkFault(text=f"a SETUP was refused: {refusal.value}"))
+        self._refused.pop(Refusal.BUSY, None)
+        for refusal, (source, setup) in self._refused.items():
+            text = f"a SETUP of session {setup.session_id} of stream {setup.stream_id} was refused: {refusal.value}"
+            self._send(PeerFault(kind=f"SETUP refused, {refusal.name}", source=source, text=text))
         self._refused.clear()
         for key, endpoint in self._endpoints.items():
             self._dispatchers[key].on_time(now_ns)

@@ -80,6 +80,7 @@ class ReceiverImage:
         self.congestion_control: CongestionControl = congestion_control or StaticWindowCongestionControl(
             path.window_length
         )
+        self._take_window(force=False)
         path.reports_loss_at_once = not isinstance(self.congestion_control, StaticWindowCongestionControl)
         self.one_way = one_way
         self._epoch_ns = epoch_ns

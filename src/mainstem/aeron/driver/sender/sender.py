@@ -116,6 +116,9 @@ class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
             self._report(
                 PublicationError(
                     registration_id=publication.registration_id,
+                    destination_registration_id=publication.endpoint.destinations.registration_of(
+                        source, error.receiver_id
+                    ),
                     receiver_id=error.receiver_id,
                     group_tag=error.group_tag,
                     source=source,

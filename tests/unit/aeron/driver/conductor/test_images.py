@@ -12,6 +12,7 @@ from mainstem._core import layout
 from mainstem.aeron.command import commands, responses
 from mainstem.aeron.driver.conductor.publication_image import DrainReason
 from mainstem.aeron.driver.media.addresses import InetAddress
+from mainstem.aeron.error_log import read_errors
 from mainstem.aeron.loss_report import read_losses
 from mainstem.aeron.system_counter import SystemCounter
 
@@ -94,6 +95,49 @@ def test_an_images_window_is_what_the_system_gave_its_socket(sender: Sender) -> 
     only(sender.setup(), responses.OnAvailableImage)
     (status,) = sender.frames(layout.TYPE_SM)
     assert struct.unpack_from("<i", status, 24)[0] == 16_384
+
+
+def test_an_images_log_says_which_window_the_channel_asked_for(sender: Sender) -> None:
+    driver = sender.driver
+    subscribe(driver)
+    image = only(sender.setup(), responses.OnAvailableImage)
+    buffer = driver.files.map(image.log_file)
+    assert buffer.get_i32(buffer.capacity - 4096 + 288) == 131_072  # though half a term is the most that it offers
+    (status,) = sender.frames(layout.TYPE_SM)
+    assert struct.unpack_from("<i", status, 24)[0] == TERM_LENGTH // 2
+
+
+def test_cubics_first_status_message_offers_its_first_window(sender: Sender) -> None:
+    subscribe(sender.driver, f"{CHANNEL}|cc=cubic")
+    sender.setup()
+    status = sender.frames(layout.TYPE_SM)[0]
+    assert struct.unpack_from("<i", status, 24)[0] == 10 * 1408
+
+
+def test_a_setup_above_the_session_limit_is_in_the_error_log(sender: Sender) -> None:
+    driver = InvokedDriver(driver_stream_session_limit=1)
+    sender = Sender(driver)
+    subscribe(driver)
+    assert count(sender.setup(), responses.OnAvailableImage) == 1
+    assert count(sender.setup(session=SESSION + 1), responses.OnAvailableImage) == 0
+    driver.run(2)
+    (error,) = read_errors(driver.cnc.error_log)
+    assert f"a SETUP of session {SESSION + 1} of stream {STREAM} was refused" in error.text
+    assert "AERON_DRIVER_STREAM_SESSION_LIMIT" in error.text
+    driver.close()
+
+
+def test_a_destinations_socket_has_its_subscriptions_registration_id(driver: InvokedDriver) -> None:
+    ready = subscribe(driver, "aeron:udp?control-mode=manual")
+    add = commands.AddReceiveDestination(
+        client_id=CLIENT,
+        correlation_id=driver.next_id(),
+        registration_id=ready.correlation_id,
+        channel=CHANNEL,
+    )
+    only(driver.ask(add), responses.OnOperationSuccess)
+    (counter_id,) = [each for each, label in driver.labels().items() if label.startswith("rcv-local-sockaddr")]
+    assert driver.counters.registration_id(counter_id) == ready.correlation_id
 
 
 def test_data_of_an_unknown_session_asks_for_a_setup(sender: Sender) -> None:

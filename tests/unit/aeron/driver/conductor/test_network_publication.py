@@ -282,6 +282,47 @@ def test_tells_clients_when_a_receiver_refuses_it(receiver: Receiver) -> None:
     assert not receiver.log.is_connected
 
 
+@pytest.mark.parametrize("is_manual", [True, False])
+def test_a_refusal_names_the_destination_that_a_command_added(receiver: Receiver, is_manual: bool) -> None:
+    mode = "control-mode=manual" if is_manual else "control=127.0.0.1:24091|control-mode=dynamic"
+    ready = receiver.publish(f"aeron:udp?{mode}")
+    driver = receiver.driver
+    destination_id = -1
+    if is_manual:
+        destination_id = driver.next_id()
+        driver.ask(
+            commands.AddDestination(
+                client_id=CLIENT,
+                correlation_id=destination_id,
+                registration_id=ready.correlation_id,
+                channel=CHANNEL,
+            )
+        )
+    driver.cycle()
+    receiver.status(receiver_id=5)
+    frame = struct.pack("<iBBHiiqqii", 42, 0, 0, layout.TYPE_ERR, ready.session_id, 1001, 5, -1, 13, 2) + b"no"
+    label = next(text for text in driver.labels().values() if text.startswith("snd-local-sockaddr"))
+    driver.network.send(receiver.peer, InetAddress("127.0.0.1", int(label.rsplit(":", 1)[1])), frame)
+    error = only(driver.cycle(), responses.OnPublicationError)
+    assert error.destination_registration_id == destination_id
+
+
+@pytest.mark.parametrize("channel", ["aeron:ipc", f"{CHANNEL}|ssc=true"])
+def test_a_revocation_is_answered_before_its_images_go(driver: InvokedDriver, channel: str) -> None:
+    ready = only(driver.add_publication(channel), responses.OnPublicationReady)
+    driver.add_subscription("aeron:ipc?alias=a" if channel == "aeron:ipc" else f"aeron-spy:{CHANNEL}")
+    found = driver.ask(
+        commands.RemovePublication(
+            client_id=CLIENT,
+            correlation_id=driver.next_id(),
+            registration_id=ready.correlation_id,
+            flags=commands.REVOKE,
+        )
+    )
+    assert [type(each) for each in found] == [responses.OnOperationSuccess, responses.OnUnavailableImage]
+    assert found[1].channel == ("aeron:ipc" if channel == "aeron:ipc" else f"aeron-spy:{CHANNEL}")
+
+
 def test_answers_a_round_trip_measurement(receiver: Receiver) -> None:
     ready = receiver.publish()
     receiver.driver.cycle()

@@ -163,4 +163,4 @@ def test_an_untethered_local_destination_is_disconnected_when_it_falls_behind(dr
     assert images(add_destination(driver, subscription, "aeron:ipc?tether=false")) == 1
     driver.counters.cell(reader.subscriber_position_id).set_release(1 << 16)
     gone = only(driver.run(7), responses.OnUnavailableImage)
-    assert (gone.subscription_registration_id, gone.channel) == (subscription, "aeron:ipc?tether=false")
+    assert (gone.subscription_registration_id, gone.channel) == (subscription, "aeron:ipc")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from tests.support.patience import wait_for
@@ -106,6 +107,27 @@ def test_a_multicast_group_reaches_every_member_on_its_interface() -> None:
         assert sender.transport.read() == []
     finally:
         for each in (*members, sender):
+            each.close()
+
+
+def test_multicast_leaves_through_a_port_of_the_systems_choosing() -> None:
+    transports = SystemTransports()
+    data = InetAddress("224.20.30.43", free_port())
+    control = data._replace(ip="224.20.30.44")
+    request = TransportRequest(bind=LOOPBACK.with_port(data.port), group=data, interface_ip="127.0.0.1")
+    member = transports.open(request)
+    sender = transports.open(replace(request, group=control, send_to=data))
+    try:
+        if not sender.transport.send(b"data"):
+            pytest.skip("no multicast on loopback here")
+        datagram, source = read_one(member)
+        assert datagram == b"data"
+        assert sender.local_address.port == data.port
+        assert InetAddress.unpack(source).port not in (0, data.port)
+        assert member.transport.send(b"status", Address(control.packed))
+        assert read_one(sender)[0] == b"status"
+    finally:
+        for each in (member, sender):
             each.close()
 
 
