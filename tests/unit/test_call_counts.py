@@ -1,0 +1,87 @@
+"""How many Python functions of Mainstem an operation enters or resumes, at both ends: a busy machine does not change it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.support.call_counts import calls_of
+from tests.support.mux_pair import bymux_pair, jmux_pair
+
+from mainstem.aqueduct import aio, make_certificates
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mainstem import bymux, jmux
+
+ROUNDS = 200
+TOGETHER = 50
+MESSAGE = bytes(64)
+
+# Lower them with the code; raise one only with a reason.
+BYMUX_ECHO = 122
+JMUX_REQUEST = 253
+JMUX_REQUEST_OF_MANY = 202
+AQUEDUCT_RESPONSE = 510
+
+
+async def test_a_message_of_bymux() -> None:
+    async def echo(stream: bymux.aio.Stream) -> None:
+        while data := await stream.read():
+            stream.write(data)
+
+    client, _server = bymux_pair(echo)
+    async with client, await client.open_stream() as stream:
+
+        async def exchange() -> None:
+            for _ in range(ROUNDS):
+                stream.write(MESSAGE)
+                assert await stream.readexactly(len(MESSAGE)) == MESSAGE
+
+        await exchange()
+        assert await calls_of(exchange) / ROUNDS <= BYMUX_ECHO
+
+
+async def test_a_request_of_jmux() -> None:
+    async def echo(session: jmux.aio.ServerSession) -> None:
+        session.write(await session.read())
+
+    client, _endpoint = jmux_pair(echo)
+    async with client:
+
+        async def one_by_one() -> None:
+            for _ in range(ROUNDS):
+                assert await client.request(MESSAGE) == MESSAGE
+
+        async def together() -> None:
+            for _ in range(ROUNDS // TOGETHER):
+                await asyncio.gather(*(client.request(MESSAGE) for _ in range(TOGETHER)))
+
+        await one_by_one()
+        assert await calls_of(one_by_one) / ROUNDS <= JMUX_REQUEST
+        await together()
+        assert await calls_of(together) / ROUNDS <= JMUX_REQUEST_OF_MANY
+
+
+async def test_channels_of_aqueduct(tmp_path: Path) -> None:
+    files = make_certificates(tmp_path)
+
+    async def service(connection: aio.Connection) -> None:
+        async for request in connection.receiver:
+            await request.attachments[0].send(request.payload)
+
+    async with (
+        aio.serve(service, port=0, certificate=files.certificate, key=files.key) as server,
+        aio.connect("localhost", server.port, ca=files.ca) as connection,
+    ):
+
+        async def open_and_respond() -> None:
+            for _ in range(ROUNDS):
+                respond, response = aio.oneshot()
+                await connection.sender.send(aio.Message(MESSAGE, (respond,)))
+                assert await response.receive() == MESSAGE
+
+        await open_and_respond()
+        # Datagrams and acknowledgments fall together differently each time.
+        assert min([await calls_of(open_and_respond) / ROUNDS for _ in range(5)]) <= AQUEDUCT_RESPONSE
