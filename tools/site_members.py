@@ -27,7 +27,17 @@ CREATED_BY_FUNCTIONS = {
         "Image",
         "MediaDriver",
     ),
-    *("Operation", "PersistentSubscription", "Publication", "Receiver", "RecordingReader", "Scan", "Sender", "Server"),
+    *(
+        "Operation",
+        "PersistentSubscription",
+        "Publication",
+        "Receiver",
+        "RecordingReader",
+        "ReplayMerge",
+        "Scan",
+        "Sender",
+        "Server",
+    ),
     *("ServerSession", "Stream", "Subscription"),
 }
 OPERATIONS = (ast.Expression, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.operator, ast.unaryop, ast.Load)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import tempfile
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +14,13 @@ import pytest
 from tests.interop.conftest import DriverProcess
 from tests.interop.java_archive import SEGMENT_LENGTH, JavaArchive
 from tests.support import java
-from tests.support.patience import wait_for
+from tests.support.patience import Patience, wait_for
 from tests.support.ports import free_port
 
 import mainstem
 from mainstem import archive
 from mainstem.archive import RecordingSignal, Signal, extension_channel
-from mainstem.errors import ArchiveError, ArchiveErrorCode
+from mainstem.errors import ArchiveError, ArchiveErrorCode, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -336,6 +339,108 @@ def test_everything_over_response_channels(served: JavaArchive, aeron: mainstem.
             client.replay(recording_id, replays, 1102, position=1 << 40)
         assert caught.value.code is ArchiveErrorCode.INVALID_POSITION
         assert len(aeron.stats().subscriptions) == 1
+
+
+@contextmanager
+def live(aeron: mainstem.Aeron, client: archive.Client, stream_id: int) -> Iterator[tuple[int, str, list[bytes]]]:
+    """A stream that goes on and is being recorded: the recording, the channel to join, and what was sent so far."""
+    control = f"localhost:{free_port()}"
+    channel = f"aeron:udp?control-mode=dynamic|control={control}"
+    client.start_recording(channel, stream_id, auto_stop=True)
+    sent: list[bytes] = []
+    stopped = threading.Event()
+    with aeron.add_exclusive_publication(f"{channel}|ssc=true|{SMALL}", stream_id) as publication:
+        recording_id = signal(client, RecordingSignal.START).recording_id
+
+        def publish() -> None:
+            for number in itertools.count():
+                message = number.to_bytes(4, "big") * (1 + number % 600)
+                sent.append(message)
+                publication.send(message)
+                if stopped.wait(0 if number < COUNT else 0.002):
+                    break
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        try:
+            wait_for(lambda: len(sent) > COUNT)
+            yield recording_id, f"aeron:udp?endpoint=localhost:0|control={control}", sent
+        finally:
+            stopped.set()
+            thread.join()
+
+
+MANUAL = "aeron:udp?control-mode=manual"
+ANY_PORT = "aeron:udp?endpoint=localhost:0"
+
+
+def test_a_replay_is_merged_with_the_live_stream(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+    with (
+        archive.connect(served.control, aeron=aeron) as client,
+        live(aeron, client, 1121) as (recording_id, join, sent),
+    ):
+        with (
+            aeron.add_subscription(MANUAL, 1121) as subscription,
+            client.replay_merge(subscription, recording_id, ANY_PORT, join) as merge,
+        ):
+            got: list[bytes] = []
+            patience = Patience("the merge")
+            merged_at = 0
+            for message in merge.messages(timeout=30.0):
+                patience.check(len(got))
+                got.append(message)
+                if not merge.is_merged:
+                    merged_at = len(got)
+                elif len(got) == merged_at + 200:
+                    break
+            assert got == sent[: len(got)]
+            assert merged_at >= COUNT
+            (image,) = subscription.images
+            wait_for(lambda: image.active_transport_count == 1)
+            got.append(next(merge.messages(timeout=30.0)))
+            wait_for(lambda: bool(more := merge.poll_bytes(1)) and not got.extend(more))
+            assert got == sent[: len(got)]
+            assert repr(merge).endswith(", merged>")
+        assert merge.closed
+        # A later one begins where this one ended, and is left before it is done.
+        with (
+            aeron.add_subscription(MANUAL, 1121) as subscription,
+            client.replay_merge(subscription, recording_id, ANY_PORT, join, position=merge.position) as again,
+        ):
+            assert next(again.messages(timeout=30.0)) == sent[len(got)]
+            again.close()
+            wait_for(lambda: not any(image.active_transport_count for image in subscription.images))
+
+
+def test_a_merge_of_no_recording_fails_with_the_archives_error(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+    with archive.connect(served.control, aeron=aeron) as client, aeron.add_subscription(MANUAL, 1121) as subscription:
+        merge = client.replay_merge(subscription, 99_999, ANY_PORT, ANY_PORT)
+        with pytest.raises(ArchiveError) as caught:
+            next(merge.messages(timeout=30.0))
+        assert caught.value.code is ArchiveErrorCode.UNKNOWN_RECORDING
+        assert merge.error is caught.value
+        assert merge.closed
+        with pytest.raises(ConfigurationError, match="must have control-mode=manual"):
+            client.replay_merge(aeron.add_subscription("aeron:ipc", 1), 1, ANY_PORT, ANY_PORT)
+
+
+async def test_a_merge_for_asyncio(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+    with (
+        archive.connect(served.control, aeron=aeron) as client,
+        live(aeron, client, 1131) as (recording_id, join, sent),
+    ):
+        async with (
+            mainstem.aio.connect(served.directory) as near,
+            archive.aio.connect(served.control, aeron=near) as reader,
+            near.add_subscription(MANUAL, 1131) as subscription,
+            reader.replay_merge(subscription, recording_id, ANY_PORT, join) as merge,
+        ):
+            got: list[bytes] = []
+            async for message in merge:
+                got.append(message)
+                if merge.is_merged:
+                    break
+            assert got == sent[: len(got)]
 
 
 def test_replication(served: JavaArchive, aeron: mainstem.Aeron, tmp_path: Path) -> None:

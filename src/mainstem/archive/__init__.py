@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mainstem.archive import aio as aio
     from mainstem.archive.calls import ClientStats, RecordingSubscription
     from mainstem.archive.channels import extension_channel
-    from mainstem.archive.client import Client, connect
+    from mainstem.archive.client import Client, ReplayMerge, connect
     from mainstem.archive.messages import RecordingSignal, SourceLocation
     from mainstem.archive.session import Signal
     from mainstem.recording.catalog import RecordingDescriptor
@@ -28,6 +28,7 @@ _HOMES = {
     "RecordingDescriptor": "mainstem.recording.catalog",
     "RecordingSignal": "mainstem.archive.messages",
     "RecordingSubscription": "mainstem.archive.calls",
+    "ReplayMerge": "mainstem.archive.client",
     "Signal": "mainstem.archive.session",
     "SourceLocation": "mainstem.archive.messages",
     "connect": "mainstem.archive.client",
@@ -40,6 +41,7 @@ __all__ = [
     "RecordingDescriptor",
     "RecordingSignal",
     "RecordingSubscription",
+    "ReplayMerge",
     "Signal",
     "SourceLocation",
     "aio",

@@ -34,8 +34,10 @@ from mainstem.archive.calls import (
     ReplicationOptions,
 )
 from mainstem.archive.channels import extension_channel
+from mainstem.archive.merge import MESSAGES_AT_ONCE, PROGRESS_TIMEOUT, MergeBase
 from mainstem.archive.messages import RecordingSignal, SourceLocation
 from mainstem.archive.session import Signal
+from mainstem.errors import Timeout
 from mainstem.recording.catalog import RecordingDescriptor
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ __all__ = [
     "RecordingDescriptor",
     "RecordingSignal",
     "RecordingSubscription",
+    "ReplayMerge",
     "Signal",
     "SourceLocation",
     "connect",
@@ -58,6 +61,29 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+
+class ReplayMerge(MergeBase, Closing):
+    """A recording, and then the live stream that is being recorded. One task uses it."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self.messages()
+
+    async def messages(self, *, timeout: float | None = None) -> AsyncIterator[bytes]:
+        """Yield whole messages as they come, until the live stream ends or this is closed."""
+        pause = Pause.of(self._calls._conductor, timeout)
+        while True:
+            self._take(MESSAGES_AT_ONCE)
+            if self._taken:
+                while self._taken:
+                    yield self._hand_out()
+                # A stream that never runs dry must not keep the loop from its other tasks.
+                await asyncio.sleep(0)
+                pause.restart()
+            elif self._has_ended:
+                return
+            elif not await pause.step():
+                raise Timeout(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
 
 
 class Client(ClientBase[Subscription], Closing):
@@ -238,6 +264,27 @@ class Client(ClientBase[Subscription], Closing):
             file_io_max_length=file_io_max_length,
         )
         return await self._run(self._calls.replay(recording_id, channel, stream_id, options, timeout))
+
+    def replay_merge(
+        self,
+        subscription: Subscription,
+        recording_id: int,
+        replay_destination: str,
+        live_destination: str,
+        *,
+        position: int | None = None,
+        progress_timeout: float = PROGRESS_TIMEOUT,
+    ) -> ReplayMerge:
+        """Read an active recording, and change to the live stream when it has caught up. Nothing happens until it is read."""
+        return ReplayMerge(
+            self._calls,
+            subscription,
+            recording_id,
+            replay_destination,
+            live_destination,
+            position=position,
+            progress_timeout=progress_timeout,
+        )
 
     async def stop_replay(self, replay_session_id: int, *, timeout: float | None = TIMEOUT) -> None:
         """Stop a replay."""

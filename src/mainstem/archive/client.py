@@ -21,7 +21,9 @@ from mainstem.archive.calls import (
     ReplayOptions,
     ReplicationOptions,
 )
+from mainstem.archive.merge import MESSAGES_AT_ONCE, PROGRESS_TIMEOUT, MergeBase
 from mainstem.archive.messages import SourceLocation
+from mainstem.errors import Timeout
 
 if TYPE_CHECKING:
     import os
@@ -64,6 +66,49 @@ class _Worker:
         self._runner.stop()
         self._stopped.set()
         self._runner.close()
+
+
+class ReplayMerge(MergeBase, Closing):
+    """A recording, and then the live stream that is being recorded, without a gap or a duplicate. One thread uses it.
+
+    ``Client.replay_merge`` makes it. It needs the driver's and the archive's time only while it is read. Closing it leaves the
+    subscription open.
+
+    Attributes:
+        subscription: The subscription that receives both.
+        recording_id: The recording.
+
+    Example:
+        >>> with client.replay_merge(subscription, 7, "aeron:udp?endpoint=localhost:0", live) as merge:
+        ...     for message in merge.messages():
+        ...         print(message)
+    """
+
+    def messages(self, *, timeout: float | None = None) -> Iterator[bytes]:
+        """Yield whole messages as they come, until the live stream ends or this is closed.
+
+        Args:
+            timeout: Seconds to wait for the next message; None waits forever.
+
+        Yields:
+            One message after another; one that was not taken comes in the next iteration.
+
+        Raises:
+            Timeout: Nothing came in time, or the merge made no progress for ``progress_timeout``.
+            ArchiveError: The archive refused, or ended the replay.
+            ConnectionLost: The image or the session with the archive ended before the merge was done.
+        """
+        waiting = self._calls._conductor.waiting(timeout)
+        while True:
+            self._take(MESSAGES_AT_ONCE)
+            if self._taken:
+                while self._taken:
+                    yield self._hand_out()
+                waiting.restart()
+            elif self._has_ended:
+                return
+            elif not waiting.step(self.subscription):
+                raise Timeout(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
 
 
 class Client(ClientBase[Subscription], Closing):
@@ -496,6 +541,43 @@ class Client(ClientBase[Subscription], Closing):
             file_io_max_length=file_io_max_length,
         )
         return self._run(self._calls.replay(recording_id, channel, stream_id, options, timeout))
+
+    def replay_merge(
+        self,
+        subscription: Subscription,
+        recording_id: int,
+        replay_destination: str,
+        live_destination: str,
+        *,
+        position: int | None = None,
+        progress_timeout: float = PROGRESS_TIMEOUT,
+    ) -> ReplayMerge:
+        """Read an active recording, and change to the live stream when it has caught up. Nothing happens until it is read.
+
+        Args:
+            subscription: A subscription with ``control-mode=manual`` and the recording's stream id, without destinations.
+            recording_id: The recording.
+            replay_destination: Where the archive replays to, such as ``aeron:udp?endpoint=localhost:0``.
+            live_destination: What receives the live stream, such as ``aeron:udp?endpoint=localhost:0|control=192.0.2.1:20121``.
+            position: Where to begin; None for the start of the recording.
+            progress_timeout: Seconds without progress after which the merge fails.
+
+        Returns:
+            The merge.
+
+        Raises:
+            ConfigurationError: The subscription has another control mode, or a destination is not UDP.
+        """
+        return ReplayMerge(
+            self._calls,
+            subscription,
+            recording_id,
+            replay_destination,
+            live_destination,
+            position=position,
+            progress_timeout=progress_timeout,
+            lock=self._lock,
+        )
 
     def stop_replay(self, replay_session_id: int, *, timeout: float | None = TIMEOUT) -> None:
         """Stop a replay; one that has ended already is no error.

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from mainstem._internal.frozen import frozen
 from mainstem.archive.messages import NULL, MessageReader, RecordingSignal, ResponseCode, encode
@@ -57,7 +58,7 @@ class Signal:
 class Request:
     """A request, and what the archive has sent because of it."""
 
-    __slots__ = ("correlation_id", "data", "inbox")
+    __slots__ = ("__weakref__", "correlation_id", "data", "inbox")
 
     def __init__(self, correlation_id: int, data: bytes) -> None:
         self.correlation_id = correlation_id
@@ -93,7 +94,8 @@ class ClientSession:
         self._on_challenge = on_challenge
         self._client_info = client_info
         self._connecting: Request | None = None
-        self._requests: dict[int, Request] = {}
+        # A call that a signal handler's exception ends anywhere forgets its request by dropping it.
+        self._requests: WeakValueDictionary[int, Request] = WeakValueDictionary()
         self.control_session_id = NULL
         self.archive_id = NULL
         self.version = 0

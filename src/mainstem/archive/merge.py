@@ -1,0 +1,252 @@
+"""A recording from the archive, and then the live stream, in one image: what the two variants of ReplayMerge share.
+
+Theory of operation. The subscription has two destinations: one that the archive replays to, and one that receives the live
+stream. Both have the session of the stream, so the driver makes one image of them. The replay begins alone. When it is near the
+recorded position, the live destination is added; when both feed the image and it has reached the recorded position, the
+replay's destination is removed.
+
+The steps are a generator, resumed by each poll: a merge makes progress while its subscriber reads.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from mainstem._internal.clock import Deadline
+from mainstem._internal.validation import check_int, check_seconds
+from mainstem.aeron.channel import ChannelUri
+from mainstem.aeron.client.polled import polled
+from mainstem.archive.calls import TIMEOUT, ReplayOptions
+from mainstem.archive.channels import has_any_port, with_bound_port
+from mainstem.errors import ClosedError, ConfigurationError, ConnectionLost, Timeout
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from mainstem._core.log.read import Message
+    from mainstem.archive.calls import Calls, Steps
+
+PROGRESS_TIMEOUT = 5.0  # seconds
+MESSAGES_AT_ONCE = 256
+MAX_LIVE_DISTANCE = 32 << 20  # bytes, and a quarter of a term: how near the replay is when the live stream is joined
+FIRST_PAUSE, LAST_PAUSE = 0.016, 0.5  # seconds between two questions for the recorded position, doubling
+ENDLESS = (1 << 63) - 1
+ACTIVE_TRANSPORTS = 2
+
+
+class MergeBase:
+    """The part of a merge that never waits."""
+
+    def __init__(
+        self,
+        calls: Calls[Any],
+        subscription: Any,
+        recording_id: int,
+        replay_destination: str,
+        live_destination: str,
+        *,
+        position: int | None,
+        progress_timeout: float,
+        lock: AbstractContextManager[object] | None = None,
+    ) -> None:
+        check_seconds({"progress_timeout": progress_timeout})
+        if position is not None:
+            check_int({"position": position}, min_value=0)
+        if ChannelUri.parse(subscription.channel).values.get("control-mode") != "manual":
+            raise ConfigurationError(f"channel of {subscription!r}: must have control-mode=manual to be merged")
+        for name, channel in {"replay_destination": replay_destination, "live_destination": live_destination}.items():
+            if ChannelUri.parse(channel).is_ipc:
+                raise ConfigurationError(f"{name}={channel!r}: must be a UDP channel")
+        self.subscription = subscription
+        self.recording_id = recording_id
+        self._calls = calls
+        self._lock = nullcontext() if lock is None else lock
+        self._replay_destination, self._live_destination = replay_destination, live_destination
+        self._position = position
+        self._timeout = progress_timeout
+        self._closed = False
+        self._error: Exception | None = None
+        self._image: Any = None
+        self._is_merged = False
+        self._step = "the replay's destination"
+        self._destination: int | None = None
+        self._replay_id: int | None = None
+        self._steps: Steps[None] | None = self._merging()
+        self._seen: tuple[str, int] | None = None
+        self._deadline = Deadline(calls._clock, progress_timeout)
+        self._taken: deque[Message] = deque()
+        self._read_position = -1
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether the image is fed by the live stream alone."""
+        return self._is_merged
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed, by ``close``, by a failure, or with its subscription."""
+        return self._closed or bool(self.subscription.closed)
+
+    @property
+    def error(self) -> Exception | None:
+        """What ended the merge without ``close``; else None."""
+        return self._error
+
+    @property
+    def position(self) -> int:
+        """Where the last message that was handed out ends; -1 before there is one. Another merge may begin there."""
+        return self._read_position
+
+    def poll_bytes(self, limit: int = MESSAGES_AT_ONCE) -> list[bytes]:
+        """Continue the merge, and return whole messages; waits for none.
+
+        Args:
+            limit: The most messages.
+
+        Returns:
+            The messages; none when there are none yet.
+
+        Raises:
+            Timeout: The merge made no progress for ``progress_timeout``.
+            ArchiveError: The archive refused, or ended the replay.
+            ConnectionLost: The image or the session with the archive ended before the merge was done.
+        """
+        self._take(limit)
+        return [self._hand_out() for _ in range(min(limit, len(self._taken)))]
+
+    def _hand_out(self) -> bytes:
+        message = self._taken.popleft()
+        self._read_position = message.position
+        return message.payload
+
+    def _take(self, limit: int) -> None:
+        """Move messages from the log to those that were taken, if there are none."""
+        self._work()
+        if self._image is not None and not self._taken:
+            self._taken.extend(polled(self._image.poll_with_metadata, limit))
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether no message will come: it was closed, or the live stream has ended."""
+        return self.closed or (self._is_merged and (self._image.closed or bool(self._image.is_end_of_stream)))
+
+    def _work(self) -> None:
+        """Take the next step of the merge."""
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        if self._steps is None or self._closed:
+            return
+        try:
+            with self._lock:
+                next(self._steps)
+            self._check_progress()
+        except StopIteration:
+            self._steps = None
+        except BaseException as error:
+            # What a signal handler raises ends the steps too.
+            interrupted = ClosedError(f"the merge of recording {self.recording_id} was interrupted: start another")
+            self._error = error if isinstance(error, Exception) else interrupted
+            self._end()
+            raise
+
+    def _check_progress(self) -> None:
+        progress = self._step, -1 if self._image is None else self._image.position
+        if progress != self._seen:
+            self._seen = progress
+            self._deadline = Deadline(self._calls._clock, self._timeout)
+        elif self._deadline.expired:
+            raise Timeout(
+                f"merge of recording {self.recording_id}: no progress for {self._timeout:g} s at position {self.position},"
+                f" waiting for {self._step}",
+                timeout=self._timeout,
+            )
+
+    def _merging(self) -> Steps[None]:
+        calls, subscription, conductor = self._calls, self.subscription, self._calls._conductor
+        described = yield from calls.list_recording(self.recording_id, TIMEOUT)
+        if described is None:
+            # The archive's own error, with its code.
+            yield from calls.position("StartPositionRequest", "merge", self.recording_id, TIMEOUT)
+            raise ConnectionLost(f"merge of recording {self.recording_id}: the archive does not list it")
+        never = Deadline(calls._clock, None)
+        adding = conductor.add_destination(subscription, self._replay_destination)
+        self._destination = yield from calls._result(adding, never, None, self._step)
+        destination = self._replay_destination
+        if has_any_port(destination):
+            while not (addresses := subscription.local_addresses):
+                yield
+            destination = with_bound_port(destination, addresses[0])
+        self._step = "the recorded position"
+        target = yield from calls.max_recorded_position(self.recording_id, TIMEOUT)
+        endpoint = ChannelUri.parse(destination).endpoint
+        channel = f"aeron:udp?endpoint={endpoint}|session-id={described.session_id}|linger=0|eos=false"
+        options = ReplayOptions(position=self._position, length=ENDLESS)
+        self._step = "the replay"
+        stream_id = subscription.stream_id
+        self._replay_id = yield from calls.start_replay(self.recording_id, channel, stream_id, options, TIMEOUT)
+        self._step = "the replay's image"
+        while (image := subscription.image_by_session_id(described.session_id)) is None:
+            yield
+        self._image = image
+        yield from self._joining(image, target)
+
+    def _joining(self, image: Any, target: int) -> Steps[None]:
+        calls, conductor = self._calls, self._calls._conductor
+        never = Deadline(calls._clock, None)
+        is_live_added, pause = False, FIRST_PAUSE
+        while True:
+            self._step = f"position {target}"
+            while image.position < target:
+                self._check_image(image)
+                yield
+            target = yield from calls.max_recorded_position(self.recording_id, TIMEOUT)
+            self._check_image(image)
+            distance = target - image.position
+            if not is_live_added and distance <= min(image.term_length // 4, MAX_LIVE_DISTANCE):
+                self._step = "the live destination"
+                adding = conductor.add_destination(self.subscription, self._live_destination)
+                yield from calls._result(adding, never, None, self._step)
+                is_live_added, pause = True, FIRST_PAUSE
+            elif is_live_added and distance <= 0 and image.active_transport_count >= ACTIVE_TRANSPORTS:
+                break
+            else:
+                self._step = "the live stream"
+                resumed = Deadline(calls._clock, pause)
+                pause = min(2 * pause, LAST_PAUSE)
+                while not resumed.expired:
+                    yield
+        assert self._destination is not None, "the replay came by it"
+        removing = conductor.remove_destination(self.subscription, self._destination)
+        self._destination = None
+        self._is_merged = True
+        yield from calls._result(removing, never, None, "the removal of the replay's destination")
+        calls._send_once("StopReplayRequest", replay_session_id=self._replay_id)
+        self._replay_id = None
+
+    def _check_image(self, image: Any) -> None:
+        if image.closed:
+            raise ConnectionLost(
+                f"merge of recording {self.recording_id}: the image ended at position {image.position}, before the live stream"
+                " was joined"
+            )
+
+    def _end(self) -> None:
+        """End the replay, unless it is done. The subscription stays open."""
+        if self._closed:
+            return
+        self._closed = True
+        with self._lock:
+            if self._steps is not None:
+                self._steps.close()
+                self._steps = None
+            if self._destination is not None and not self.subscription.closed:
+                self._calls._conductor.remove_destination(self.subscription, self._destination)
+            if self._replay_id is not None:
+                self._calls._send_once("StopReplayRequest", replay_session_id=self._replay_id)
+            self._destination = self._replay_id = None
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "merged" if self._is_merged else f"waiting for {self._step}"
+        return f"<ReplayMerge of recording {self.recording_id} at {self.position}, {state}>"
