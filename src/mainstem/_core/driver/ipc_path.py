@@ -141,6 +141,12 @@ class IpcPath:
         """Where the producers are, from the tail."""
         return tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
 
+    def take_consumed(self, position: cython.longlong) -> None:
+        """Count what a subscriber has read that is being removed: the last duty cycle may not have seen it."""
+        produced: cython.longlong = self.producer_position()
+        if self.consumer_position < position <= produced:
+            self.consumer_position = position
+
     def clamp_limit(self, position: cython.longlong) -> None:
         """Pull the publishers' limit down to ``position`` if it is above."""
         assert position >= 0, f"a limit cannot be at position {position}"

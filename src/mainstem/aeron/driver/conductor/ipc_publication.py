@@ -72,6 +72,11 @@ class IpcPublication(Publication):
         if not len(self.path.subscribers):
             self.path.connected = False
 
+    def remove_subscriber(self, position: SubscriberPosition) -> None:
+        # The next subscriber joins where this one ended, and gets nothing again.
+        self.path.take_consumed(position.cell.get_acquire())
+        super().remove_subscriber(position)
+
     def revoke(self, now_ns: int) -> None:
         super().revoke(now_ns)
         self.path.connected = False
