@@ -39,7 +39,7 @@ def run(
 ) -> None:
     """Run an archive: Aeron's own clients record streams into a directory, list and replay them.
 
-    Whoever reaches --control may record and replay everything. It listens on localhost by default. Settings come from the
+    Whoever reaches --control may record, replay and delete everything. It listens on localhost by default. Settings come from the
     defaults, the table `archive` of the TOML file, the environment (AERON_ARCHIVE_...), then these options.
 
     Example: mainstem archive --dir tides --control 'aeron:udp?endpoint=localhost:8010'

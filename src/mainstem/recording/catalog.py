@@ -587,6 +587,11 @@ class Catalog:
         self._settle()
         return replace(descriptor, stop_position=NULL, stop_timestamp=NULL)
 
+    def set_start(self, descriptor: RecordingDescriptor, position: int) -> None:
+        """Store where a recording starts: its earlier segments are taken from it, or given back."""
+        self._store(descriptor, _START_POSITION, position)
+        self._settle()
+
     def set_session(self, descriptor: RecordingDescriptor, session_id: int) -> RecordingDescriptor:
         """Store the session that continues a recording."""
         at = descriptor.entry_offset + ENTRY_HEADER_LENGTH + _SESSION_ID

@@ -64,11 +64,19 @@ class Mark:
         at = _SBE_HEADER.size if (template, schema) == (TEMPLATE_ID, SCHEMA_ID) else 0
         version, activity_ms, _, pid, *_, header_length, error_log_length, _ = _BLOCK.unpack_from(data, at)
         texts = data[at + BLOCK_LENGTH :]
-        (skipped,) = _TEXT_LENGTH.unpack_from(texts)
-        is_recorder = at > 0 and skipped == 0 and texts[4:].startswith(_text(WRITER))
+        is_recorder = at > 0 and WRITER in _local_control_channel(texts)
         if not at or header_length != HEADER_LENGTH or error_log_length < ERROR_LOG_LENGTH:
             error_log_length = ERROR_LOG_LENGTH
         return cls(version, activity_ms, pid, is_recorder, error_log_length)
+
+
+def _local_control_channel(texts: bytes) -> str:
+    """Return the second of a mark's texts."""
+    (skipped,) = _TEXT_LENGTH.unpack_from(texts)
+    at = _TEXT_LENGTH.size + min(skipped, len(texts) - 2 * _TEXT_LENGTH.size)
+    (length,) = _TEXT_LENGTH.unpack_from(texts, at)
+    at += _TEXT_LENGTH.size
+    return texts[at : at + length].decode("ascii", "replace")
 
 
 def _text(text: str) -> bytes:
@@ -76,10 +84,33 @@ def _text(text: str) -> bytes:
     return _TEXT_LENGTH.pack(len(encoded)) + encoded
 
 
-def _encode(version: int, activity_ms: int, start_ms: int, error_log_length: int) -> bytes:
-    block = _BLOCK.pack(version, activity_ms, start_ms, os.getpid(), 0, 0, 0, HEADER_LENGTH, error_log_length, NULL)
+@dataclass(frozen=True, slots=True)
+class MarkOwner:
+    """Who has the directory, as the mark tells tools: by default a recorder, which has no control channels.
+
+    ``local_control_channel`` names Mainstem, so that the next program with the recorder's lock need not wait.
+    """
+
+    control_stream_id: int = 0
+    local_control_stream_id: int = 0
+    events_stream_id: int = 0
+    archive_id: int = NULL
+    control_channel: str = ""
+    local_control_channel: str = WRITER
+    events_channel: str = ""
+    aeron_directory: str = ""
+
+
+RECORDER = MarkOwner()
+
+
+def _encode(owner: MarkOwner, activity_ms: int, start_ms: int, error_log_length: int) -> bytes:
+    streams = owner.control_stream_id, owner.local_control_stream_id, owner.events_stream_id
+    lengths = HEADER_LENGTH, error_log_length
+    block = _BLOCK.pack(MARK_VERSION, activity_ms, start_ms, os.getpid(), *streams, *lengths, owner.archive_id)
     header = _SBE_HEADER.pack(BLOCK_LENGTH, TEMPLATE_ID, SCHEMA_ID, SCHEMA_VERSION)
-    texts = b"".join(map(_text, ("", WRITER, "", "")))
+    channels = owner.control_channel, owner.local_control_channel, owner.events_channel
+    texts = b"".join(map(_text, (*channels, owner.aeron_directory)))
     return (header + block.ljust(BLOCK_LENGTH, b"\0") + texts).ljust(HEADER_LENGTH, b"\0")
 
 
@@ -99,13 +130,15 @@ class ArchiveMark:
         directory: The directory of the recordings.
         clock: The time that is stored.
         disk: What files are written through.
+        owner: What it says of this program.
 
     Raises:
         RecordingError: An archive is at work there, or may be; names it.
     """
 
-    def __init__(self, directory: Path, clock: Clock, disk: Disk = DISK) -> None:
+    def __init__(self, directory: Path, clock: Clock, disk: Disk = DISK, owner: MarkOwner = RECORDER) -> None:
         self._directory, self._clock, self._disk = directory, clock, disk
+        self._owner = owner
         self._path = mark_path(directory)
         self._fd = -1
         self._map: GuardedMap | None = None
@@ -135,7 +168,7 @@ class ArchiveMark:
         fd = self._disk.open(fresh)
         try:
             self._disk.resize(fd, HEADER_LENGTH + ERROR_LOG_LENGTH)
-            self._disk.write(fd, _encode(MARK_VERSION, now_ms, now_ms, ERROR_LOG_LENGTH), 0)
+            self._disk.write(fd, _encode(self._owner, now_ms, now_ms, ERROR_LOG_LENGTH), 0)
             # A mark that a loss of power has left empty would be that of an archive that starts.
             self._disk.sync(fd)
         finally:
@@ -167,7 +200,7 @@ class ArchiveMark:
             raise RecordingError(
                 f"{self._directory} is in use: an archive starts there just now; choose another directory"
             )
-        self._disk.write(self._fd, _encode(MARK_VERSION, now_ms, now_ms, mark.error_log_length), 0)
+        self._disk.write(self._fd, _encode(self._owner, now_ms, now_ms, mark.error_log_length), 0)
 
     def _check(self, mark: Mark, now_ms: int) -> None:
         """Raise RecordingError for a mark whose program may be alive, or whose archive has another layout."""

@@ -64,7 +64,7 @@ from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor
 from mainstem.recording.image_recording import ImageRecording
 from mainstem.recording.known_recordings import KnownRecordings
 from mainstem.recording.life import NO_LIFE, StreamLife
-from mainstem.recording.mark_file import ArchiveMark
+from mainstem.recording.mark_file import RECORDER, ArchiveMark
 from mainstem.recording.reader import Progress, RecordingReader
 from mainstem.recording.recovery import recover
 from mainstem.recording.segments import all_segment_bases
@@ -134,6 +134,8 @@ class Recorder:
         ``with Recorder("tides") as recorder: recorder.add_subscription(subscription)``
     """
 
+    _owner = RECORDER
+
     def __init__(
         self,
         directory: Path | str,
@@ -171,7 +173,7 @@ class Recorder:
             if durable:
                 # What a recorder before this one has created too, which need not have been durable.
                 disk.sync_path(self.directory)
-            self._mark = ArchiveMark(self.directory, clock, disk)
+            self._mark = ArchiveMark(self.directory, clock, disk, self._owner)
             stack.callback(self._mark.end)
             self._catalog = Catalog(self.directory, durable=durable, disk=disk)
             stack.callback(self._catalog.close)

@@ -275,6 +275,17 @@ class SegmentWriter:
         if self._fd >= 0:
             self._disk.sync(self._fd)
 
+    def finish(self) -> None:
+        """Close it at the end of a recording.
+
+        One that ends where a segment does has the next segment too, empty: an Aeron Archive makes it, and its tools miss it.
+        """
+        d = self._descriptor
+        if self.position > d.start_position and segment_base(d, self.position) == self.position:
+            with suppress(OSError):
+                self._open(self.position)
+        self.close()
+
     def close(self) -> None:
         if self._fd >= 0:
             if self._durable:

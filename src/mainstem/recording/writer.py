@@ -160,7 +160,7 @@ class RecordingWriter:
         self._index.end_life()
 
     def close(self) -> None:
-        self._segments.close()
+        self._segments.finish()
         if self._durable:
             self._index.sync()
         self._index.close()

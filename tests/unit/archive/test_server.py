@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import struct
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.archive_server import CHANNEL, CONTROL, ControlClient, RunningArchive
+from tests.support.archive_server import CHANNEL, CONTROL, SEGMENT, ControlClient, RunningArchive
 
 from mainstem.archive.messages import RecordingSignal, ResponseCode, encode
-from mainstem.archive.server import Accept, Challenge, Reject
-from mainstem.errors import ArchiveErrorCode, RecordingError
-from mainstem.recording import messages, open_recordings
+from mainstem.archive.server import Accept, ArchiveServer, Challenge, Reject
+from mainstem.errors import ArchiveErrorCode, ConfigurationError, RecordingError
+from mainstem.recording import find_problems, messages, open_recordings
+from mainstem.recording.mark_file import MARK_FILE, Mark
+from mainstem.recording.segments import segment_bases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -423,9 +426,186 @@ def test_a_stopped_replay_is_gone_for_its_subscriber(archive: RunningArchive) ->
         assert client.ask("StopReplayRequest", replay_session_id=session) == 0
 
 
+# -- deletions -----------------------------------------------------------------------------------------------------------
+
+
+def fill(archive: RunningArchive, client: ControlClient, frames: int, *, first: int = 0) -> int:
+    """Record frames of 1 KiB, with their numbers, from position ``1024 * first`` on; the recording."""
+    at = f"init-term-id=7|term-id={7 + first * 1024 // 65536}|term-offset={first * 1024 % 65536}"
+    client.record(auto_stop=True)
+    with archive.aeron.add_exclusive_publication(f"{CHANNEL}|{at}", 1001) as publication:
+        for number in range(first, first + frames):
+            message = number.to_bytes(8, "big") * 124
+            archive.until(lambda: publication.offer(message) > 0, "a frame is published")  # noqa: B023
+        recording_id = client.signal()[1]
+    assert client.signal()[0] == RecordingSignal.STOP
+    return recording_id
+
+
+def numbers(archive: RunningArchive, client: ControlClient, recording_id: int, position: int, frames: int) -> list[int]:
+    """What a replay has."""
+    subscription = replay(archive, client, recording_id=recording_id, position=position, length=frames * 1024)
+    found = [int.from_bytes(data[:8], "big") for data in read(archive, subscription, frames)]
+    subscription.close()
+    archive.until(lambda: archive.server.stats().replays == 0, "the replay ends")
+    return found
+
+
+def segments(archive: RunningArchive, recording_id: int) -> list[int]:
+    return segment_bases(archive.directory, recording_id)
+
+
+def check_readable(archive: RunningArchive) -> None:
+    """Every recording is without problems for other readers."""
+    with open_recordings(archive.directory) as recordings:
+        for reader in recordings:
+            assert list(find_problems(reader, reader.start_position, reader.end_position())) == []
+
+
+def test_truncating_checks_first_and_stops_replays(archive: RunningArchive) -> None:
+    client = archive.connected()
+    recording_id = fill(archive, client, 300)
+    before = segments(archive, recording_id)
+    for position in (17, 512, 301 * 1024, -32):
+        code, _ = client.error("TruncateRecordingRequest", recording_id=recording_id, position=position)
+        assert code == (ArchiveErrorCode.GENERIC if position == 512 else ArchiveErrorCode.INVALID_POSITION)
+    assert segments(archive, recording_id) == before
+    assert client.ask("StopPositionRequest", recording_id=recording_id) == 300 * 1024
+    subscription = replay(archive, client, recording_id=recording_id, position=0, length=-1)
+    assert client.ask("TruncateRecordingRequest", recording_id=recording_id, position=200 * 1024) == 1
+    assert client.signal() == (RecordingSignal.DELETE, recording_id, -1)
+    archive.until(lambda: not subscription.images, "the replay ends")
+    assert numbers(archive, client, recording_id, 0, 200) == list(range(200))
+    check_readable(archive)
+    archive.stop()
+    archive.start()
+    client = archive.connected()
+    assert client.ask("StopPositionRequest", recording_id=recording_id) == 200 * 1024
+    assert numbers(archive, client, recording_id, 0, 200) == list(range(200))
+
+
+def test_a_purged_recording_is_gone_and_its_id_is_not_used_again(archive: RunningArchive) -> None:
+    client = archive.connected()
+    recording_id = fill(archive, client, 300)
+    subscription = replay(archive, client, recording_id=recording_id, position=0, length=-1)
+    code, text = client.error("PurgeRecordingRequest", recording_id=recording_id)
+    assert code == ArchiveErrorCode.ACTIVE_RECORDING
+    assert text.endswith(f"cannot purge active recording {recording_id}")
+    subscription.close()
+    archive.until(lambda: archive.server.stats().replays == 0, "the replay ends")
+    assert client.ask("PurgeRecordingRequest", recording_id=recording_id) == 3
+    assert client.signal() == (RecordingSignal.DELETE, recording_id, -1)
+    assert not list(archive.directory.glob(f"{recording_id}*"))
+    assert client.error("StopPositionRequest", recording_id=recording_id)[0] == ArchiveErrorCode.UNKNOWN_RECORDING
+    archive.stop()
+    archive.start()
+    client = archive.connected()
+    assert client.listed("ListRecordingsRequest", from_recording_id=0, record_count=9) == []
+    assert fill(archive, client, 3) == recording_id + 1
+
+
+def test_segments_are_detached_attached_and_purged_while_the_recording_goes_on(archive: RunningArchive) -> None:
+    client = archive.connected()
+    client.record(auto_stop=True)
+    with archive.aeron.add_exclusive_publication(CHANNEL, 1001) as publication:
+        for number in range(500):
+            message = number.to_bytes(8, "big") * 124
+            archive.until(lambda: publication.offer(message) > 0, "a frame is published")  # noqa: B023
+        recording_id = client.signal()[1]
+        archive.until(lambda: client.ask("RecordingPositionRequest", recording_id=recording_id) == 500 * 1024)
+        subscription = replay(archive, client, recording_id=recording_id, position=0, length=-1)
+        request = {"recording_id": recording_id, "new_start_position": 2 * SEGMENT}
+        code, text = client.error("DetachSegmentsRequest", **request)
+        assert (code, "streamId=1002" in text) == (ArchiveErrorCode.GENERIC, True)
+        subscription.close()
+        archive.until(lambda: archive.server.stats().replays == 0, "the replay ends")
+        assert client.ask("DetachSegmentsRequest", **request) == 0
+        assert client.ask("StartPositionRequest", recording_id=recording_id) == 2 * SEGMENT
+        assert client.ask("AttachSegmentsRequest", recording_id=recording_id) == 2
+        assert client.ask("PurgeSegmentsRequest", **request) == 2
+        assert client.signal() == (RecordingSignal.DELETE, recording_id, -1)
+        assert segments(archive, recording_id) == [2 * SEGMENT, 3 * SEGMENT]
+    assert client.signal()[:2] == (RecordingSignal.STOP, recording_id)
+    assert numbers(archive, client, recording_id, 2 * SEGMENT, 244) == list(range(256, 500))
+    check_readable(archive)
+
+
+@pytest.mark.parametrize("is_prepended", [True, False])
+def test_migrating_moves_segments_and_both_ends_are_read(archive: RunningArchive, is_prepended: bool) -> None:
+    client = archive.connected()
+    first = fill(archive, client, 256)
+    second = fill(archive, client, 128, first=256)
+    source, target = (first, second) if is_prepended else (second, first)
+    ids = {"src_recording_id": source, "dst_recording_id": target}
+    assert client.error("MigrateSegmentsRequest", src_recording_id=source, dst_recording_id=source)[0] == 0
+    assert client.ask("MigrateSegmentsRequest", **ids) == (2 if is_prepended else 1)
+    assert client.signal() == (RecordingSignal.DELETE, source, -1)
+    assert segments(archive, source) == []
+    assert segments(archive, target) == [0, SEGMENT, 2 * SEGMENT, 3 * SEGMENT]
+    assert numbers(archive, client, target, 0, 384) == list(range(384))
+    start, stop = (0, 0) if is_prepended else (256 * 1024, 256 * 1024)
+    assert client.ask("StartPositionRequest", recording_id=source) == start
+    assert client.ask("StopPositionRequest", recording_id=source) == stop
+    check_readable(archive)
+    if is_prepended:
+        assert client.ask("MigrateSegmentsRequest", **ids) == 0  # there is nothing left to move
+    else:
+        assert "cannot migrate segments" in client.error("MigrateSegmentsRequest", **ids)[1]
+
+
+# -- replay tokens -------------------------------------------------------------------------------------------------------
+
+
+def test_a_replay_token_is_good_for_its_recording_and_any_client_until_it_expires(tmp_path: Path) -> None:
+    with RunningArchive(tmp_path, connect_timeout_ns=300 * NS_PER_MS) as archive:
+        client, other = archive.connected(), archive.connected()
+        recording_id, _ = record(archive, client)
+        token = client.ask("ReplayTokenRequest", recording_id=recording_id)
+        fields = {
+            "session_id": 0,
+            "recording_id": recording_id,
+            "position": 0,
+            "length": -1,
+            "replay_stream_id": 1002,
+            "file_io_max_length": -1,
+            "replay_channel": "aeron:ipc?control-mode=response",
+        }
+        other.send("ReplayRequest", **{**fields, "replay_token": token ^ 1})
+        other.send("ReplayRequest", **{**fields, "replay_token": token, "recording_id": recording_id + 1})
+        archive.until(lambda: archive.server.stats().refused == {"replay token": 2})
+        # The token says which session gets the response.
+        response = client.response(other.send("ReplayRequest", **{**fields, "replay_token": token}))
+        assert response.code == ResponseCode.OK
+        assert client.error("ReplayRequest", **{**fields, "replay_token": -1, "session_id": client.session_id})[0] == 0
+        end = time.monotonic() + 0.4
+        archive.until(lambda: time.monotonic() > end)
+        other.send("ReplayRequest", **{**fields, "replay_token": token})
+        archive.until(lambda: archive.server.stats().refused == {"replay token": 3})
+
+
 # -- the directory -------------------------------------------------------------------------------------------------------
 
 
 def test_one_archive_or_recorder_has_the_directory(archive: RunningArchive) -> None:
     with pytest.raises(RecordingError, match="already running"):
         archive.start()
+
+
+def test_the_mark_names_the_archive_and_does_not_delay_the_next_one(archive: RunningArchive) -> None:
+    data = (archive.directory / MARK_FILE).read_bytes()
+    assert Mark.decode(data).is_recorder
+    assert str(archive.driver.directory).encode() in data
+    assert struct.pack("<q", archive.server.settings.id) in data[64:80]
+
+
+def test_two_archives_of_one_driver_have_different_ids(archive: RunningArchive, tmp_path: Path) -> None:
+    for _ in range(20):
+        archive.work()
+    with pytest.raises(ConfigurationError, match="another archive of this driver"):
+        ArchiveServer.launch(
+            tmp_path / "other",
+            archive.driver.directory,
+            id=archive.server.settings.id,
+            invoker=True,
+            driver_invoker=archive.driver.do_work,
+        )

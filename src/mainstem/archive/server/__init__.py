@@ -1,4 +1,4 @@
-"""A server of Aeron Archive's control protocol: Aeron's own clients record, list and replay, without a JVM."""
+"""A server of Aeron Archive's control protocol: Aeron's own clients record, list, replay and delete, without a JVM."""
 
 from __future__ import annotations
 

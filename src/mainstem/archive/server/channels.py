@@ -55,8 +55,13 @@ def response_channel(uri: ChannelUri, defaults: Mapping[str, object], image_id: 
     return stripped(uri, more)
 
 
-def replay_channel(uri: ChannelUri, descriptor: RecordingDescriptor, position: int, *, linger_ns: int) -> str:
-    """Return the channel of a replay's publication, which begins at a position of the recording."""
+def replay_channel(
+    uri: ChannelUri, descriptor: RecordingDescriptor, position: int, *, linger_ns: int, image_id: int
+) -> str:
+    """Return the channel of a replay's publication, which begins at a position of the recording.
+
+    One over a response channel is joined to the client by the image of its request.
+    """
     term_length = descriptor.term_buffer_length
     term_id = descriptor.initial_term_id + position // term_length
     more: dict[str, object] = {key: uri.values[key] for key in ("eos", "sparse") if key in uri.values}
@@ -68,4 +73,6 @@ def replay_channel(uri: ChannelUri, descriptor: RecordingDescriptor, position: i
         "term-offset": position % term_length,
         "linger": linger_ns if uri.linger_ns is None else uri.linger_ns,
     }
+    if is_response(uri):
+        more["response-correlation-id"] = image_id
     return stripped(uri, more)

@@ -27,6 +27,7 @@ from mainstem.archive.server.channels import (
 )
 from mainstem.archive.server.control_session import ControlSession
 from mainstem.archive.server.counters import ArchiveCounters, session_counter
+from mainstem.archive.server.deletions import Deletions
 from mainstem.archive.server.recordings import (
     POSITION_COUNTER,
     RecordingEvents,
@@ -50,12 +51,15 @@ if TYPE_CHECKING:
     from mainstem.archive.server.settings import ArchiveSettings
     from mainstem.recording.catalog import RecordingDescriptor
 
+    _Handler = Callable[["ArchiveConductor", ControlSession, Message], int | None]
+
 log = logging.getLogger(__name__)
 _limit = LogThrottle(log)
 
 REQUESTS_PER_CYCLE = 10  # of each control subscription
 ENTRIES_PER_CYCLE = 64  # of the catalog, for one listing
 MAX_REQUEST_LENGTH = 64 << 10  # bytes: three channels of the longest kind, and credentials
+MAX_TOKENS = 64  # valid replay tokens of one session
 MAX_POSITION = (1 << 63) - 1
 ALL_AND_FOLLOW, ALL_AND_STOP = -1, -2
 FRAME_ALIGNMENT = 32
@@ -107,7 +111,10 @@ class ArchiveConductor:
         self._authenticator, self._authorizer, self._clock = authenticator, authorizer, clock
         self._reader = MessageReader()
         self._refused: Counter[str] = Counter()
+        self._random_bits = random_bits
         self._next_session_id = random_bits(31)
+        self._tokens: dict[int, ReplayToken] = {}
+        self._image: Any = None  # that the present request came from
         self._replays_made = 0
         self._sessions: dict[int, ControlSession] = {}
         self._subscriptions: dict[str, RecordingSubscription] = {}
@@ -115,6 +122,7 @@ class ArchiveConductor:
         self._recordings: dict[int, RecordingSession] = {}
         self._stopping: list[RecordingSession] = []
         self._replays: list[ReplaySession] = []
+        self._deletions = Deletions(files, self._recordings, lambda: self._replays)
         self._buffer = bytearray(settings.file_io_max_length)
         self._now_ns = clock.monotonic_ns()
         self._counters = ArchiveCounters(aeron, settings.id)
@@ -165,8 +173,10 @@ class ArchiveConductor:
         work += self._work_of_subscriptions()
         work += self._work_of_recordings()
         work += self._work_of_replays()
+        work += self._deletions.do_work()
         work += self._work_of_sessions()
-        self._counters.update(len(self._sessions), len(self._recordings), len(self._replays))
+        errors = self._refused.total() + self._reader.refused.total()
+        self._counters.update(errors, len(self._sessions), len(self._recordings), len(self._replays))
         return work
 
     def on_close(self) -> None:
@@ -200,6 +210,10 @@ class ArchiveConductor:
         if request.name == "AuthConnectRequest":
             self._connect(request, message.image)
             return
+        self._image = message.image
+        if _has_token(request):
+            self._handle_token(request)
+            return
         session = self._sessions.get(request.values.get("control_session_id", NULL))
         if session is None:
             self._refuse("unknown session", message.image, f"{request.name} for an unknown control session")
@@ -211,6 +225,28 @@ class ArchiveConductor:
             session.answer_challenge(request.correlation_id, request.encoded_credentials)
         else:
             self._carry_out(session, request)
+
+    def _handle_token(self, request: Message) -> None:
+        """Carry out a replay over a response channel: its token says for which session, whatever client it came from."""
+        token = self._tokens.get(request.replay_token)
+        if token is None or token.recording_id != request.recording_id or self._now_ns >= token.deadline_ns:
+            self._refuse("replay token", self._image, f"{request.name} with a token that is not valid")
+        else:
+            self._carry_out(token.session, request)
+
+    def _token(self, session: ControlSession, request: Message) -> int:
+        now_ns = self._now_ns
+        # Few live at a time: each is good for a few seconds.
+        self._tokens = {
+            key: each for key, each in self._tokens.items() if now_ns < each.deadline_ns and not each.session.is_done
+        }
+        if sum(each.session is session for each in self._tokens.values()) >= MAX_TOKENS:
+            raise refusal(f"{MAX_TOKENS} replay tokens of this session are valid, as many as there may be")
+        key = NULL
+        while key == NULL or key in self._tokens:
+            key = self._random_bits(64) - (1 << 63)
+        self._tokens[key] = ReplayToken(session, request.recording_id, now_ns + self._settings.connect_timeout_ns)
+        return key
 
     def _refuse(self, rule: str, image: Any, text: str) -> None:
         self._refused[rule] += 1
@@ -306,7 +342,7 @@ class ArchiveConductor:
                 f"by stream {request.stream_id}",
                 ArchiveErrorCode.UNKNOWN_RECORDING,
             )
-        self._check_inactive("extend", descriptor.recording_id)
+        self._check_extendable(descriptor)
         self._check_space()
         self._subscribe(session, request, extends=descriptor.recording_id)
 
@@ -331,6 +367,12 @@ class ArchiveConductor:
     def _check_inactive(self, what: str, recording_id: int) -> None:
         if recording_id in self._recordings:
             raise refusal(f"cannot {what} active recording {recording_id}", ArchiveErrorCode.ACTIVE_RECORDING)
+
+    def _check_extendable(self, descriptor: RecordingDescriptor) -> None:
+        recording_id = descriptor.recording_id
+        self._check_inactive("extend", recording_id)
+        if self._deletions.reaches(recording_id, descriptor.stop_position):
+            raise refusal(f"cannot extend recording {recording_id} due to an outstanding delete operation")
 
     def _subscribe(self, session: ControlSession, request: Message, *, extends: int | None) -> None:
         uri = ChannelUri.parse(request.channel)
@@ -403,9 +445,8 @@ class ArchiveConductor:
         self._recordings[recording.recording_id] = recording
 
     def _extendable(self, recording_id: int, image: Any) -> RecordingDescriptor:
-        descriptor = self._known(recording_id)
-        self._check_inactive("extend", recording_id)
-        d = descriptor
+        d = descriptor = self._known(recording_id)
+        self._check_extendable(descriptor)
         recorded = (d.stop_position, d.initial_term_id, d.term_buffer_length, d.mtu_length)
         joined = (image.join_position, image.initial_term_id, image.term_length, image.mtu)
         if recorded != joined:
@@ -669,8 +710,10 @@ class ArchiveConductor:
         if length < 0:
             raise refusal(f"replay length must be positive: {request.length}")
         uri = ChannelUri.parse(request.replay_channel)
-        if is_response(uri):
-            raise refusal("replays over response channels are not supported by this archive")
+        if is_response(uri) and request.replay_token == NULL:
+            raise refusal("a replay over a response channel needs a replay token")
+        if self._deletions.reaches(recording_id, descriptor.stop_position) and stop > descriptor.stop_position != NULL:
+            raise refusal(f"cannot replay recording {recording_id} due to an outstanding delete operation")
         linger_ns = self._settings.replay_linger_timeout_ns
         self._replays_made += 1
         self._replays.append(
@@ -681,7 +724,9 @@ class ArchiveConductor:
                 request.correlation_id,
                 number=self._replays_made,
                 descriptor=descriptor,
-                channel=replay_channel(uri, descriptor, position, linger_ns=linger_ns),
+                channel=replay_channel(
+                    uri, descriptor, position, linger_ns=linger_ns, image_id=self._image.correlation_id
+                ),
                 stream_id=request.replay_stream_id,
                 position=position,
                 end=position + length,
@@ -744,6 +789,25 @@ class ArchiveConductor:
         return 0
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayToken:
+    """Lets a replay request come from another client than that of its session."""
+
+    session: ControlSession
+    recording_id: int
+    deadline_ns: int
+
+
+def _has_token(request: Message) -> bool:
+    """Whether a request is for a replay over a response channel, by a token."""
+    if request.values.get("replay_token", NULL) == NULL:
+        return False
+    try:
+        return is_response(ChannelUri.parse(request.replay_channel))
+    except MainstemError:
+        return False
+
+
 class Listing:
     """The descriptors that a session is owed: sent as far as the client has room, a few of the catalog in each cycle.
 
@@ -784,7 +848,11 @@ def _ascii(text: str) -> str:
     return text if text.isascii() else text.encode("ascii", "replace").decode("ascii")
 
 
-_HANDLERS: dict[str, Callable[[ArchiveConductor, ControlSession, Message], int | None]] = {
+def _deletion(handler: Callable[[Deletions, ControlSession, Message], int]) -> _Handler:
+    return lambda conductor, session, request: handler(conductor._deletions, session, request)
+
+
+_HANDLERS: dict[str, _Handler] = {
     "ArchiveIdRequest": ArchiveConductor._archive_id,
     "StartRecordingRequest": ArchiveConductor._start,
     "StartRecordingRequest2": ArchiveConductor._start,
@@ -804,6 +872,14 @@ _HANDLERS: dict[str, Callable[[ArchiveConductor, ControlSession, Message], int |
     "MaxRecordedPositionRequest": ArchiveConductor._max_recorded_position,
     "ReplayRequest": ArchiveConductor._replay,
     "BoundedReplayRequest": ArchiveConductor._replay,
+    "ReplayTokenRequest": ArchiveConductor._token,
     "StopReplayRequest": ArchiveConductor._stop_replay,
     "StopAllReplaysRequest": ArchiveConductor._stop_all_replays,
+    "TruncateRecordingRequest": _deletion(Deletions.truncate),
+    "PurgeRecordingRequest": _deletion(Deletions.purge),
+    "DetachSegmentsRequest": _deletion(Deletions.detach),
+    "DeleteDetachedSegmentsRequest": _deletion(Deletions.delete_detached),
+    "PurgeSegmentsRequest": _deletion(Deletions.purge_segments),
+    "AttachSegmentsRequest": _deletion(Deletions.attach),
+    "MigrateSegmentsRequest": _deletion(Deletions.migrate),
 }

@@ -8,26 +8,30 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from dataclasses import replace
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 from mainstem.recording.archive import local_archive
 from mainstem.recording.catalog import NULL, RecordingDescriptor
+from mainstem.recording.index import IndexRepair, index_file
 from mainstem.recording.life import StreamLife
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.recorder import Recorder
+from mainstem.recording.segments import segment_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from mainstem.recording.mark_file import MarkOwner
     from mainstem.recording.writer import RecordingWriter
 
 
 class ArchiveFiles(Recorder):
-    """The files of an archive. Arguments are those of ``Recorder``."""
+    """The files of an archive. ``owner`` is what the mark says; the other arguments are those of ``Recorder``."""
 
-    def __init__(self, directory: Path | str, **options: Any) -> None:
+    def __init__(self, directory: Path | str, owner: MarkOwner, **options: Any) -> None:
+        self._owner = owner
         super().__init__(directory, **options)
         self._offsets = {each.recording_id: each.entry_offset for each in self._catalog.recordings()}
         self._ids = sorted(self._offsets)
@@ -101,11 +105,67 @@ class ArchiveFiles(Recorder):
         descriptor = self._catalog.set_session(descriptor, image.session_id)
         return self._write(descriptor, descriptor.stop_position, count, _life(image))
 
+    # -- what deletes ------------------------------------------------------------------------------------------------
+
+    def index_path(self, recording_id: int) -> Path:
+        """Where the positions of a recording are."""
+        return index_file(self.directory, recording_id)
+
+    def delete_file(self, path: Path) -> None:
+        """Delete a file, or what an older archive has renamed it to; one that is missing is no error."""
+        for each in (path, path.with_name(f"{path.name}.del")):
+            with suppress(FileNotFoundError):
+                self._disk.delete(each)
+                return
+
+    def truncate(self, descriptor: RecordingDescriptor, position: int) -> None:
+        """Let a stopped recording end at an earlier position."""
+        if self.index_path(descriptor.recording_id).exists():
+            with closing(IndexRepair(self.directory, descriptor.recording_id, self._disk)) as index:
+                count, _ = index.sound(0, position)
+                index.cut(position, count)
+        self._catalog.stop(descriptor, position, descriptor.stop_timestamp)
+
+    def clear_from(self, descriptor: RecordingDescriptor, base: int, position: int) -> None:
+        """Fill a segment with zeros from a position on."""
+        fd = self._disk.open(self.directory / segment_name(descriptor.recording_id, base))
+        try:
+            self._disk.resize(fd, position - base)
+            self._disk.resize(fd, descriptor.segment_file_length)
+        finally:
+            self._disk.close(fd)
+
+    def purge(self, descriptor: RecordingDescriptor) -> None:
+        """Mark a recording as deleted: it is not found any more."""
+        self._catalog.delete(descriptor)
+        del self._offsets[descriptor.recording_id]
+        self._ids.remove(descriptor.recording_id)
+
+    def set_start(self, descriptor: RecordingDescriptor, position: int) -> None:
+        """Let a recording start at another position."""
+        self._catalog.set_start(descriptor, position)
+
+    def migrate(
+        self, source: RecordingDescriptor, target: RecordingDescriptor, bases: Iterable[int], *, is_prepended: bool
+    ) -> None:
+        """Move segments to another recording, which then starts or stops where the source did."""
+        if not is_prepended and (self.directory / segment_name(source.recording_id, source.stop_position)).exists():
+            bases = (*bases, source.stop_position)  # the empty one behind the end
+        for base in bases:
+            self._disk.rename(
+                self.directory / segment_name(source.recording_id, base),
+                self.directory / segment_name(target.recording_id, base),
+            )
+        # Their entries are of other positions: both are read by their frames.
+        for each in (source, target):
+            with suppress(FileNotFoundError):
+                self._disk.delete(self.index_path(each.recording_id))
+        if is_prepended:
+            self._catalog.set_start(target, source.start_position)
+        else:
+            self._catalog.stop(target, source.stop_position, source.stop_timestamp)
+        self._catalog.stop(source, source.start_position, source.stop_timestamp)
+
 
 def _life(image: Any) -> StreamLife:
     return StreamLife(image.driver_start_ms, image.correlation_id)
-
-
-def with_stop(descriptor: RecordingDescriptor, position: int) -> RecordingDescriptor:
-    """Return a descriptor as of a recording that ends at a position."""
-    return replace(descriptor, stop_position=position)

@@ -15,9 +15,11 @@ from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.idle import BackoffIdle
 from mainstem.archive.server.access import AcceptAll, Authenticator, Authorizer, allow_all
 from mainstem.archive.server.conductor import ArchiveConductor
+from mainstem.archive.server.counters import check_unused
 from mainstem.archive.server.files import ArchiveFiles
 from mainstem.archive.server.settings import ArchiveSettings
 from mainstem.errors import ConfigurationError
+from mainstem.recording.mark_file import WRITER, MarkOwner
 
 if TYPE_CHECKING:
     import os
@@ -82,7 +84,7 @@ class ArchiveServer:
             The running archive.
 
         Raises:
-            ConfigurationError: A setting is not accepted.
+            ConfigurationError: A setting is not accepted, or an archive with the same id uses the driver.
             RecordingError: Another archive or recorder has the directory.
             DriverTimeout: No driver runs in the directory.
             RegistrationError: The driver refused a control channel, as where its port is in use.
@@ -98,8 +100,10 @@ class ArchiveServer:
             )
             if settings.id < 0:
                 settings = settings.replace(id=aeron.next_correlation_id())
+            check_unused(aeron.counters, settings.id)
             files = ArchiveFiles(
                 Path(directory),
+                _owner(settings, aeron.directory),
                 segment_length=settings.segment_file_length,
                 durable=settings.file_sync_level > 0,
             )
@@ -184,6 +188,20 @@ class ArchiveServer:
 
     def __repr__(self) -> str:
         return f"<ArchiveServer {self.settings.id}{', closed' if self.closed else ''}>"
+
+
+def _owner(settings: ArchiveSettings, aeron_directory: str) -> MarkOwner:
+    local = settings.local_control_channel
+    return MarkOwner(
+        control_stream_id=settings.control_stream_id,
+        local_control_stream_id=settings.local_control_stream_id,
+        events_stream_id=settings.recording_events_stream_id,
+        archive_id=settings.id,
+        control_channel=settings.control_channel,
+        local_control_channel=local if WRITER in local else f"{local}{'|' if '?' in local else '?'}alias={WRITER}",
+        events_channel=settings.recording_events_channel,
+        aeron_directory=aeron_directory,
+    )
 
 
 def _settings(settings: ArchiveSettings | None, overrides: dict[str, Any]) -> ArchiveSettings:
