@@ -25,7 +25,7 @@ TESTS = Path(__file__).resolve().parents[1]
 IN_EVERY_LOOP = ("system", "unit/aeron/test_aio.py", "unit/duologue/test_aio_tasks.py")
 # Of these, one file of each family for `make test`.
 IN_EVERY_LOOP_AT_ONCE = (
-    "system/aqueduct/test_serialisation.py",
+    "system/aqueduct/test_serializers.py",
     "system/test_bymux.py",
     "system/test_jmux.py",
     "system/test_tunnel.py",

@@ -1,7 +1,7 @@
 """Aqueduct: message channels sent through message channels, over QUIC.
 
 `connect` and `serve` open connections, `channel` and `oneshot` make channels; handles travel inside messages. Calls block;
-`mainstem.aqueduct.aio` has the same names for asyncio. The engine underneath uses no library, socket or clock.
+`mainstem.aqueduct.aio` has the same names for asyncio. The engine underneath does no I/O and has no clock.
 """
 
 from __future__ import annotations

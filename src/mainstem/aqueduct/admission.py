@@ -1,31 +1,41 @@
-"""Who may have a connection of a server, and who has to prove first that it receives what is sent to its address.
+"""Who may have a connection to a server, and who has to prove first that it receives what is sent to its address.
 
 Theory of operation
 -------------------
-Whoever sends a first packet costs the server a TLS handshake and memory, and may have forged its address. So places, which are
-few, go to proven addresses only:
+A first packet costs the server a TLS handshake and memory, and its address may be forged. So places, which are few, go to proven
+addresses only:
 
     first packet ──► unproven ──handshake complete──► silent ──connection headers──► heard ... leaves
          │                                              ▲
          └── many are unproven ──► Retry ──its token────┘
 
-An address is proven by the end of its handshake, or by the token of a Retry: a packet that keeps nothing here. While
-`MAX_UNPROVEN` handshakes are under way, or as many were tried in the last second, first packets get a Retry.
+An address is proven by the end of its handshake, or by the token of a Retry, for which the server stores nothing. While
+`MAX_UNPROVEN` handshakes are under way, or as many were tried in the last second, first packets get a Retry. Nothing is stored
+for a packet that the library cannot decrypt.
 
-No address has more than its share of the places, and an IPv6 /64 network counts as one address. Where a proven one finds no
-place, in all or in its share, the silent one there that came first makes room. A connection whose headers have come is never
-ended for another.
+No address has more than its share of the places, and an IPv6 /64 network counts as one address. If there is no place for a proven
+one, in all or in its share, the oldest silent one there is dropped. A connection whose headers have come is never ended for
+another.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from os import urandom
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from mainstem.aqueduct.quic.retry_tokens import RetryTokens
+from mainstem.aqueduct.settings import CID_LENGTH
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.quic.adapter import Address, PacketHeader, QuicAdapter, ServerContext
 
 MAX_UNPROVEN = 64
-"""Handshakes of addresses that have proven nothing: at once, and in a second. Each takes up to a millisecond of a processor,
-and some 100 kB."""
+"""Handshakes of unproven addresses, at once and per second. Each takes up to a millisecond of CPU time and some 100 kB."""
+
+SMALLEST_FIRST = 1200
+"""Bytes of a datagram that may begin a connection (RFC 9000, 14.1). A smaller one gets no response, which could be larger."""
 
 C = TypeVar("C", bound=Hashable)
 
@@ -46,39 +56,39 @@ class Admission(Generic[C]):
         self._unproven: set[C] = set()
         self._places: dict[C, str] = {}
         self._of_address: Counter[str] = Counter()
-        # Of those with places, that have sent no headers: the oldest first.
+        # Connections with places that have sent no headers, the oldest first.
         self._silent: dict[C, None] = {}
         self._tried = 0
         self._tries_since = float("-inf")
 
     @property
     def taken(self) -> int:
-        """Places that are taken."""
+        """How many places are taken."""
         return len(self._places)
 
     def must_prove(self, now: float) -> bool:
-        """Whether a first packet without a token gets a Retry at present."""
+        """Whether a first packet without a token gets a Retry now."""
         if now - self._tries_since >= 1.0:
             self._tries_since, self._tried = now, 0
         return len(self._unproven) >= MAX_UNPROVEN or self._tried >= MAX_UNPROVEN
 
     def try_unproven(self) -> None:
-        """A first packet from an address that has proven nothing is being processed."""
+        """A first packet from an unproven address is being processed."""
         self._tried += 1
 
     def enter_unproven(self, connection: C) -> None:
-        """A handshake has begun, and takes no place yet."""
+        """A handshake has begun; it takes no place yet."""
         self._unproven.add(connection)
 
     def has_room(self, address: str) -> bool:
-        """Whether a connection of an address would find a place, maybe that of a silent one."""
+        """Whether there would be a place for a connection from an address, maybe that of a silent one."""
         in_share = self._of_address[address] < self._max_per_address
         if in_share and len(self._places) < self._max:
             return True
         return self._longest_silent(address if not in_share else None) is not None
 
     def enter(self, connection: C, address: str) -> bool:
-        """Give a connection of a proven address a place unless it has one; False if all places are taken."""
+        """Give a connection from a proven address a place unless it has one; False if all places are taken."""
         self._unproven.discard(connection)
         if connection in self._places:
             return True
@@ -92,11 +102,11 @@ class Admission(Generic[C]):
         return True
 
     def heard(self, connection: C) -> None:
-        """The headers of a connection have come: its place is its own."""
+        """The headers of a connection have come: it keeps its place."""
         self._silent.pop(connection, None)
 
     def leave(self, connection: C) -> None:
-        """Nothing of a connection is left. May be called again."""
+        """A connection is gone. May be called again."""
         self._unproven.discard(connection)
         self._silent.pop(connection, None)
         address = self._places.pop(connection, None)
@@ -114,6 +124,53 @@ class Admission(Generic[C]):
         return True
 
     def _longest_silent(self, address: str | None) -> C | None:
-        """The silent connection that came first, of an address or of all."""
+        """The oldest silent connection, from an address or in all."""
         of_address = (connection for connection in self._silent if address in (None, self._places[connection]))
         return next(of_address, None)
+
+
+class FirstPackets:
+    """Responds to the packets that belong to no connection."""
+
+    def __init__(self, context: ServerContext, admission: Admission[Any], *, always_retry: bool) -> None:
+        self._context = context
+        self._admission = admission
+        self._always_retry = always_retry
+        self._tokens = RetryTokens()
+
+    def response(self, data: bytes, header: PacketHeader, address: Address, now: float) -> bytes | None:
+        """Return the datagram that responds to a packet without storing anything: a version negotiation, or a Retry."""
+        if len(data) < SMALLEST_FIRST:
+            return None
+        negotiation = self._context.negotiate(header)
+        if negotiation is not None or not header.is_initial:
+            return negotiation
+        if self._original(header, address, now) is not None:
+            return None
+        if not (self._always_retry or self._admission.must_prove(now)):
+            return None
+        retried = urandom(CID_LENGTH)
+        token = self._tokens.make(address, header.destination_cid, retried, now)
+        return self._context.retry(header, retried, token)
+
+    def begin(self, data: bytes, header: PacketHeader, address: Address, now: float) -> tuple[QuicAdapter, bool] | None:
+        """Return the connection that a first packet begins, and whether its address is proven; None if it begins none."""
+        if len(data) < SMALLEST_FIRST or not header.is_initial:
+            return None
+        original = self._original(header, address, now)
+        if original is None:
+            self._admission.try_unproven()
+        adapter = self._context.accept(header, original)
+        try:
+            adapter.receive([data], address, now)
+        except adapter.library_errors:
+            adapter.discard()
+            return None
+        if not adapter.has_begun:
+            adapter.discard()
+            return None
+        return adapter, original is not None
+
+    def _original(self, header: PacketHeader, address: Address, now: float) -> bytes | None:
+        """The connection id that a client began with, from a valid token. An invalid token counts as none."""
+        return self._tokens.original(header.token, address, header.destination_cid, now) if header.token else None

@@ -3,10 +3,10 @@
 Theory of operation
 -------------------
 One event loop, in a thread that all of them share, runs the asyncio API; a channel may be made before it is known which connection
-it goes to. Each object here stands for the asyncio object in ``_inner``, and its methods are made of that object's: `waits` runs a
-coroutine in the loop's thread and waits for it, `runs` runs a plain call there. So any thread may call them.
+it goes to. Each object here wraps the asyncio object in ``_inner``, and derives its methods: `waits` runs a coroutine in the
+loop's thread and waits for it, `runs` runs a plain call there. So any thread may call them.
 
-A handle inside a message is exchanged for its asyncio one when the message is encoded (`Handle._half`), and one that arrives for a
+A handle inside a message is replaced by its asyncio one when the message is encoded (`Handle._half`), and one that arrives by a
 handle of this module when the message is decoded (`Runner.present`). A message that an interrupted call had taken is put back.
 
 Each handler of a server has a thread of its own (`HandlerThreads`).
@@ -52,7 +52,7 @@ _loops: list[LoopThread] = []
 
 
 def _loop() -> LoopThread:
-    """The loop's thread, which is started by the first call and ends with the process."""
+    """The loop's thread, which the first call starts and which ends with the process."""
     with _lock:
         if not _loops:
             _loops.append(LoopThread("mainstem-aqueduct"))
@@ -61,7 +61,7 @@ def _loop() -> LoopThread:
 
 
 def _forget_loop() -> None:
-    """A forked child has no such thread: it starts its own."""
+    """A forked child does not have this thread: it starts its own."""
     global _lock
     _lock = threading.Lock()
     for thread in _loops:
@@ -73,7 +73,7 @@ os.register_at_fork(after_in_child=_forget_loop)
 
 
 def waits(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
-    """Makes a method that blocks of a coroutine of the asyncio object."""
+    """Derive a blocking method from a coroutine of the asyncio object."""
 
     @functools.wraps(method)
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
@@ -85,7 +85,7 @@ def waits(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Call
 
 
 def runs(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Makes a method of a plain one of the asyncio object."""
+    """Derive a method from a plain one of the asyncio object."""
 
     @functools.wraps(method)
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
@@ -96,7 +96,7 @@ def runs(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, 
 
 
 class Facade(Generic[I]):
-    """What stands for an asyncio object."""
+    """Wraps an asyncio object."""
 
     __slots__ = ("__weakref__", "_inner")
 
@@ -105,12 +105,12 @@ class Facade(Generic[I]):
 
     @property
     def closed(self) -> bool:
-        """Whether it is of no more use, for whatever reason."""
+        """Whether it has ended and can no longer be used."""
         return bool(self._inner.closed)
 
     @property
     def error(self) -> Exception | None:
-        """Why it failed; None while it is open, and after an end in order."""
+        """Why it failed; None while it is open, and after an orderly end."""
         error: Exception | None = self._inner.error
         return error
 
@@ -182,13 +182,13 @@ class Receiver(Facade["aio.Receiver[M]"], Handle, Generic[M]):
     abort = runs(aio.Receiver[Any].abort)
 
     def receive(self, timeout: float | None = None) -> M:
-        """Receive the next message. A call that times out has taken nothing; neither has one that an exception interrupts.
+        """Receive the next message. A call that times out, or is interrupted by an exception, has taken nothing.
 
         Args:
             timeout: Seconds to wait; None waits forever.
 
         Returns:
-            The oldest message that was not received, as the connection's serialiser decodes it.
+            The oldest message that was not received, as decoded by the connection's serializer.
 
         Raises:
             Timeout: No message came in time.
@@ -242,7 +242,7 @@ class Receiver(Facade["aio.Receiver[M]"], Handle, Generic[M]):
     def __iter__(self) -> Iterator[M]:
         """Iterate over messages until the sender closes the channel. Raises what `receive` raises."""
         while True:
-            # Nothing is kept of a message here: a handle in it that the program has dropped ends its channel.
+            # Keep no reference to a message here: dropping a handle in it must end its channel.
             try:
                 messages = [self.receive()]
             except ClosedError:
@@ -287,21 +287,21 @@ class Connection(Facade["aio.Connection"]):
 
     @property
     def sender(self) -> Sender[Any]:
-        """The entrypoint's sender, at a client. Raises ConfigurationError at a server."""
+        """The entrypoint's sender, on a client. Raises ConfigurationError on a server."""
         assert self._inner.sender
         assert isinstance(self._entrypoint, Sender)
         return self._entrypoint
 
     @property
     def receiver(self) -> Receiver[Any]:
-        """The entrypoint's receiver, at a server. Raises ConfigurationError at a client."""
+        """The entrypoint's receiver, on a server. Raises ConfigurationError on a client."""
         assert self._inner.receiver
         assert isinstance(self._entrypoint, Receiver)
         return self._entrypoint
 
     @property
     def peer_address(self) -> Address:
-        """The peer's address: host and port, as sockets have them."""
+        """The peer's address as `socket` has it: host and port first."""
         return self._inner.peer_address
 
     @property
@@ -311,7 +311,7 @@ class Connection(Facade["aio.Connection"]):
 
     @property
     def peer_certificate_der(self) -> bytes | None:
-        """The peer's TLS certificate in DER, for a library that reads certificates; None if it presented none."""
+        """The peer's TLS certificate in DER; None if it presented none."""
         return self._inner.peer_certificate_der
 
     @property
@@ -346,12 +346,12 @@ class Server(Facade["aio.Server"]):
 
     @property
     def port(self) -> int:
-        """The UDP port that it listens on, at every address."""
+        """The UDP port on which it listens, at every address."""
         return self._inner.port
 
     @property
     def connections(self) -> int:
-        """Connections that are open, in their handshake, or not quite closed."""
+        """Connections that are open, in their handshake, or closing."""
         return self._inner.connections
 
     def __enter__(self) -> Server:
@@ -364,7 +364,7 @@ class Server(Facade["aio.Server"]):
 def channel(
     *, mode: Mode = Mode.ORDERED, max_messages: int = DEFAULT_MAX_MESSAGES, max_bytes: int = DEFAULT_LIMITS.send_bytes
 ) -> tuple[Sender[Any], Receiver[Any]]:
-    """Make a channel. Mode and limits count once it is networked; within the process messages keep their order.
+    """Make a channel. The mode and limits apply once it is networked; within the process messages keep their order.
 
     Args:
         mode: How messages travel.
@@ -375,7 +375,7 @@ def channel(
         The channel's sender and its receiver.
 
     Raises:
-        ConfigurationError: The mode is not a `Mode`, or a limit is not a whole number >= 1.
+        ConfigurationError: The mode is not a `Mode`, or a limit is not an integer >= 1.
 
     Example:
         >>> sender, receiver = channel()
@@ -420,19 +420,19 @@ def connect(
 ) -> Connection:
     """Connect to a server; returns when the handshake is complete.
 
-    If the host has several addresses, the next one is tried a quarter of a second after the one before, or as soon as that fails.
-    The first handshake that completes wins, and the other attempts are closed.
+    If the host has several addresses, each is tried a quarter of a second after the previous one, or as soon as that fails. The
+    first handshake to complete wins, and the other attempts are closed.
 
     Args:
         host: The server's name or address.
         port: Its UDP port.
-        headers: Connection headers, which the server's handler can read.
-        serializers: What messages may be encoded with, the preferred one first. With more than one, connecting waits for
-            the server's choice.
-        sessions: Where session tickets are kept.
+        headers: Connection headers for the server's handler.
+        serializers: Serializers for messages, the preferred one first. With more than one, connecting waits for the server's
+            choice.
+        sessions: Storage for session tickets.
         early: With a ticket in ``sessions``, return at once: what is sent goes out in the first flight (0-RTT), to the address
-            at which the server was met before.
-        timeout: Seconds to wait at most; None waits for as long as QUIC does.
+            of the previous connection.
+        timeout: Seconds to wait; None waits for as long as QUIC does.
         settings: The settings; None for the defaults.
         instrument: What observes frames and state changes.
         **overrides: Fields of `Settings` by name, instead of those in ``settings``.
@@ -443,8 +443,8 @@ def connect(
     Raises:
         Timeout: The server did not respond in time.
         ConnectionLost: The server, or TLS, refused the connection.
-        RemoteProtocolError: The peer does not speak Aqueduct, or has none of the serialisers.
-        ConfigurationError: A setting cannot be used.
+        RemoteProtocolError: The peer does not speak Aqueduct, or supports none of the serializers.
+        ConfigurationError: A setting is invalid.
 
     Example:
         >>> with connect("localhost", 4433, ca="certs/ca.pem") as connection:
@@ -477,35 +477,35 @@ def serve(
     headers: HeaderSource | Callable[[Headers], HeaderSource] = None,
     serializers: Sequence[Serializer] = (RAW,),
     tickets: ServerTickets | None = None,
-    hold_early: bool = False,
+    defer_early_data: bool = False,
     settings: Settings | None = None,
     instrument: Instrument = NULL_INSTRUMENT,
     **overrides: Any,
 ) -> Server:
     """Listen, and run a handler for each connection, in a thread of its own.
 
-    When the handler has returned and every channel has ended, or after ``drain_timeout``, the connection is closed. When the
-    connection or the server ends first, what the handler waits for raises; after a client that had finished the entrypoint it has
-    ``drain_timeout`` to process what it received. What a handler raises is logged, and its connection ends with an error.
+    When the handler has returned and every channel has ended, or after ``drain_timeout``, the connection is closed. If the
+    connection or the server ends first, the handler's calls raise; if the client had finished the entrypoint, the handler first has
+    ``drain_timeout`` to process what it received. An exception of a handler is logged, and its connection ends with an error.
 
     Args:
         handler: A function that is called with a `Connection`.
-        host: The address or name to listen on, or several.
+        host: One or more addresses or names to listen on.
         port: The UDP port of every address; 0 for any.
-        headers: Connection headers, or a function of the client's headers that returns them, and must not block.
-        serializers: What messages may be encoded with; the client's preference decides.
-        tickets: Where session tickets are kept. With it, clients may send in their first flight; that data is processed at
-            once, because a ticket serves once and so nothing can be replayed. Without it there is no early data.
-        hold_early: Process early data only when the handshake is complete.
-        settings: The settings; None for the defaults. ``max_handlers`` bounds the threads; a connection beyond waits for one.
+        headers: Connection headers, or a function of the client's headers that returns them and does not block.
+        serializers: Serializers for messages; the client's preference decides.
+        tickets: Storage for session tickets. With it, clients may send in their first flight; that data is processed at once,
+            because each ticket is used only once, so nothing can be replayed. Without it there is no early data.
+        defer_early_data: Whether to process early data only after the handshake is complete.
+        settings: The settings; None for the defaults. ``max_handlers`` limits the threads; further connections wait for one.
         instrument: What observes frames and state changes.
         **overrides: Fields of `Settings` by name, instead of those in ``settings``.
 
     Returns:
-        The server, which listens.
+        The server, which is listening.
 
     Raises:
-        ConfigurationError: A setting cannot be used.
+        ConfigurationError: A setting is invalid.
         OSError: The address cannot be bound.
 
     Example:
@@ -526,7 +526,7 @@ def serve(
             headers=headers,
             serializers=serializers,
             tickets=tickets,
-            hold_early=hold_early,
+            defer_early_data=defer_early_data,
             settings=chosen,
             instrument=instrument,
         )
@@ -536,6 +536,6 @@ def serve(
 
 
 def _abort(opened: Connection | Server | BaseException) -> None:
-    """Gives up what an interrupted call had opened; in the loop's thread."""
+    """Abort what an interrupted call had opened; runs in the loop's thread."""
     if not isinstance(opened, BaseException):
         opened._inner.abort()

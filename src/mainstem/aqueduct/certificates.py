@@ -1,4 +1,4 @@
-"""Certificates for development: an authority, and the certificates of a server and of clients that it signed."""
+"""Certificates for development: an authority, and certificates for a server and clients that it signed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey as PrivateKey
 
 DEFAULT_DAYS = 30
-"""Development certificates are short-lived, so that none of them stays in production."""
+"""Development certificates are short-lived, so that none of them ends up in production."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateFiles:
-    """Where the files are.
+    """The paths of the files.
 
     ``ca`` is for clients, and for a server that asks for their certificates; ``certificate`` and ``key`` are the server's;
     ``clients`` has the certificate and the key of each client by name.
@@ -36,7 +36,7 @@ class CertificateFiles:
 
 
 class _Authority:
-    """An authority of its own, which signs certificates as long as it is in memory."""
+    """A certificate authority that exists only in memory."""
 
     def __init__(self, days: int) -> None:
         from cryptography.x509 import BasicConstraints
@@ -49,7 +49,7 @@ class _Authority:
         )
 
     def issue(self, subject: str, extensions: Sequence[tuple[Any, bool]]) -> tuple[x509.Certificate, PrivateKey]:
-        """A certificate for a subject, and its private key."""
+        """Return a certificate for a subject, and its private key."""
         from cryptography.x509 import BasicConstraints
 
         key = _make_key()
@@ -87,14 +87,14 @@ def make_certificates(
 ) -> CertificateFiles:
     """Make ``ca.pem``, ``cert.pem`` and ``key.pem`` in a directory, and a pair for each client.
 
-    A client's files are ``NAME-cert.pem`` and ``NAME-key.pem``. Files of these names are overwritten. The authority's own
-    key is not kept: it signs these certificates and nothing else.
+    A client's files are ``NAME-cert.pem`` and ``NAME-key.pem``. Existing files are overwritten. The authority's own key is not
+    kept, so it signs nothing but these certificates.
 
     Args:
-        directory: Where the files go; it is made if need be.
+        directory: The directory for the files, created if it is missing.
         names: Host names and addresses of the server.
-        days: For how long the certificates are valid.
-        clients: Names of clients: the common names of their certificates.
+        days: How many days the certificates are valid.
+        clients: Names of clients, which become the common names of their certificates.
 
     Returns:
         The paths of all files.
@@ -126,7 +126,7 @@ def make_certificates(
     _write_pair(files.certificate, files.key, certificate, key)
     for name in clients:
         if not name or Path(name).name != name:
-            raise ConfigurationError(f"client name {name!r} is not the name of a file")
+            raise ConfigurationError(f"client name {name!r} is not a file name")
         files.clients[name] = folder / f"{name}-cert.pem", folder / f"{name}-key.pem"
         usage = ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
         _write_pair(*files.clients[name], *authority.issue(name, [(usage, False)]))
@@ -147,7 +147,7 @@ _LONG_NAMES = {
 
 
 def describe_certificate(der: bytes) -> dict[str, Any]:
-    """The fields of a certificate in the form of :meth:`ssl.SSLSocket.getpeercert`."""
+    """Return the fields of a certificate in the form of :meth:`ssl.SSLSocket.getpeercert`."""
     from cryptography import x509
 
     certificate = x509.load_der_x509_certificate(der)
@@ -187,7 +187,7 @@ def _write_pair(certificate_file: Path, key_file: Path, certificate: x509.Certif
 
 
 def _key_usage(*, is_authority: bool) -> x509.KeyUsage:
-    """What a key signs: an authority's certificates, all others handshakes."""
+    """An authority's key signs certificates, all others handshakes."""
     from cryptography.x509 import KeyUsage
 
     return KeyUsage(

@@ -347,7 +347,7 @@ class Pipe:
         except Exception as error:
             # Any exception of a serializer's library: the peer chose the bytes.
             text = f"{self.name}: a message cannot be decoded: {error}"
-            raise RemoteProtocolError(text, rule="serialisation") from error
+            raise RemoteProtocolError(text, rule="serialization") from error
 
 
 def _detach_nothing(index: int) -> Any:

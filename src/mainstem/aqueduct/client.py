@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.eyeballs import NoneSucceededError, race, resolve
@@ -49,88 +50,14 @@ def connect(
     """
     chosen = apply_overrides(Settings, settings, overrides)
     if not host:
-        raise ConfigurationError("connect needs the host of a server")
+        raise ConfigurationError("host is required: the name or address of the server")
     check_int({"port": port}, min_value=1, max_value=65_535)
-
-    async def open_connection() -> Connection:
-        return await _connect(host, port, headers, serializers, sessions, early, timeout, chosen, instrument)
-
-    return Opening(open_connection, "aqueduct.aio.connect()")
-
-
-async def _connect(
-    host: str,
-    port: int,
-    headers: HeaderSource,
-    serializers: Sequence[Serializer],
-    sessions: SessionCache | None,
-    early: bool,
-    timeout: float | None,
-    settings: Settings,
-    instrument: Instrument,
-) -> Connection:
-    origin = f"{host}:{port}"
-    library = load_backend(settings.backend)
-
-    def make_engine() -> AqueductEngine:
-        return AqueductEngine(
-            is_client=True,
-            headers=[*offer_headers(serializers), *as_headers(headers)],
-            limits=settings,
-            instrument=instrument,
-            peer=origin,
-        )
-
-    def make_adapter() -> QuicAdapter:
-        return library.client(settings, server_name=host, sessions=sessions, origin=origin)
-
-    def prepare(runner: Runner) -> None:
-        runner.on_headers = lambda response: _choose_serializer(runner, serializers, response)
-
-    dialer = Dialer(host, port, engine=make_engine, adapter=make_adapter, prepare=prepare, serializer=serializers[0])
-    adapter = make_adapter()
-    if sessions is not None and early and adapter.quic.configuration.session_ticket is not None:
-        runner = await dialer.dial_early(adapter, sessions.known_address(origin))
-    else:
-        runner = await dialer.dial(adapter, timeout)
-    if sessions is not None:
-        _remember_address(runner, sessions, origin)
-    connection = Connection(runner, is_client=True)
-    try:
-        runner.expect_headers(settings.handshake_timeout)
-        if len(serializers) > 1:
-            await runner.wait_for(connection.headers(), timeout)
-    except BaseException:
-        connection.abort()
-        await runner.wait_over(0)
-        raise
-    return connection
-
-
-def _remember_address(runner: Runner, sessions: SessionCache, origin: str) -> None:
-    """Keep the address for the next connection with early data, which cannot try several."""
-
-    def keep(established: asyncio.Future[None]) -> None:
-        if not established.cancelled() and established.exception() is None:
-            sessions.keep_address(origin, runner.address[0])
-
-    runner.established.add_done_callback(keep)
-
-
-def _choose_serializer(runner: Runner, serializers: Sequence[Serializer], response: Headers) -> None:
-    chosen = choose(serializers, response)
-    if chosen is None:
-        names = ", ".join(serializer.header for serializer in serializers)
-        runner.fail(
-            RemoteProtocolError(f"the server takes none of the serialisers {names}", rule="serialisation"),
-            code=SERIALIZATION_ERROR,
-        )
-    else:
-        runner.serializer = chosen
+    attempt = _Attempt(host, port, headers, serializers, sessions, chosen, instrument)
+    return Opening(lambda: attempt.connect(timeout, early=early), "aqueduct.aio.connect()")
 
 
 class _ClientEndpoint(UdpEndpoint):
-    """A client's socket. ``on_refused`` is called when ICMP reports, during the handshake, that nobody listens at the address."""
+    """A client's socket. ``on_refused`` is called if ICMP reports, during the handshake, that nobody listens at the address."""
 
     runner: Runner
 
@@ -152,53 +79,52 @@ class _ClientEndpoint(UdpEndpoint):
         return self.runner
 
 
-class Dialer:
-    """Makes the sessions of one call to `connect`.
+@dataclass
+class _Attempt:
+    """One call to `connect`, which may try several addresses at once, each with a runner of its own."""
 
-    Args:
-        host: The server's name or address.
-        port: Its port.
-        engine: Makes a protocol engine, for one attempt.
-        adapter: Makes a QUIC connection, for one attempt.
-        prepare: Called with each runner before anything is sent.
-        serializer: What messages are encoded with until the server has chosen.
-    """
+    host: str
+    port: int
+    headers: HeaderSource
+    serializers: Sequence[Serializer]
+    sessions: SessionCache | None
+    settings: Settings
+    instrument: Instrument
 
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        *,
-        engine: Callable[[], AqueductEngine],
-        adapter: Callable[[], QuicAdapter],
-        prepare: Callable[[Runner], None],
-        serializer: Serializer,
-    ) -> None:
-        self._host, self._port = host, port
-        self._engine, self._adapter, self._prepare, self._serializer = engine, adapter, prepare, serializer
+    @property
+    def origin(self) -> str:
+        return f"{self.host}:{self.port}"
 
-    async def dial_early(self, adapter: QuicAdapter, known: str) -> Runner:
-        """Returns a runner that has sent its first flight and waits for nothing.
+    async def connect(self, timeout: float | None, *, early: bool) -> Connection:
+        sessions = self.sessions
+        adapter = self._adapter()
+        if early and sessions is not None and adapter.quic.configuration.session_ticket is not None:
+            # The first flight goes out at once, to the address at which the server was met before.
+            known = sessions.known_address(self.origin)
+            addresses = await self._resolve()
+            address = next((each for each in addresses if each[1][0] == known), addresses[0])
+            runner = self._begin(address, adapter, None)
+        else:
+            runner = await self._race(adapter, timeout)
+        if sessions is not None:
+            runner.established.add_done_callback(lambda established: self._keep_address(runner, established))
+        connection = Connection(runner, is_client=True)
+        try:
+            runner.expect_headers(self.settings.handshake_timeout)
+            if len(self.serializers) > 1:
+                await runner.wait_for(connection.headers(), timeout)
+        except BaseException:
+            connection.abort()
+            await runner.wait_over(0)
+            raise
+        return connection
 
-        Args:
-            adapter: A QUIC connection with a session ticket.
-            known: The address at which the server was met before; empty where it is not known.
-        """
-        addresses = await self._resolve()
-        address = next((each for each in addresses if each[1][0] == known), addresses[0])
-        return self._begin(address, adapter, None)
+    def _adapter(self) -> QuicAdapter:
+        backend = load_backend(self.settings.backend)
+        return backend.client(self.settings, server_name=self.host, sessions=self.sessions, origin=self.origin)
 
-    async def dial(self, adapter: QuicAdapter, timeout: float | None) -> Runner:
-        """Returns the runner whose handshake is complete first.
-
-        Args:
-            adapter: The QUIC connection of the first attempt.
-            timeout: Seconds for all attempts together; None for as long as QUIC tries.
-
-        Raises:
-            Timeout: The timeout passed.
-            MainstemError: Every attempt failed; the first one's error.
-        """
+    async def _race(self, adapter: QuicAdapter, timeout: float | None) -> Runner:
+        """Return the runner whose handshake is complete first. Raises the error of the first attempt if all fail."""
         addresses = await self._resolve()
         adapters = [adapter]
 
@@ -217,33 +143,53 @@ class Dialer:
         except NoneSucceededError as error:
             if not error.timed_out:
                 raise error.failures[0][1] from None
-            text = f"no answer from {self._host}:{self._port} in {timeout:g} s"
+            text = f"no response from {self.origin} within {timeout:g} s"
             raise Timeout(f"{text}: {error}" if error.failures else text, timeout=timeout) from None
 
     async def _resolve(self) -> list[HostAddress]:
         try:
-            return await resolve(self._host, self._port, socket.SOCK_DGRAM)
+            return await resolve(self.host, self.port, socket.SOCK_DGRAM)
         except OSError as error:
-            raise ConnectionLost(f"{self._host}: {error.strerror}", delivery=Delivery.NONE) from error
+            raise ConnectionLost(f"{self.host}: {error.strerror}", delivery=Delivery.NONE) from error
 
     def _begin(self, address: HostAddress, adapter: QuicAdapter, on_refused: Callable[[], None] | None) -> Runner:
-        """Sends the first packets, through a socket that is closed with the runner."""
+        """Send the first packets, through a socket that is closed with the runner."""
         family, where = address
-        engine = self._engine()
+        engine = AqueductEngine(
+            is_client=True,
+            headers=[*offer_headers(self.serializers), *as_headers(self.headers)],
+            limits=self.settings,
+            instrument=self.instrument,
+            peer=self.origin,
+        )
         udp = UdpSocket(host="::" if family == socket.AF_INET6 else "0.0.0.0", port=0, family=family)
         endpoint = _ClientEndpoint(udp, on_refused)
-        runner = endpoint.runner = Runner(engine, adapter, udp, where, serializer=self._serializer)
+        runner = endpoint.runner = Runner(engine, adapter, udp, where, serializer=self.serializers[0])
         runner.on_over = endpoint._close_sockets
-        # A while after its close was sent, if it takes so long.
+        # Some time after its close was sent, if that takes long.
         runner.ended.add_done_callback(lambda _: runner.loop.call_later(DRAIN_S, endpoint._close_sockets))
-        self._prepare(runner)
+        runner.on_headers = lambda response: self._choose_serializer(runner, response)
         engine.start(runner.now_ns)
         adapter.connect(where, runner.loop.time())
         runner.flush()
         return runner
 
+    def _keep_address(self, runner: Runner, established: asyncio.Future[None]) -> None:
+        """Keep the address for the next connection with early data, which cannot try several."""
+        if self.sessions is not None and not established.cancelled() and established.exception() is None:
+            self.sessions.keep_address(self.origin, runner.address[0])
+
+    def _choose_serializer(self, runner: Runner, response: Headers) -> None:
+        chosen = choose(self.serializers, response)
+        if chosen is None:
+            names = ", ".join(serializer.header for serializer in self.serializers)
+            error = RemoteProtocolError(f"the server supports none of the serializers {names}", rule="serialization")
+            runner.fail(error, code=SERIALIZATION_ERROR)
+        else:
+            runner.serializer = chosen
+
 
 def _close_now(runner: Runner) -> None:
-    """Closes a runner, and its socket as soon as the close is sent."""
+    """Close a runner, and its socket as soon as the close is sent."""
     runner.close()
     runner.give_up()

@@ -26,10 +26,10 @@ HeaderSource = Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | N
 """Connection headers to send: a mapping, or pairs if a name repeats. Text is encoded as UTF-8."""
 
 LINGER_S = 10.0
-"""Seconds that waiting for channels takes at most, and closing a server for its handlers."""
+"""Maximum number of seconds to wait for channels, and for the handlers of a server that closes."""
 
 DRAIN_S = 0.25
-"""Seconds that a client keeps its socket after its connection has ended, while its close is sent again."""
+"""Seconds that a client keeps its socket after its connection has ended, to send the close again."""
 
 CLOSE_TIMEOUT_S = 10.0
 """Seconds that closing a connection waits until every message is acknowledged."""
@@ -38,7 +38,7 @@ CLOSE_TIMEOUT_S = 10.0
 class Connection:
     """One connection, from either side: what `connect` returns and what a server's handler gets.
 
-    A client has `sender`, a server `receiver`: the two halves of the entrypoint channel. All else is sent through it.
+    A client has `sender`, a server `receiver`: the two halves of the entrypoint channel. Other channels are sent through it.
 
     As an asynchronous context manager it is closed at the end of the block, and aborted if an exception leaves the block.
 
@@ -55,14 +55,14 @@ class Connection:
 
     @property
     def sender(self) -> Sender[Any]:
-        """The entrypoint's sender, at a client. Raises ConfigurationError at a server."""
+        """The entrypoint's sender, on a client. Raises ConfigurationError on a server."""
         if not isinstance(self._entrypoint, Sender):
             raise ConfigurationError("a server's connection has the entrypoint's receiver, not its sender")
         return self._entrypoint
 
     @property
     def receiver(self) -> Receiver[Any]:
-        """The entrypoint's receiver, at a server. Raises ConfigurationError at a client."""
+        """The entrypoint's receiver, on a server. Raises ConfigurationError on a client."""
         if not isinstance(self._entrypoint, Receiver):
             raise ConfigurationError("a client's connection has the entrypoint's sender, not its receiver")
         return self._entrypoint
@@ -71,7 +71,7 @@ class Connection:
         """Wait for the peer's connection headers.
 
         Args:
-            timeout: Seconds to wait; None waits for as long as the connection lives.
+            timeout: Seconds to wait; None waits until the connection ends.
 
         Returns:
             Pairs of a key and a value, in the peer's order.
@@ -84,26 +84,26 @@ class Connection:
         Example:
             >>> headers = dict(await connection.headers())
         """
-        return await within(timeout, asyncio.shield(self._runner.peer_headers), "the peer's headers")
+        return await within(timeout, asyncio.shield(self._runner.peer_headers), "waiting for the peer's headers")
 
     @property
     def peer_address(self) -> Address:
-        """The peer's address: host and port, as sockets have them."""
+        """The peer's address as `socket` has it: host and port first."""
         return self._runner.address
 
     @property
     def peer_certificate(self) -> dict[str, Any] | None:
         """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it.
 
-        None where the peer presented none, or the session was resumed. A server has one where it has ``client_ca``, and has
-        verified it then; a client that does not ``verify`` has the server's all the same.
+        None if the peer presented none, or the session was resumed. A server with ``client_ca`` has one, and has verified it.
+        A client has the server's even if it does not ``verify`` it.
         """
         der = self.peer_certificate_der
         return None if der is None else describe_certificate(der)
 
     @property
     def peer_certificate_der(self) -> bytes | None:
-        """The peer's TLS certificate in DER, for a library that reads certificates; None as above."""
+        """The peer's TLS certificate in DER; None if it presented none, or the session was resumed."""
         return self._runner.adapter.peer_certificate
 
     @property
@@ -113,7 +113,7 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether the connection is over, for whatever reason."""
+        """Whether the connection has ended."""
         return self._runner.ended.done()
 
     @property
@@ -122,9 +122,9 @@ class Connection:
         return self._runner.error
 
     def stats(self) -> AqueductStats:
-        """Get what the connection has now and what it has counted; may be called in any thread.
+        """Return the connection's current state and counters. May be called in any thread.
 
-        A server's connections count bytes and ends into one: theirs has what all of them counted.
+        A server's connections share the counters of bytes and of connections.
 
         Returns:
             The figures.
@@ -144,22 +144,22 @@ class Connection:
             timeout: Seconds to wait; None waits forever.
 
         Raises:
-            Timeout: The connection goes on.
+            Timeout: The connection is still open.
             ConnectionLost: The connection was lost.
             RemoteProtocolError: The peer broke the protocol, or reports that this side did.
 
         Example:
             >>> await connection.wait_closed()
         """
-        await within(timeout, asyncio.shield(self._runner.ended), "waiting for the connection's end")
+        await within(timeout, asyncio.shield(self._runner.ended), "waiting for the connection to close")
         if self._runner.error is not None:
             raise self._runner.error.with_traceback(None)
 
     async def wait_channels_closed(self, timeout: float | None = LINGER_S) -> None:
-        """Wait until every channel has ended, and the peer has what was sent. Returns when the time is up, too.
+        """Wait until every channel has ended and the peer has what was sent, or until the timeout. Does not raise Timeout.
 
         Args:
-            timeout: Seconds to wait at most; None waits forever.
+            timeout: Maximum number of seconds to wait; None waits forever.
 
         Example:
             >>> connection.sender.finish()
@@ -170,13 +170,13 @@ class Connection:
     async def close(self, reason: str = "", timeout: float | None = CLOSE_TIMEOUT_S) -> None:
         """Close the connection in order. May be called again.
 
-        It finishes the entrypoint, waits until every message is acknowledged and until the server has the entrypoint's end
-        (one second at most, or 20 round trips), and closes. Channels that are open then end with `ConnectionLost`. A call that
-        fails or is cancelled has closed the connection too.
+        Finish the entrypoint, wait until every message is acknowledged and until the server has seen the entrypoint's end
+        (at most one second, or 20 round trips), then close. Channels that are still open end with `ConnectionLost`. The
+        connection is also closed if the call fails or is cancelled.
 
         Args:
             reason: A text for the peer.
-            timeout: Seconds to wait for acknowledgements; None waits as long as the connection lives.
+            timeout: Seconds to wait for acknowledgements; None waits until the connection ends.
 
         Raises:
             Timeout: Messages were not acknowledged in time.
@@ -198,7 +198,7 @@ class Connection:
             await self._runner.wait_over(DRAIN_S)
 
     def abort(self, reason: str = "") -> None:
-        """Close the connection with all its channels, at once. What is not acknowledged may be lost. May be called again.
+        """Close the connection and all its channels at once. What is not acknowledged may be lost. May be called again.
 
         Args:
             reason: A text for the peer.
@@ -211,7 +211,7 @@ class Connection:
 
     @property
     def _has_all(self) -> bool:
-        """Whether the client has finished the entrypoint, at a server."""
+        """On a server: whether the client has finished the entrypoint."""
         return self._entrypoint._pipe.end is ReceiverState.FINISHED
 
     def __repr__(self) -> str:
@@ -228,7 +228,7 @@ class Connection:
         await self.close()
 
     async def _hand_over_end(self) -> None:
-        """Wait until the server has the entrypoint's end: a close that overtakes it would cancel the handler at once."""
+        """Wait until the server has seen the entrypoint's end: a close that overtakes it would cancel the handler at once."""
         if self._is_client:
             with contextlib.suppress(TimeoutError, ChannelError):
                 async with asyncio.timeout(self._runner.flush_time):

@@ -1,4 +1,4 @@
-"""Observing a connection: an Instrument that logs frames and states, and frames as text."""
+"""An Instrument that logs the frames and state changes of a connection, and frames as text."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHOWN_PAYLOAD = 32
-"""Bytes of a payload that are shown."""
+"""Bytes of a payload that are printed."""
 
 
 class FrameLog:
     """An Instrument that writes every frame and every state change of a connection to a file, one JSON object a line.
 
-    `mainstem aqueduct dump` reads it. Payloads are in it: it is for development.
+    `mainstem aqueduct dump` reads it. It contains payloads, so it is for development only.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -84,13 +84,13 @@ def describe_frame(frame: Frame) -> str:
 
 
 def dump_frames(data: bytes) -> Iterator[str]:
-    """The frames of one stream or datagram as lines. Where reading ends early, the last line has the place and reason."""
+    """Return the frames of one stream or datagram as lines. If reading ends early, the last line says where and why."""
     position, end = 0, len(data)
     while position < end:
         try:
             frame, after = decode_frame(data, position, end)
         except Incomplete as incomplete:
-            yield f"{position:8}  … {end - position} bytes of a frame that goes on for at least {incomplete.needed} more"
+            yield f"{position:8}  … {end - position} bytes of a frame that is at least {incomplete.needed} bytes longer"
             return
         except RemoteProtocolError as error:
             yield f"{position:8}  ! {error} ({error.rule})"
@@ -100,7 +100,7 @@ def dump_frames(data: bytes) -> Iterator[str]:
 
 
 def dump_log(lines: Iterator[str]) -> Iterator[str]:
-    """What a `FrameLog` wrote, as lines."""
+    """Return the content of a `FrameLog` file as lines."""
     first: int | None = None
     for line in lines:
         entry = json.loads(line)

@@ -1,15 +1,15 @@
-"""One live connection in asyncio: the protocol engine, its QUIC adapter, their timers, and the handles that use them.
+"""Runs one connection in asyncio: the protocol engine, its QUIC adapter, their timers, and the handles that use them.
 
-Everything runs in the event loop's thread, except `Runner.drop_later`, which finalisers call from any thread. The order of one
+Everything runs in the event loop's thread, except `Runner.drop_later`, which finalizers call from any thread. The order of one
 round: datagrams go into the adapter; the adapter's events go into the engine; the engine's events wake handles (``_deliver``); at
-the end of the loop's turn `flush` carries out the engine's commands, sends packets and sets the one timer. Work is batched by
-turns: whatever the application sends in one turn goes out together at its end.
+the end of the loop's turn `flush` carries out the engine's commands, sends packets and sets the timer. Work is batched by turns:
+whatever the application sends in one turn goes out together at its end.
 
 Handles never wait inside the engine. They wait on futures of their own, which events complete, and then read the engine's
 state again; so a task may be cancelled at any wait without losing a message.
 
 The end: the engine ends first (``ended``: every handle has its error), the QUIC connection some time later (``over``: it has
-notified the peer and forgotten the connection), and only then is the socket's part released. ``error`` is the first reason.
+notified the peer and forgotten the connection), and only then the socket is released. ``error`` is the first reason.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ logger = logging.getLogger("mainstem.aqueduct")
 
 
 MAX_UNDELIVERED = 64
-"""Senders that are remembered because no call has raised yet that their messages were not delivered."""
+"""Senders with undelivered messages that are remembered until a call raises that."""
 
 TIMER_GRANULARITY = 0.001
-"""Seconds by which a timer may come early: an event loop may count in milliseconds, as uvloop does (RFC 9002, 6.1.2)."""
+"""Seconds by which a timer may fire early: an event loop may count in milliseconds, as uvloop does (RFC 9002, 6.1.2)."""
 
 FLUSH_TIME = 1.0
-"""Seconds that a close waits for the peer to acknowledge what was sent before, at least: a close overtakes what is paced or
-lost. A peer that has gone does not respond."""
+"""Minimum number of seconds that a close waits for the peer to acknowledge what was sent before: a close overtakes what is
+paced or lost. A peer that has gone does not respond."""
 
 FLUSH_ROUND_TRIPS = 20
-"""Round trips that it waits, at least: QUIC sends something that was lost three times in about as many."""
+"""Minimum number of round trips that it waits: QUIC sends something that was lost three times in about as many."""
 
 
 class Runner:
-    """What a connection's handles share. Everything runs in the event loop's thread, `drop_later` apart."""
+    """What a connection's handles share. Everything but `drop_later` runs in the event loop's thread."""
 
     def __init__(
         self, engine: AqueductEngine, adapter: QuicAdapter, udp: UdpSocket, address: Address, *, serializer: Serializer
@@ -79,16 +79,16 @@ class Runner:
         self.reason = "the connection ended"
         self.peer_headers: asyncio.Future[Headers] = self.loop.create_future()
         self.ended: asyncio.Future[None] = self.loop.create_future()
-        # Messages whose sender waits for their acknowledgement.
+        # Of messages whose sender waits for their acknowledgement.
         self.outcomes: set[asyncio.Future[None]] = set()
-        # Those whose message never left this process.
+        # Those of messages that were never sent.
         self._unsent: frozenset[object] = frozenset()
         self.over: asyncio.Future[None] = self.loop.create_future()
         self.established: asyncio.Future[None] = self.loop.create_future()
         for future in (self.peer_headers, self.established):
-            # No task need be waiting for them when the connection ends.
+            # Maybe no task waits for them when the connection ends.
             future.add_done_callback(_retrieve)
-        # The senders whose messages were not delivered, as long as no call has raised that.
+        # Senders with undelivered messages, until a call has raised that.
         self._undelivered: dict[SenderOwner, None] = {}
         self._handshake_timer: asyncio.TimerHandle | None = None
         self.traffic = Traffic()
@@ -115,7 +115,7 @@ class Runner:
         return int(self._now() * 1e9)
 
     def _now(self) -> float:
-        """The loop's time, but not before what the last timer was for."""
+        """The loop's time, but not before the time of the last timer."""
         return max(self.loop.time(), self._timer_came_for)
 
     @ends_connection_on_error
@@ -133,17 +133,17 @@ class Runner:
             self.wake()
 
     def wake(self) -> None:
-        """Something may have to go out: at the end of this turn of the event loop."""
+        """Have `flush` called at the end of this turn of the event loop."""
         if not self._scheduled:
             self._scheduled = True
             self.loop.call_soon(self.flush)
 
     @ends_connection_on_error
     def flush(self) -> None:
-        """Carry out what is due, send what there is to send, and set the timer."""
+        """Carry out the engine's commands, send packets, and set the timer."""
         self._scheduled = False
         if self._changed is not None:
-            # Those who wait look when this turn is over.
+            # Tasks that wait check again when this turn is over.
             self._changed.set_result(None)
             self._changed = None
         if self._is_faulty and self.over.done():
@@ -166,7 +166,7 @@ class Runner:
         if adapter.watched and not adapter.terminated and adapter.check_watched(engine, now_ns) and engine.has_output:
             self.wake()
         if self._deliver(now_ns):
-            # It may have to respond.
+            # The engine may have to respond.
             self.wake()
         self._set_timer()
         if engine.is_ended and engine.has_output:
@@ -209,7 +209,7 @@ class Runner:
             due = min(due, ping_at) if due is not None else ping_at
         if self._timer is not None:
             if due is not None and self._timer_due <= due:
-                # What is due moves on with every packet. A timer that comes too early costs less than many timers.
+                # The due time moves with every packet. A timer that fires too early costs less than many timers.
                 return
             self._timer.cancel()
             self._timer = None
@@ -265,7 +265,7 @@ class Runner:
         if isinstance(event, Acknowledged):
             future.set_result(None)
         else:
-            lost = LostInTransit("the message was lost on its way")
+            lost = LostInTransit("the message was lost in transit")
             lost.delivery = Delivery.NONE
             future.set_exception(lost)
             future.add_done_callback(_retrieve)
@@ -277,7 +277,7 @@ class Runner:
 
     @property
     def is_untouched(self) -> bool:
-        """The connection was lost, and nothing of this side's can have been processed."""
+        """Whether the connection was lost before the peer can have processed anything from this side."""
         return isinstance(self.error, ConnectionLost) and self.error.delivery is Delivery.NONE
 
     def _ended(self, error: Exception | None, progress: SendProgress) -> None:
@@ -307,10 +307,10 @@ class Runner:
     def _lost_message(self, outcome: asyncio.Future[None]) -> ConnectionLost:
         if outcome in self._unsent or self.is_untouched:
             return ConnectionLost(f"the message was not sent: {self.reason}", delivery=Delivery.NONE)
-        return ConnectionLost(f"what became of the message is not known: {self.reason}")
+        return ConnectionLost(f"the message may or may not have been delivered: {self.reason}")
 
     def give_up(self) -> None:
-        """The QUIC connection is over, or is not waited for any longer."""
+        """The QUIC connection is over, or nobody waits for it any longer."""
         if not self.over.done():
             self.over.set_result(None)
         self.adapter.end_trace()
@@ -322,14 +322,14 @@ class Runner:
     # What handles call.
 
     def drop_later(self, half: Half) -> None:
-        """A handle was dropped, in whatever thread the finaliser ran."""
+        """A handle was dropped; called from a finalizer, in any thread."""
         half.owner = None
         if half.state.is_final and (isinstance(half, SenderHalf) or not half.queue):
-            # Nothing of it is left.
+            # It has ended already.
             return
         self._dropped.append(half)
         with contextlib.suppress(RuntimeError):
-            # From the loop's own thread there is no need to wake it through a pipe.
+            # Waking the loop through its pipe is only needed from another thread.
             if _running_loop() is self.loop:
                 self.wake()
             else:
@@ -341,7 +341,7 @@ class Runner:
     # The end.
 
     def not_delivered(self, sender: SenderOwner) -> None:
-        """Messages of a sender were not delivered, and its application is to be notified."""
+        """Messages of a sender were not delivered, and the application is to be notified."""
         if len(self._undelivered) < MAX_UNDELIVERED:
             self._undelivered[sender] = None
 
@@ -352,7 +352,7 @@ class Runner:
     async def flush_messages(self, timeout: float | None) -> None:
         """Wait until every reliable message is acknowledged.
 
-        Raises the error of a sender whose messages were not delivered, where no call has raised it, and Timeout after
+        Raises the error of a sender whose messages were not delivered, unless a call has raised it already, and Timeout after
         ``timeout`` seconds.
         """
         if not await self._wait_until(lambda: not self.engine.unacknowledged[0], timeout):
@@ -364,14 +364,14 @@ class Runner:
             sender.check()
 
     def look_again(self) -> None:
-        """What `_wait_until` waits for may be so now."""
+        """Have `_wait_until` check again."""
         if self._changed is not None:
             self.wake()
 
     async def _wait_until(self, is_done: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until something is so, or the connection has ended; False after ``timeout`` seconds.
+        """Wait until ``is_done``, or the connection has ended; False after ``timeout`` seconds.
 
-        What the engine and the QUIC connection hold changes with a round, at whose end `flush` runs.
+        The state of the engine and of the QUIC connection changes in rounds, each of which ends with `flush`.
         """
         until = math.inf if timeout is None else self.loop.time() + timeout
         while not (is_done() or self.engine.is_ended):
@@ -383,17 +383,18 @@ class Runner:
         return True
 
     def expect_headers(self, timeout: float) -> None:
-        """End the connection where the peer's headers have not come within ``timeout`` seconds."""
+        """End the connection if the peer's headers have not come within ``timeout`` seconds."""
         self._handshake_timer = self.loop.call_later(timeout, self._headers_are_due, timeout)
 
     def _headers_are_due(self, timeout: float) -> None:
         if not self.peer_headers.done() and not self.engine.is_ended:
-            self.fail(ConnectionLost(f"no connection headers came within {timeout:g} s"), code=HANDSHAKE_TIMED_OUT)
+            text = f"timed out after {timeout:g} s waiting for the peer's connection headers"
+            self.fail(ConnectionLost(text), code=HANDSHAKE_TIMED_OUT)
 
     def close(self, reason: str = "") -> None:
         """Close the connection; what was not acknowledged may be lost."""
         if not self.engine.is_ended:
-            # What was sent before goes out before: a close overtakes everything that still waits.
+            # Send what waits first: a close would overtake it.
             self.flush()
             self.engine.close(reason=reason)
             self.flush()
@@ -411,14 +412,14 @@ class Runner:
         await self._wait_until(lambda: not (self._scheduled or self.adapter.is_in_flight), left)
 
     def _library_failed(self, error: Exception) -> None:
-        """The QUIC library gave up on itself: the connection is lost, and nothing else is."""
+        """The QUIC library failed: this connection is lost, and nothing else."""
         if not self.engine.is_ended:
             self.fail(ConnectionLost(f"the QUIC library failed: {error}"))
 
     def _fail_internally(self, error: Exception) -> None:
-        """End the connection for a fault on this side: in order the first time, at once if that fails too."""
+        """End the connection because of a bug on this side: in order the first time, at once if that fails too."""
         host, port, *_ = self.address
-        text = f"the connection to {host}:{port} is ended: {type(error).__name__}: {error}"
+        text = f"the connection to {host}:{port} failed: {type(error).__name__}: {error}"
         self.warnings.log(logging.ERROR, kind_of(error), text, self.now_ns, error=error)
         failure = ConnectionLost(f"the connection failed on this side: {type(error).__name__}: {error}")
         failure.__cause__ = error
@@ -432,12 +433,12 @@ class Runner:
         if not self.ended.done():
             self._ended(failure, SendProgress(sent=1))
         with contextlib.suppress(Exception):
-            # The peer learns of it, if the QUIC connection can still send.
+            # Notify the peer, if the QUIC connection can still send.
             self._transmit(self._now())
         self.give_up()
 
     def fail(self, error: Exception, *, code: int = EXPLICIT_CLOSE) -> None:
-        """End the connection for a reason of this side's own."""
+        """End the connection with an error on this side."""
         self.error = self.error or error
         with contextlib.suppress(*self.adapter.library_errors):
             self.adapter.close(code, str(error))
@@ -446,16 +447,18 @@ class Runner:
         self.wake()
 
     async def wait_for(self, step: Awaitable[Any], timeout: float | None) -> None:
-        """Wait for a step of connecting. Raises Timeout where it takes too long, and ends the connection."""
+        """Wait for a step of connecting. Raises Timeout if it takes too long, and ends the connection."""
         try:
             await asyncio.wait_for(step, timeout)
         except TimeoutError:
-            error = Timeout(f"no answer from {self.address} in {timeout} s", timeout=timeout)
+            error = Timeout(
+                f"no response from {self.address[0]}:{self.address[1]} within {timeout:g} s", timeout=timeout
+            )
             self.fail(error)
             raise error from None
 
     async def wait_over(self, timeout: float) -> None:
-        """Wait until the QUIC connection is closed and forgotten on this side, ``timeout`` seconds at most."""
+        """Wait until the QUIC connection is closed and forgotten on this side, for at most ``timeout`` seconds."""
         await asyncio.wait([self.over], timeout=timeout)
         self.give_up()
 

@@ -1,8 +1,8 @@
-"""Serialisation: how a message with handles in it becomes a payload with attachments, and back.
+"""How a message with handles in it becomes a payload with attachments, and back.
 
-A `Serializer` encodes a message and calls ``attach`` with each handle that it meets, which returns an index to write in
-the handle's place. Decoding, it calls ``detach`` with an index, which returns the handle. Both sides agree through
-connection headers: the client offers the header of each serialiser it has, the server responds with the one that it uses.
+A `Serializer` encodes a message and calls ``attach`` with each handle that it finds, which returns an index to write in
+the handle's place. When decoding, it calls ``detach`` with an index, which returns the handle. Both sides agree through
+connection headers: the client offers the header of each of its serializers, the server responds with the one it chose.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from mainstem.errors import LocalProtocolError, needs_extras
 
 
 class Handle:
-    """What a serialiser recognises as a channel half: the base of `Sender` and `Receiver`."""
+    """How a serializer recognizes a channel half: the base of `Sender` and `Receiver`."""
 
     __slots__ = ()
     is_sender: ClassVar[bool]
 
     @property
     def _half(self) -> Any:
-        """The asyncio handle, which the handle of a blocking program stands for."""
+        """The asyncio handle, which a blocking handle wraps."""
         return self
 
 
@@ -36,7 +36,7 @@ class Serializer(Protocol):
     """A way to encode messages.
 
     Attributes:
-        header: Its name in the connection headers; empty for one that needs no agreement.
+        header: Its name in the connection headers; empty if no agreement is needed.
 
     Example:
         >>> class Text:
@@ -82,7 +82,7 @@ class Serializer(Protocol):
 
 @dataclass(slots=True)
 class Message:
-    """A message without a serialiser: bytes, and handles beside them.
+    """A message without a serializer: bytes, and handles beside them.
 
     Attributes:
         payload: The bytes.
@@ -98,7 +98,7 @@ class Message:
 
 
 class RawSerializer:
-    """Messages are bytes, or a `Message` where handles go with them. The default.
+    """Messages are bytes, or a `Message` if handles go with them. The default.
 
     Example:
         >>> connection = connect("gauges.example", 4433, ca=ca, serializers=[RawSerializer()])
@@ -125,7 +125,7 @@ class RawSerializer:
         payload = message.payload if isinstance(message, Message) else message
         if not isinstance(payload, bytes | bytearray | memoryview):
             raise LocalProtocolError(
-                f"a message of type {type(payload).__name__}: without a serialiser, a message is bytes or a Message of bytes",
+                f"cannot send a {type(payload).__name__} without a serializer: a message must be bytes or a Message of bytes",
                 rule="message type",
             )
         if isinstance(message, Message):
@@ -225,7 +225,7 @@ class MsgspecSerializer:
                 raise ValueError(f"extension type {code}")
             handle = detach(int.from_bytes(data, "big"))
             if _handle_kind(handle) != code:
-                raise ValueError("a handle of the other kind")
+                raise ValueError("a sender where a receiver should be, or the reverse")
             return handle
 
         def accept(kind: type, value: Any) -> Any:
@@ -300,7 +300,7 @@ class CborSerializer:
                 return tag
             handle = detach(tag.value)
             if (_handle_kind(handle) == _SENDER_EXTENSION) != (tag.tag == _SENDER_TAG):
-                raise ValueError("a handle of the other kind")
+                raise ValueError("a sender where a receiver should be, or the reverse")
             return handle
 
         return self._cbor2.loads(payload, tag_hook=hook)
@@ -316,14 +316,14 @@ RAW = RawSerializer()
 
 
 def offer_headers(serializers: Sequence[Serializer]) -> list[tuple[str, bytes]]:
-    """The connection headers by which a client offers its serialisers, its favourite first."""
+    """Return the connection headers by which a client offers its serializers, the preferred one first."""
     return [(serializer.header, b"") for serializer in serializers if serializer.header]
 
 
 def choose(serializers: Sequence[Serializer], headers: Sequence[tuple[str, bytes]]) -> Serializer | None:
-    """Choose the serialiser that the first matching header of the peer names; None where none matches.
+    """Choose the serializer that the first matching header of the peer names; None if none matches.
 
-    A serialiser without a header is chosen where the peer names none of those that have one.
+    A serializer without a header is chosen if the peer names none of those that have one.
     """
     by_header = {serializer.header: serializer for serializer in serializers}
     for key, _ in headers:

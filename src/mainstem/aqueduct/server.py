@@ -15,8 +15,7 @@ from mainstem._internal.log_throttle import kind_of
 from mainstem._internal.opening import Opening
 from mainstem._internal.overrides import apply_overrides
 from mainstem._internal.tasks import HANDLER_TASK, start_task, within
-from mainstem.aqueduct.admission import Admission
-from mainstem.aqueduct.arrivals import Arrivals
+from mainstem.aqueduct.admission import Admission, FirstPackets
 from mainstem.aqueduct.connection import LINGER_S, Connection, HeaderSource
 from mainstem.aqueduct.connection_state import ConnectionCounters
 from mainstem.aqueduct.engine import AqueductEngine
@@ -43,7 +42,7 @@ Handler = Callable[[Connection], Awaitable[None]]
 
 
 def _is_of_peer(error: BaseException) -> bool:
-    """Whether a handler's exception only says that its peer finished, went away, cancelled, or broke a rule."""
+    """Whether a handler's exception only means that its peer finished, went away, cancelled, or broke a rule."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(_is_of_peer, error.exceptions))
     return isinstance(error, ChannelError | ClosedError | RemoteProtocolError)
@@ -66,7 +65,7 @@ class Server(UdpEndpoint):
         headers: HeaderSource | Callable[[Headers], HeaderSource],
         serializers: Sequence[Serializer],
         settings: Settings,
-        hold_early: bool,
+        defer_early_data: bool,
         instrument: Instrument,
     ) -> None:
         super().__init__(*sockets)
@@ -74,7 +73,7 @@ class Server(UdpEndpoint):
         self._headers = headers
         self._serializers = serializers
         self._settings = settings
-        self._hold_early = hold_early
+        self._defer_early_data = defer_early_data
         self._instrument = instrument
         self._context = context
         self._admission: Admission[Runner] = Admission(
@@ -82,21 +81,21 @@ class Server(UdpEndpoint):
             max_connections_per_address=settings.max_connections_per_address,
             drop=self._drop_silent,
         )
-        self._arrivals = Arrivals(context, self._admission, always_retry=settings.retry)
+        self._first_packets = FirstPackets(context, self._admission, always_retry=settings.retry)
         self._by_cid: dict[bytes, Runner] = {}
         self._runners: dict[Runner, set[bytes]] = {}
         self._tasks: dict[asyncio.Task[None], Connection] = {}
-        # Those whose handlers run.
+        # Those with a running handler.
         self._handled: set[Runner] = set()
         self._closing = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._traffic = Traffic()
-        # What connections counted that are gone.
+        # Of connections that are gone.
         self._ended_counts = ConnectionCounters()
 
     @property
     def port(self) -> int:
-        """The UDP port that it listens on, at every address."""
+        """The UDP port on which it listens, at every address."""
         return int(self._udp.address[1])
 
     @property
@@ -106,19 +105,19 @@ class Server(UdpEndpoint):
 
     @property
     def error(self) -> Exception | None:
-        """Always None: nothing but `close` ends a server."""
+        """Always None: only `close` ends a server."""
         return None
 
     @property
     def connections(self) -> int:
-        """Connections that are open, in their handshake, or not quite closed."""
+        """Connections that are open, in their handshake, or closing."""
         return len(self._runners)
 
     def stats(self) -> AqueductStats:
-        """Get what the server has now and what it has counted; may be called in any thread.
+        """Return the server's current state and counters. May be called in any thread.
 
         Returns:
-            The figures of all its connections, those that have ended among them.
+            The figures of all its connections, including those that have ended.
 
         Example:
             >>> server.stats().messages_received
@@ -130,7 +129,7 @@ class Server(UdpEndpoint):
     def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Runner | None:
         """The runner that a datagram belongs to, or None. A first packet creates one."""
         if data and data[0] < LONG_HEADER:
-            # Most packets: one byte, then the connection id, which is this server's own.
+            # Most packets: one byte, then a connection id that this server has issued.
             return self._by_cid.get(data[1 : 1 + CID_LENGTH])
         header = self._context.parse(data)
         if header is None:
@@ -143,16 +142,16 @@ class Server(UdpEndpoint):
         return None
 
     def _arrive(self, data: bytes, header: PacketHeader, address: Address, udp: UdpSocket) -> None:
-        """Take a packet that is for none of the connections."""
+        """Process a packet that belongs to no connection."""
         now = self._loop.time()
         if header.is_initial and not self._admission.has_room(owner_of(address)):
             self._refuse(address)
             return
-        response = self._arrivals.response(data, header, address, now)
+        response = self._first_packets.response(data, header, address, now)
         if response is not None:
             udp.send([(response, address)])
             return
-        begun = self._arrivals.begin(data, header, address, now)
+        begun = self._first_packets.begin(data, header, address, now)
         if begun is not None:
             adapter, is_proven = begun
             runner = self._start_runner(adapter, header, address, udp, len(data))
@@ -166,21 +165,26 @@ class Server(UdpEndpoint):
 
     def _refuse(self, address: Address) -> None:
         self._traffic.connections_refused += 1
-        text = f"a handshake from {address[0]}:{address[1]} is ignored: {self._admission.taken} connections"
+        text = (
+            f"a handshake from {address[0]}:{address[1]} is ignored: the server has {self._admission.taken} connections"
+        )
         self._warnings.log(logging.WARNING, "connection limit", text, self._now_ns)
 
     def _take_place(self, runner: Runner) -> bool:
-        """Give the connection of a client that has proven its address a place, or end it."""
+        """Give the connection of a client with a proven address a place, or end it."""
         if self._admission.enter(runner, owner_of(runner.address)):
             return True
         self._traffic.connections_refused += 1
-        runner.fail(ConnectionLost("the server has no place for the connection", delivery=Delivery.NONE), code=NO_PLACE)
+        runner.fail(ConnectionLost("the server has too many connections", delivery=Delivery.NONE), code=NO_PLACE)
         return False
 
     def _drop_silent(self, runner: Runner) -> None:
         """End a connection whose headers have not come: another client needs its place."""
         if not runner.engine.is_ended:
-            error = ConnectionLost("no connection headers had come, and the place was needed", delivery=Delivery.NONE)
+            error = ConnectionLost(
+                "no connection headers had come, and the server needed the place for another client",
+                delivery=Delivery.NONE,
+            )
             runner.fail(error, code=NO_PLACE)
 
     def _start_runner(
@@ -191,7 +195,7 @@ class Server(UdpEndpoint):
             limits=self._settings,
             instrument=self._instrument,
             peer=f"{address[0]}:{address[1]}",
-            early_data=self._hold_early,
+            early_data=self._defer_early_data,
         )
         runner = Runner(engine, adapter, udp, address, serializer=self._serializers[0])
         self._traffic.bytes_received += received
@@ -209,14 +213,7 @@ class Server(UdpEndpoint):
         return runner
 
     def _served(self, runner: Runner) -> None:
-        """Note the connection ids that a runner has issued and retired; called after its datagrams.
-
-        Args:
-            runner: The runner.
-
-        Example:
-            >>> server.served(runner)
-        """
+        """Note the connection ids that a runner has issued and retired; called after its datagrams."""
         adapter, cids = runner.adapter, self._runners.get(runner)
         if cids is None:
             return
@@ -234,7 +231,7 @@ class Server(UdpEndpoint):
         error = runner.error
         if isinstance(error, RemoteProtocolError) and error.rule != PEERS_COMPLAINT:
             host, port, *_ = runner.address
-            text = f"{host}:{port} broke a rule ({error.rule}), and its connection was closed: {error}"
+            text = f"{host}:{port} broke a rule ({error.rule}), so its connection was closed: {error}"
             self._warnings.log(logging.WARNING, error.rule, text, runner.now_ns)
 
     def _accept(self, runner: Runner, headers: Headers) -> None:
@@ -247,7 +244,7 @@ class Server(UdpEndpoint):
         serializer = choose(self._serializers, headers)
         if serializer is None:
             runner.fail(
-                RemoteProtocolError("the client offers no serialiser that this server has", rule="serialisation"),
+                RemoteProtocolError("the client offers no serializer that this server has", rule="serialization"),
                 code=SERIALIZATION_ERROR,
             )
             return
@@ -263,11 +260,11 @@ class Server(UdpEndpoint):
         runner.ended.add_done_callback(lambda _: self._cancel_handler(runner, connection, task))
 
     def _cancel_handler(self, runner: Runner, connection: Connection, task: asyncio.Task[None]) -> None:
-        """A connection ended: its handler is cancelled.
+        """A connection ended: cancel its handler.
 
-        A handler that closed the connection itself runs on. After an orderly close by a client that had finished the
-        entrypoint, the handler has ``drain_timeout`` for what it has not received, or not processed, yet: that was
-        acknowledged, and is nowhere else. Whether it still works on it, or waits for something else, cannot be known.
+        A handler that closed the connection itself continues. After an orderly close by a client that had finished the
+        entrypoint, the handler has ``drain_timeout`` to process what it has not received, or not processed, yet: it was
+        acknowledged, and nobody else has it. Whether the handler still works on it cannot be known.
         """
         if connection._closed_here or task.done():
             return
@@ -278,7 +275,7 @@ class Server(UdpEndpoint):
             task.cancel()
 
     async def _run(self, runner: Runner, connection: Connection) -> None:
-        """A connection's handler; when it has returned and the channels are over, the connection is closed."""
+        """Run a connection's handler, and close the connection when it has returned and the channels are over."""
         try:
             await self._handler(connection)
             connection.receiver.abort()
@@ -316,10 +313,10 @@ class Server(UdpEndpoint):
             self._admission.leave(runner)
 
     async def shutdown(self, timeout: float | None = None) -> None:
-        """Accept no more connections, wait until the handlers have returned, and close the server.
+        """Stop accepting connections, wait until the handlers have returned, and close the server.
 
         Args:
-            timeout: Seconds to wait for the handlers, which are cancelled then, as by `close`; None waits forever.
+            timeout: Seconds to wait before the handlers are cancelled, as by `close`; None waits forever.
 
         Example:
             >>> await server.shutdown(timeout=30)
@@ -334,8 +331,8 @@ class Server(UdpEndpoint):
         """Close every connection at once, cancel the handlers and wait for them, and close the sockets. May be called again.
 
         Args:
-            timeout: Seconds to wait for the cancelled handlers; one that is not done by then is logged and left behind. None
-                waits forever.
+            timeout: Seconds to wait for the cancelled handlers; one that is still running then is logged and left behind.
+                None waits forever.
 
         Example:
             >>> await server.close()
@@ -346,7 +343,7 @@ class Server(UdpEndpoint):
                 _, pending = await asyncio.wait(handlers, timeout=timeout)
                 for task in pending:
                     address = self._tasks[task].peer_address
-                    logger.warning("the handler of %s goes on %g s after it was cancelled", address, timeout)
+                    logger.warning("the handler of %s is still running %g s after it was cancelled", address, timeout)
             await asyncio.sleep(0)
         finally:
             self._release()
@@ -361,7 +358,7 @@ class Server(UdpEndpoint):
         self._release()
 
     def _close_connections(self) -> list[asyncio.Task[None]]:
-        """Returns the handlers' tasks, which are cancelled."""
+        """Close every connection; return the handlers' tasks, which are cancelled."""
         self._closing = True
         handlers = self._handlers()
         for runner in list(self._runners):
@@ -383,7 +380,7 @@ class Server(UdpEndpoint):
         return int(self._loop.time() * 1e9)
 
     def _handlers(self) -> list[asyncio.Task[None]]:
-        """The tasks of all handlers but the one that calls."""
+        """The tasks of all handlers except the calling one."""
         return [task for task in self._tasks if task not in (asyncio.current_task(), HANDLER_TASK.get())]
 
     async def wait(self, timeout: float | None = None) -> None:
@@ -393,12 +390,12 @@ class Server(UdpEndpoint):
             timeout: Seconds to wait; None waits forever.
 
         Raises:
-            Timeout: The server goes on.
+            Timeout: The server is still open.
 
         Example:
             >>> await server.wait()
         """
-        await within(timeout, asyncio.shield(self._ended), "waiting for the server's end")
+        await within(timeout, asyncio.shield(self._ended), "waiting for the server to close")
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{self.connections} connections"
@@ -419,7 +416,7 @@ def serve(
     headers: HeaderSource | Callable[[Headers], HeaderSource] = None,
     serializers: Sequence[Serializer] = (RAW,),
     tickets: ServerTickets | None = None,
-    hold_early: bool = False,
+    defer_early_data: bool = False,
     settings: Settings | None = None,
     instrument: Instrument = NULL_INSTRUMENT,
     **overrides: Any,
@@ -442,7 +439,7 @@ def serve(
             headers=headers,
             serializers=serializers,
             settings=chosen,
-            hold_early=hold_early,
+            defer_early_data=defer_early_data,
             instrument=instrument,
         )
 

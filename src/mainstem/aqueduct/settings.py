@@ -1,4 +1,4 @@
-"""The settings of one side: QUIC's, whichever library carries it, and the limits of a connection."""
+"""The settings of one side: those of QUIC, whichever library is used, and the limits of a connection."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 DEFAULT_BACKEND = "qh3"
 DEFAULT_ALPN = "aqueduct"
-"""The application protocol that both sides must name; the specification names none."""
+"""The application protocol that both sides must name; the specification does not define one."""
 
 DATAGRAM_SIZES = (1200, 65_527)
-"""The smallest UDP payload that QUIC may rely on (RFC 9000, 14), and the largest that there is."""
+"""The smallest UDP payload that QUIC may rely on (RFC 9000, 14), and the largest possible one."""
 
 CID_LENGTH = 8
-"""Bytes of the connection ids that are issued here, so that a server finds the connection of a packet by them."""
+"""Length of the connection ids that are issued here, by which a server finds the connection of a packet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Settings(Limits):
     `connect` and `serve` take them as ``settings=``, and each field as a keyword that overrides it.
 
     Raises:
-        ConfigurationError: A number lies outside of what its text here says.
+        ConfigurationError: A number is outside of its range.
 
     Example:
         >>> settings = Settings(certificate="cert.pem", key="key.pem")
@@ -62,21 +62,21 @@ class Settings(Limits):
     """A server's: a PEM file of the authorities whose certificates clients must present; None asks for none."""
 
     handshake_timeout: float = 15.0
-    """A connection whose peer has not sent its connection headers after so long is closed."""
+    """How long to wait for the peer's connection headers before the connection is closed."""
 
     drain_timeout: float = 10.0
-    """A server's: how long what is left may take once one side is done. It bounds a handler whose client has finished the
-    entrypoint and closed, and the channels of a connection whose handler has returned. 0 leaves them no time."""
+    """A server's: how long a handler may continue after its client has finished the entrypoint and closed, and channels after
+    the handler has returned. 0 gives them no time."""
 
     idle_timeout: float = 30.0
     """A connection on which nothing arrives for this long is lost."""
 
     keep_alive: float = 10.0
-    """A ping goes out after this long without a packet, and the peer acknowledges it; 0 sends none. With the defaults a dead
-    peer is noticed after 30 s, however quiet the application is."""
+    """Send a ping, which the peer acknowledges, after this long without a packet; 0 sends none. With the defaults a dead peer
+    is noticed after 30 s, even if the application sends nothing."""
 
     max_datagram_size: int = 1200
-    """UDP payload: 1200 passes everywhere; more is faster where the path is known."""
+    """UDP payload: 1200 works on every path; more is faster if the path allows it."""
 
     stream_window: int = 1 << 20
     """Flow control credit of one stream, beyond what was read."""
@@ -88,27 +88,27 @@ class Settings(Limits):
     """Streams of each kind that the peer may have open. Each live channel needs one of the bidirectional kind."""
 
     max_connections: int = 1024
-    """Connections that a server holds at once; handshakes beyond it are ignored. A handler that still runs after its
-    connection ended counts as one. Up to 64 handshakes of clients that have not proven their address come on top."""
+    """Connections that a server has at once; further handshakes are ignored. A handler that is still running after its
+    connection ended counts as one. Up to 64 handshakes of clients with unproven addresses are not counted."""
 
     max_connections_per_address: int = 256
     """Of these, connections from one IPv4 address or IPv6 /64 network."""
 
     max_handlers: int = MAX_HANDLERS
-    """Threads of a blocking server's handlers; a connection beyond waits until one is free. Coroutines have no such limit."""
+    """Threads for a blocking server's handlers; further connections wait for a free one. Coroutines have no such limit."""
 
     max_handlers_per_address: int = MAX_HANDLERS_PER_ADDRESS
     """Of these, threads for one IPv4 address or IPv6 /64 network."""
 
     retry: bool = False
-    """Whether a server responds to every first packet with a Retry, so that clients prove their address first. Without it a
-    server does so while many handshakes are under way."""
+    """Whether a server responds to every first packet with a Retry, so that clients prove their address first. Otherwise it
+    does so only while many handshakes are under way."""
 
     qlog_directory: str | Path | None = None
-    """Where the library writes a qlog file for each connection."""
+    """A directory in which the library writes a qlog file for each connection."""
 
     secrets_log: str | Path | None = None
-    """Where TLS secrets go, for packet analysers."""
+    """A file for TLS secrets, for packet analyzers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

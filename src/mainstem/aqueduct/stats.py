@@ -1,4 +1,4 @@
-"""The figures of Aqueduct's servers and connections: what every endpoint has, and what became of messages."""
+"""Statistics of Aqueduct's servers and connections."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AqueductStats(EndpointStats):
-    """What a server or a connection of Aqueduct has at one moment, and what it has counted: `EndpointStats`, and messages.
+    """The state and the counters of an Aqueduct server or connection: those of `EndpointStats`, and messages.
 
     Attributes:
-        messages_received: Messages that came, discarded ones among them.
-        messages_discarded: Messages for a receiver that is not there, or no longer.
-        ghosts_refused: Control streams for a channel half that is not there.
+        messages_received: Messages that came, including discarded ones.
+        messages_discarded: Messages for a receiver that does not exist, or no longer.
+        ghosts_refused: Control streams for a channel half that does not exist.
         unreliable_evicted: Unreliable messages dropped because newer ones came before the program had taken them.
         unreliable_late: Unreliable messages that came after they had been given up.
         unreliable_dropped: Unreliable messages dropped here because there was no room to send them.
@@ -40,7 +40,7 @@ class AqueductStats(EndpointStats):
 
 
 def add_counts(total: ConnectionCounters, other: ConnectionCounters) -> None:
-    """Adds every counter of ``other`` to ``total``."""
+    """Add every counter of ``other`` to ``total``."""
     for field in fields(ConnectionCounters):
         setattr(total, field.name, getattr(total, field.name) + getattr(other, field.name))
 
@@ -48,7 +48,7 @@ def add_counts(total: ConnectionCounters, other: ConnectionCounters) -> None:
 def connection_stats(
     runners: Iterable[Runner], traffic: Traffic, ended: ConnectionCounters, *, role: str, closed: bool
 ) -> AqueductStats:
-    """Returns the figures of an endpoint: of its runners, and in ``ended`` what runners counted that are gone."""
+    """Return the statistics of an endpoint; ``ended`` has the counters of runners that are gone."""
     runners = tuple(runners)
     counts = ConnectionCounters()
     add_counts(counts, ended)
@@ -56,7 +56,7 @@ def connection_stats(
         add_counts(counts, runner.engine.counts)
     open_runners = [runner for runner in runners if runner.is_open]
     values = counters(traffic) | {field.name: getattr(counts, field.name) for field in fields(ConnectionCounters)}
-    # A connection counts its channel halves itself, as no runner sees them all.
+    # The engine counts channel halves, as the runner does not see all of them.
     values["streams_opened"] = values.pop("halves_created")
     return AqueductStats(
         protocol="aqueduct",

@@ -1,6 +1,6 @@
-"""UDP sockets in the event loop, and the runners behind them.
+"""UDP sockets in the event loop, and the connections that use them.
 
-A server has a socket for each of its addresses, and routes datagrams to runners by connection id. A client has one of its own.
+A server has a socket for each of its addresses, and routes datagrams to runners by connection id. A client has a single socket.
 Sockets are read in batches, and all datagrams of one connection in a batch are processed together.
 """
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.runner import Runner
 
 LONG_HEADER = 0x80
-"""The first bit of a packet is set in long headers, which only handshakes have."""
+"""The first bit of a packet is set in long headers, which only handshakes use."""
 
 
 class UdpEndpoint:
-    """UDP sockets in the event loop, and the runners behind them."""
+    """UDP sockets in the event loop, and the connections that use them."""
 
     def __init__(self, *sockets: UdpSocket) -> None:
         self._udp = sockets[0]
@@ -44,7 +44,7 @@ class UdpEndpoint:
         cid: bytes | None = None
         for data, address in udp.receive():
             if data[1 : 1 + CID_LENGTH] == cid and data[0] < LONG_HEADER and address == came_from:
-                # Most packets are for the connection of the one before.
+                # Most packets are for the same connection as the previous one.
                 batch.append(data)
                 continue
             runner = self._runner_of(data, address, udp)
@@ -66,8 +66,8 @@ class UdpEndpoint:
         try:
             return self._route(data, address, udp)
         except Exception as error:
-            # The datagrams of others come next.
-            text = f"a datagram from {address[0]}:{address[1]} is dropped: {type(error).__name__}: {error}"
+            # Go on with the datagrams of others.
+            text = f"a datagram from {address[0]}:{address[1]} was dropped: {type(error).__name__}: {error}"
             self._warnings.log(logging.ERROR, kind_of(error), text, int(self._loop.time() * 1e9), error=error)
             return None
 
@@ -78,11 +78,11 @@ class UdpEndpoint:
             self._loop.remove_writer(udp.fileno())
 
     def _route(self, data: bytes, address: Address, udp: UdpSocket) -> Runner | None:
-        """The runner that a datagram is for, which came in by that socket."""
+        """The runner that a datagram is for, or None."""
         raise NotImplementedError
 
     def _served(self, runner: Runner) -> None:
-        """A runner has taken its datagrams."""
+        """Called after a runner has processed its datagrams."""
 
     def _close_sockets(self) -> None:
         """Close the sockets. May be called again."""

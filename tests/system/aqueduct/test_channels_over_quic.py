@@ -608,7 +608,7 @@ async def test_a_cancel_that_does_not_arrive_keeps_no_processor_busy_while_messa
         session.flush = counted
         await until(lambda: flushes)
         await asyncio.sleep(0.5)  # a hot loop does not stop, which no event shows
-        assert session.adapter.is_watching
+        assert session.adapter.watched
         assert session.engine.waiting
         # With a hot loop there were thousands.
         assert 0 < flushes < 100

@@ -47,7 +47,7 @@ async def test_early_data_is_processed_before_the_handshake_is_over_unless_it_is
         key=certificates.key,
         backend=backend,
         tickets=tickets,
-        hold_early=hold,
+        defer_early_data=hold,
     )
     async with serving:
         for attempt in range(2):

@@ -161,7 +161,7 @@ async def test_a_client_learns_why_it_was_dropped_when_other_timers_are_due_at_o
         await asyncio.sleep(0.4)
         # The loop is late: the time-out of the headers and the keep-alive's come in the same turn.
         time.sleep(0.3)
-        with pytest.raises(ConnectionLost, match=r"no connection headers came within 0\.5 s"):
+        with pytest.raises(ConnectionLost, match=r"timed out after 0\.5 s waiting for the peer's connection headers"):
             await asyncio.wait_for(connection.wait_closed(), 5)
         connection.abort()
         await connection.close()

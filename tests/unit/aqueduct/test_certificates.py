@@ -28,7 +28,7 @@ def test_a_certificate_has_the_fields_that_the_ssl_module_gives_it(tmp_path: Pat
 
 
 def test_a_client_whose_name_is_no_file_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="not the name of a file"):
+    with pytest.raises(ConfigurationError, match="is not a file name"):
         make_certificates(tmp_path, clients=["../gauge"])
 
 

@@ -59,7 +59,7 @@ def test_dump_says_where_the_frames_stop_making_sense(run: Callable[..., object]
     file.write_bytes(FinishSender(1).encode() + b"\x63")
     assert "unknown frame type 99 (frame type)" in run("aqueduct", "dump", str(file))[1]
     file.write_bytes(FRAMES[:-4])
-    assert "of a frame that goes on for at least" in run("aqueduct", "dump", str(file))[1]
+    assert "of a frame that is at least" in run("aqueduct", "dump", str(file))[1]
 
 
 def test_dump_reads_standard_input(run: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Private: QUIC behind one interface: a `QuicAdapter` is between a QUIC library and the engine.
+"""Private: the QUIC libraries behind one interface. A `QuicAdapter` connects one to the engine.
 
 Two libraries are supported: ``qh3`` (the default: its core is compiled and several times faster) and ``aioquic`` (the
 reference in Python). Both sides of a connection may use either.
@@ -19,9 +19,9 @@ BACKENDS = {"qh3": "quic", "aioquic": "quic-aioquic"}
 
 
 def load_backend(name: str) -> Backend:
-    """The backend of that name. Raises ConfigurationError if it is unknown, MissingExtraError if it is not installed."""
+    """Return a backend. Raises ConfigurationError if it is unknown, MissingExtraError if it is not installed."""
     if name not in BACKENDS:
-        raise ConfigurationError(f"backend {name!r}; there are {', '.join(BACKENDS)}")
+        raise ConfigurationError(f"unknown backend {name!r}; choose one of {', '.join(BACKENDS)}")
     try:
         module = import_module(f"mainstem.aqueduct.quic.{name}_backend")
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""The I/O boundary to QUIC, as far as both libraries share it: their sans-IO connections have the same shape.
+"""The boundary to QUIC, as far as both libraries share it: their sans-I/O connections have the same shape.
 
-A `QuicAdapter` owns one QUIC connection. It takes datagrams and passes what they mean to an `AqueductEngine`, carries out
-that engine's commands, and reports what room there is. Errors of a library end here. Both libraries are driven through
-attributes that they do not document; what differs between them is in the subclasses.
+A `QuicAdapter` owns one QUIC connection. It passes the content of datagrams to an `AqueductEngine`, carries out that engine's
+commands, and reports what room there is. It handles the errors of the library. Both libraries are used through undocumented
+attributes; what differs between them is in the subclasses.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ EARLY_STREAMS = 16
 """Streams of each kind that a client may open before it knows the server's limits."""
 
 DATAGRAM_BACKLOG = 256
-"""Datagrams that may wait in the library: beyond it they would only grow old."""
+"""Datagrams that may wait in the library: more would only get stale."""
 
 DATAGRAM_OVERHEAD = 30
 """Packet and frame bytes around a datagram's payload: header, connection id, packet number, frame, authentication
 tag."""
 
 NO_VERIFICATION = 0
-"""Both libraries take `ssl.CERT_NONE`, which is this number."""
+"""`ssl.CERT_NONE`, which both libraries take as a number."""
 
 PEERS_COMPLAINT = "peer's complaint"
-"""The rule of the error where it is the peer that closed the connection for a broken rule."""
+"""The rule of the error if the peer closed the connection because of a broken rule."""
 
 SUCCESS_CODES = (0, EXPLICIT_CLOSE)
-"""Close codes that are no error."""
+"""Close codes that are not errors."""
 
 REFUSALS = (SERIALIZATION_ERROR, HANDSHAKE_TIMED_OUT, NO_PLACE)
-"""Close codes by which a peer ends a connection before its application has had anything of it."""
+"""Close codes by which a peer ends a connection before its application has received anything."""
 
 
 @dataclass(slots=True)
 class PacketHeader:
-    """What a server reads of a packet before it knows the connection."""
+    """The header of a packet, which a server reads before it knows the connection."""
 
     version: int | None
     is_initial: bool
@@ -73,9 +73,9 @@ class PacketHeader:
 
 
 def read_pem(path: str | Path | None, what: str) -> str:
-    """A PEM file's path as text. Raises ConfigurationError."""
+    """Return a PEM file's path as text. Raises ConfigurationError."""
     if path is None:
-        raise ConfigurationError(f"a server needs a {what}; `mainstem cert` makes a pair for development")
+        raise ConfigurationError(f"a server needs a {what}; make one for development with `mainstem cert`")
     if not Path(path).is_file():
         raise ConfigurationError(f"{what} {str(path)!r} is not a file")
     return str(path)
@@ -98,10 +98,10 @@ class QuicAdapter:
         self.cids_retired: list[bytes] = []
         # Streams whose bytes the engine waits to arrive, which `check_watched` looks for.
         self.watched: dict[int, object] = {}
-        # Streams that the peer stopped, whose last commands may still come.
+        # Streams that the peer stopped, for which commands may still come.
         self._stopped: set[int] = set()
         self._error: Exception | None = None
-        # From the moment that this side's close has gone out.
+        # Set once this side's close has gone out.
         self._farewell: Farewell | None = None
         self._handlers = {
             "StreamReset": self._stream_reset,
@@ -135,7 +135,7 @@ class QuicAdapter:
             return self._farewell.take()
         datagrams: list[tuple[bytes, Address]] = self.quic.datagrams_to_send(now=now)
         if self.closing:
-            # An address that has proven nothing gets it once.
+            # An unproven address gets it only once.
             is_proven = self.is_client or self.handshake_done
             self._farewell = Farewell(datagrams if is_proven else [], now, self.round_trip or 0.0)
         return datagrams
@@ -151,7 +151,7 @@ class QuicAdapter:
         elif self._farewell is not None:
             self._farewell.handle_timer(now)
             if self._farewell.is_over:
-                # A library's own closing period may be over already: qh3 counts it from the last packet.
+                # The library's own closing period may be over already: qh3 counts it from the last packet.
                 self.quic.handle_timer(now=max(now, self.quic.get_timer() or now))
                 self.terminated = True
 
@@ -165,7 +165,7 @@ class QuicAdapter:
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """The peer's certificate in DER, None where it presented none."""
+        """The peer's certificate in DER, None if it presented none."""
         raise NotImplementedError
 
     @property
@@ -175,18 +175,18 @@ class QuicAdapter:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a packet has come that the peer encrypted for this connection."""
+        """Whether an authentic packet has come for this connection."""
         raise NotImplementedError
 
     def discard(self) -> None:
-        """Forget a connection that has not begun: there is no qlog file of it."""
+        """Forget a connection that has not begun, without writing a qlog file."""
         trace = self.quic._quic_logger
         if trace is not None:
             self.quic._quic_logger = None
             self.quic.configuration.quic_logger._traces.remove(trace)
 
     def end_trace(self) -> None:
-        """Write the qlog file, where one is kept and the library has not done so."""
+        """Write the qlog file, if one is kept and the library has not done so."""
         trace = self.quic._quic_logger
         if trace is not None:
             self.quic._quic_logger = None
@@ -200,7 +200,7 @@ class QuicAdapter:
         event = next_event()
         if event is None:
             return False
-        # A packet's worth of bytes is one event: those of one stream that come together are handed over together.
+        # Each packet is one event: join the bytes of one stream that come together.
         stream_id, pieces, fin = -1, [], False
         datagrams: list[bytes] = []
         while event is not None:
@@ -244,7 +244,12 @@ class QuicAdapter:
                 engine, f"the peer does not speak {self.settings.alpn!r} (ALPN)", "application protocol", now_ns
             )
         elif not self.quic._remote_max_datagram_frame_size:
-            self._refuse(engine, "the peer takes no datagrams, which Aqueduct requires", "datagrams required", now_ns)
+            self._refuse(
+                engine,
+                "the peer does not support QUIC datagrams, which Aqueduct requires",
+                "datagrams required",
+                now_ns,
+            )
         else:
             engine.handshake_completed(now_ns)
 
@@ -264,7 +269,7 @@ class QuicAdapter:
         error: Exception | None = None
         if event.frame_type is None and event.error_code == PROTOCOL_ERROR:
             error = RemoteProtocolError(
-                f"the peer closed the connection for a protocol error: {event.reason_phrase}",
+                f"the peer closed the connection because of a protocol error: {event.reason_phrase}",
                 rule=PEERS_COMPLAINT,
                 code=PROTOCOL_ERROR,
             )
@@ -306,16 +311,16 @@ class QuicAdapter:
                     self.close(command.code, command.reason)  # type: ignore[union-attr]
             except self.library_errors as error:
                 if self.quic._close_event is not None:
-                    # The connection is over, and its end, with the reason, is on its way here.
+                    # The connection is over, and an event with the reason will follow.
                     return
-                # The peer asked the library to stop this stream, and the library obeyed before the engine was notified.
+                # The peer asked the library to stop this stream, and the library did before the engine was notified.
                 if kind not in (SendStream, ResetStream) or command.stream_id not in self._stopped:  # type: ignore[union-attr]
-                    raise ConnectionLost(f"the QUIC library refused a command: {error}") from error
+                    raise ConnectionLost(f"the QUIC library failed: {error}") from error
 
         self._stopped.clear()
 
     def _outlets(self) -> tuple[Callable[[int, bytes, bool], None], Callable[[bytes], None]]:
-        """Where the bytes of streams go, and datagrams."""
+        """The functions that take the bytes of streams, and datagrams."""
         return self.quic.send_stream_data, self.quic.send_datagram_frame
 
     def update(self, engine: AqueductEngine) -> None:
@@ -323,19 +328,19 @@ class QuicAdapter:
         raise NotImplementedError
 
     def check_watched(self, engine: AqueductEngine, now_ns: int) -> bool:
-        """Report to the engine which streams' bytes have arrived; returns whether any have. Called after sending."""
+        """Report to the engine which streams' bytes have arrived; return whether any have. Called after sending."""
         raise NotImplementedError
 
     def pause_stream(self, stream_id: int, paused: bool) -> None:
-        """Stop granting credit to one stream, where the library can."""
+        """Stop granting credit to one stream, or resume, if the library can."""
 
     def pause_connection(self, paused: bool) -> None:
-        """Stop granting credit to the connection."""
+        """Stop granting credit to the connection, or resume."""
         raise NotImplementedError
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether anything sent is unacknowledged, or waits to be sent, as far as the library reports it."""
+        """Whether anything is unacknowledged or waits to be sent, as far as the library reports it."""
         return False
 
     def note_room(

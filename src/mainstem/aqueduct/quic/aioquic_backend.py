@@ -1,7 +1,7 @@
-"""The aioquic library: the reference in Python. It is slower, and lets each stream's flow control be decided.
+"""The aioquic library, which is written in Python. It is slower than qh3, and its flow control can be set per stream.
 
-Left alone, it doubles a window whenever half of it was used, whether the application reads or not. Here a window is what was
-read plus a fixed credit, and nothing for a stream, or a connection, that is paused.
+By default it doubles a window whenever half of it was used, whether the application reads or not. Here a window is what was
+read plus a fixed credit, and does not grow while a stream, or the connection, is paused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LIMIT_FRAME_CAPACITY = 17
 
 
 class _ConnectionWindow(Limit):  # type: ignore[misc]
-    """The connection's credit: what was received plus a fixed window, and no more while paused."""
+    """The connection's credit: what was received plus a fixed window; it does not grow while paused."""
 
     def __init__(self, original: Limit, window: int) -> None:
         self._granted: int = original.value
@@ -49,7 +49,7 @@ class _ConnectionWindow(Limit):  # type: ignore[misc]
 
     @value.setter
     def value(self, value: int) -> None:
-        """The library would double it; it follows from what was received instead."""
+        """Ignored: the library would double it."""
 
 
 class _Connection(QuicConnection):  # type: ignore[misc]
@@ -87,8 +87,8 @@ class _Connection(QuicConnection):  # type: ignore[misc]
 class _MutualConnection(_Connection):
     """A server's connection that asks its client for a certificate and verifies it.
 
-    The library can ask, and checks that the client holds the certificate's key; whether an authority signed it is checked
-    here, before the client's last handshake message is processed.
+    The library can ask, and checks that the client has the certificate's key. Whether an authority signed it is checked here,
+    before the client's last handshake message is processed.
     """
 
     def __init__(self, *, settings: Settings, **options: Any) -> None:
@@ -108,7 +108,7 @@ class _MutualConnection(_Connection):
         context._server_handle_finished = verify_and_finish
 
     def _verify_client(self, certificate: Any, chain: list[Any]) -> None:
-        """Raise the TLS alert for a client whose certificate is missing, or not signed for clients by an authority."""
+        """Raise a TLS alert if the client's certificate is missing, or not signed for clients by an authority."""
         if certificate is None:
             raise AlertHandshakeFailure("the client presented no certificate")
         verify_certificate(certificate=certificate, chain=chain, cafile=self._client_ca)
@@ -117,7 +117,7 @@ class _MutualConnection(_Connection):
         except ExtensionNotFound:
             return
         if ExtendedKeyUsageOID.CLIENT_AUTH not in usages:
-            raise AlertBadCertificate("the client's certificate is not one for clients")
+            raise AlertBadCertificate("the certificate is not for clients")
 
 
 class AioquicAdapter(QuicAdapter):

@@ -1,8 +1,8 @@
-"""The closing period of a connection: its last packets, sent more than once (RFC 9000, 10.2.1).
+"""The closing period of a connection: its last packets are sent more than once (RFC 9000, 10.2.1).
 
-Nothing acknowledges the packet that closes a connection. If it is lost, the peer waits for its idle timeout and then reports
-a lost connection. So it is sent three times, a round trip apart, and again for packets that still come: for the first, the
-second, the fourth, and so on, so that two ends cannot keep each other busy.
+The packet that closes a connection is not acknowledged. If it is lost, the peer waits for its idle timeout and then reports
+a lost connection. So it is sent three times, a round trip apart, and again in response to packets that still come: to the
+first, the second, the fourth, and so on, so that two ends cannot keep each other busy.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.quic.adapter import Address
 
 SENDINGS = 3
-"""How often the last packets go out without being asked for."""
+"""How many times the last packets are sent, apart from responses."""
 
 SHORTEST_GAP = 0.05
-"""Seconds between two sendings, at least."""
+"""Minimum number of seconds between two sendings."""
 
 ROUND_TRIPS = 1.5
-"""Round trips between two sendings: what the peer had under way has arrived by then."""
+"""Round trips between two sendings: what the peer had in flight has arrived by then."""
 
 
 class Farewell:
-    """What is left to do for a connection that this side has closed."""
+    """The closing period of a connection that this side has closed."""
 
     def __init__(self, datagrams: list[tuple[bytes, Address]], now: float, round_trip: float) -> None:
         self._datagrams = datagrams
@@ -44,14 +44,14 @@ class Farewell:
         return self._next_at
 
     def handle_timer(self, now: float) -> None:
-        """The time for the next sending, or for the end of the period, may have come."""
+        """Send again, or end the period, if it is time."""
         if now >= self._next_at:
             self._sent += 1
             self._next_at = now + self._gap
             self._is_asked = True
 
     def received(self, datagrams: int) -> None:
-        """The peer has sent something: it may not know yet."""
+        """The peer has sent something: it may not know of the close yet."""
         before, self._received = self._received, self._received + datagrams
         # A power of two lies in between.
         self._is_asked = self._is_asked or before.bit_length() < self._received.bit_length()

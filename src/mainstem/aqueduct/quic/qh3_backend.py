@@ -1,6 +1,6 @@
-"""The qh3 library: a compiled core, driven with care (`qh3_connection`).
+"""The qh3 library, whose core is compiled (see also `qh3_connection`).
 
-It has no per-stream hold. It does not report which bytes were acknowledged; that is deduced from its packets: what was
+It cannot pause a single stream. It does not report which bytes were acknowledged; that is deduced from its packets: what was
 sent is delivered once every packet up to then has been acknowledged and none was lost meanwhile.
 """
 
@@ -40,7 +40,7 @@ _UNUSED = frozenset(
 )
 """Events of the core that are ignored."""
 
-# It warns of every orderly close; what matters is raised.
+# It warns of every orderly close; errors are raised.
 logging.getLogger("quic").setLevel(logging.ERROR)
 
 
@@ -51,8 +51,8 @@ class Qh3Adapter(QuicAdapter):
 
     def __init__(self, quic: Any, settings: Settings, *, is_client: bool) -> None:
         super().__init__(quic, settings, is_client=is_client)
-        # The peer's streams that have ended, of two directions and of one. The library remembers the last 1,024 ended
-        # streams; the copy of a packet that comes later opens an older one again.
+        # The peer's streams that have ended, of two directions and of one. The library remembers only the last 1,024 ended
+        # streams; a late copy of a packet would open an older one again.
         self._ended = {0: RangeSet(), UNIDIRECTIONAL: RangeSet()}
         self._paths = Paths()
 
@@ -64,15 +64,15 @@ class Qh3Adapter(QuicAdapter):
         name = paths.taken_from(address, now, self.round_trip or 0.0)
         count, is_refused = quic.receive_established(datagrams, name, now), False
         if not count:
-            # Maybe authentic all the same, from one address too many.
+            # Maybe it is authentic, but from one address too many.
             count = quic.receive_established(datagrams, quic.active_address, now)
             is_refused = bool(count)
         if count:
             paths.came(count, address, name, active=quic.active_address, is_refused=is_refused, now=now)
             if paths.is_lost:
                 self._error = ConnectionLost(
-                    f"the client's address changed to {address[0]}:{address[1]}, and qh3 follows to three new addresses; "
-                    "a server with the backend 'aioquic' follows to any number"
+                    f"the client's address changed too often (to {address[0]}:{address[1]}): qh3 follows to three new addresses; "
+                    "use the backend 'aioquic' to follow to any number"
                 )
                 self.close(HANDLER_FAILED, "the address changed too often for the server's QUIC library")
                 # Nothing else is sent there.
@@ -102,7 +102,7 @@ class Qh3Adapter(QuicAdapter):
         if not quic.may_take:
             return has_events
         datagrams: list[bytes] = []
-        # Streams of one direction that ended, as they come one behind the other.
+        # Unidirectional streams that ended, which come one after the other.
         ends: list[int] = []
         pieces: list[bytes] = []
         next_event = quic._core.next_event
@@ -136,7 +136,7 @@ class Qh3Adapter(QuicAdapter):
         return has_events
 
     def _hand_over_ends(self, engine: AqueductEngine, stream_ids: list[int], pieces: list[bytes], now_ns: int) -> None:
-        """The ends of several streams of one direction; most are all that there ever was on them."""
+        """The ends of several unidirectional streams; for most, they are all of the stream."""
         first, last = stream_ids[0], stream_ids[-1]
         ended = self._ended[UNIDIRECTIONAL]
         in_order = last - first == 4 * (len(stream_ids) - 1) and stream_ids == list(range(first, last + 1, 4))
@@ -158,7 +158,7 @@ class Qh3Adapter(QuicAdapter):
             super()._stream_reset(event, engine, now_ns)
 
     def _is_news(self, stream_id: int, ends: bool) -> bool:
-        """Something came on a stream, maybe its end; False where the stream had ended before."""
+        """Whether what came on a stream is new; False if the stream had ended before."""
         if bool(stream_id & OPENED_BY_SERVER) != self.is_client:
             return True
         ended = self._ended[stream_id & UNIDIRECTIONAL]
@@ -166,7 +166,7 @@ class Qh3Adapter(QuicAdapter):
 
     def _outlets(self) -> tuple[Callable[[int, bytes, bool], None], Callable[[bytes], None]]:
         quic = self.quic
-        # What the library's own methods do besides is for the time before.
+        # What else the library's own methods do only matters during the handshake.
         return (quic._core.send_stream, quic._core.send_datagram) if quic.may_pass_by else super()._outlets()
 
     @property

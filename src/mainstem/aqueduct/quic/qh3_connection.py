@@ -1,12 +1,12 @@
 """The qh3 library's connection, with three things changed.
 
 * Its stream limits are fixed in its source; the two methods that pass them on run here with other values.
-* Its events are taken one by one by `Qh3Adapter`, and not all at once as packets come. It extends flow control
-  credit as its events are taken, so not taking them holds the connection.
-* It forgets a stream when the event of the stream's end is taken, and fails if a frame of that stream is
-  still queued. Such a frame is a copy: after a probe timeout the library queues once more what is not acknowledged. If
-  the congestion window then fills, the copy waits, and the acknowledgement of the first sending ends the stream
-  meanwhile. So after a probe timeout events are taken only while nothing is queued, until no copy can be left.
+* `Qh3Adapter` takes its events one by one, and not all at once as packets come. It extends flow control credit as its
+  events are taken, so not taking them pauses the connection.
+* It forgets a stream when the event of the stream's end is taken, and fails if a frame of that stream is still queued. Such a
+  frame is a copy: after a probe timeout the library queues again what is not acknowledged. If the congestion window then
+  fills, the copy waits, and the acknowledgement of the original ends the stream meanwhile. So after a probe timeout events
+  are taken only while nothing is queued, until no copy can be left.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.quic.adapter import Address
 
 _LIBRARY_STREAM_LIMITS = [100, 103]
-"""What the library passes to its core; looked for there, so that another library version is noticed and not misused."""
+"""What the library passes to its core; checked, so that another version of the library is noticed."""
 
 _STREAM_LIMITS_AT = slice(21, 23)
 
 _LARGEST_PACKET = 1472
-"""UDP payload that the library may find the path to carry; it sends nothing that is congestion controlled while there is
-less room than one packet."""
+"""The largest UDP payload that the library may discover for the path. It sends nothing that is congestion controlled while
+there is room for less than one packet."""
 
 _OPEN_STATES = ("first_flight", "connected")
-"""Where the core still sends what is queued."""
+"""States in which the core still sends what is queued."""
 
 
 class _OneEvent:
-    """A core that has one event, to have the library's own code process it."""
+    """A core with a single event, for the library's own code to process."""
 
     def __init__(self, core: Any, event: tuple[Any, ...]) -> None:
         self._core = core
@@ -52,11 +52,11 @@ class _OneEvent:
 
 
 class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
-    """The library's connection; once its handshake is complete, its core's events are left to `Qh3Adapter.deliver`."""
+    """The library's connection; after the handshake, its core's events are left to `Qh3Adapter.deliver`."""
 
     _core: Any
     paused = False
-    # While copies may be queued: the last packet that may have been copied, and the losses until then. None otherwise.
+    # While copies may be queued: the last packet that may have been copied, and the losses until then.
     _copied: tuple[int, int] | None = None
     _probes = 0
     # The core may hold frames that it has queued and not sent.
@@ -64,23 +64,23 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
 
     @property
     def may_take(self) -> bool:
-        """Events may be taken now: all of them once the connection is closing, paused or not."""
+        """Whether events may be taken now. Once the connection is closing, all of them may."""
         if not self._handshake_complete:
             return False
         return not (self.paused or self._queued) or self._core.state not in _OPEN_STATES
 
     @property
     def may_pass_by(self) -> bool:
-        """The core may be given bytes directly: the library notes nothing of them any more."""
+        """Whether bytes may be given to the core directly: after the handshake the library no longer keeps track of them."""
         return self._handshake_complete and self._core is not None
 
     @property
     def active_address(self) -> Address:
-        """Where packets go."""
+        """The address to which packets go."""
         return self._core.active_path[2]  # type: ignore[no-any-return]
 
     def receive_established(self, datagrams: list[bytes], address: Address, now: float) -> int:
-        """Take datagrams after the handshake; returns how many packets of them are authentic and new."""
+        """Take datagrams after the handshake; return how many of their packets are authentic and new."""
         for data in datagrams:
             self._log_datagram("datagrams_received", data)
         return self._call_core(self._core.receive_many_datagrams, datagrams, address, now)[2]  # type: ignore[no-any-return]
@@ -106,7 +106,7 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
             self._mark_copied(core)
 
     def _mark_copied(self, core: Any) -> None:
-        """What is in flight may be queued a second time from now on."""
+        """From now on, what is in flight may be queued a second time."""
         packets = core.outstanding_application_packets
         if packets:
             self._copied = (max(packet[0] for packet in packets), core.loss_total)
@@ -120,7 +120,7 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
         is_empty = self._poll(core, now, datagrams)
         if self._copied is not None:
             room = core.congestion_window - core.bytes_in_flight
-            # With that much room it would have sent whatever is queued.
+            # With that much room it would have sent everything that is queued.
             has_room = room >= max(_LARGEST_PACKET, self._configuration.max_datagram_size) or not core.bytes_in_flight
             self._queued = not (is_empty and has_room)
             if not self._queued:
@@ -128,13 +128,13 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
         return datagrams
 
     def _poll(self, core: Any, now: float, datagrams: list[tuple[bytes, Address]]) -> bool:
-        """Take the packets that the core sends now; False if it could not go on to the end."""
+        """Take the packets that the core sends now; False if it stopped early."""
         while True:
             try:
                 transmit = core.poll_transmit(now)
             except RuntimeError:
-                # A server that may not send more before the client has proven its address comes here in the middle of
-                # a flight. The library would throw away the packets before it.
+                # This happens to a server in the middle of a flight, if it may not send more before the client has proven its
+                # address. The library would drop the packets before it.
                 return False
             if transmit is None:
                 return True
@@ -144,9 +144,9 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
             datagrams.append((transmit[0], transmit[1]))
 
     def _check_copies(self, core: Any) -> None:
-        """Nothing is queued. Where the fate of all that was copied is known too, no copy is left.
+        """Nothing is queued. If all that was copied was acknowledged or lost, no copy is left.
 
-        A loss meanwhile may have been that of a copy, which is then sent once more: it waits for that in turn.
+        A packet lost meanwhile may have been a copy, which is then sent again, and has to be waited for in turn.
         """
         assert self._copied is not None
         packets = core.outstanding_application_packets
@@ -166,7 +166,7 @@ def with_stream_limits(limit: int) -> type[Any]:
     def make_core(*arguments: Any) -> Any:
         values = list(arguments)
         if values[_STREAM_LIMITS_AT] != _LIBRARY_STREAM_LIMITS:
-            raise ConfigurationError("this version of qh3 is not supported: its stream limits are elsewhere")
+            raise ConfigurationError("this version of qh3 is not supported: its stream limits are at another place")
         values[_STREAM_LIMITS_AT] = [limit, limit]
         return _hazmat.QuicConnectionCore(*values)
 
@@ -178,7 +178,7 @@ def with_stream_limits(limit: int) -> type[Any]:
             push_quic_transport_parameters(buffer, parameters)
             return buffer.data
 
-    # The two methods take these names from their module: here from a copy of it.
+    # The two methods look these names up in their module: here in a copy of it.
     names = {**vars(qh3_connection), "QuicConnectionCore": make_core, "QuicTlsBridge": Bridge}
 
     def bound(method: Any) -> FunctionType:

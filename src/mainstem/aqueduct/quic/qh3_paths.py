@@ -1,24 +1,24 @@
 """Where a server's packets go when its client's address changes: what qh3 2.1 does not do by itself.
 
-A NAT that forgets a mapping gives the client another address. The library follows to an address that is new, after it has
-validated it, but it knows four addresses of a connection at most. It drops whatever comes from a fifth, and keeps sending to
-where no one is. Nor does it go back to an address that it has left.
+A NAT that forgets a mapping gives the client another address. The library follows to a new address after it has validated it,
+but it knows at most four addresses of a connection. It drops whatever comes from a fifth, and keeps sending to the old one. Nor
+does it return to an address that it has left.
 
-So a server's adapter watches where packets come from. It goes back to an address that the library has validated and left. One
-that the library refuses may be forged, and cannot be validated: the connection ends, with an error on both sides. One packet is
-not enough for either, since it may have been late, or copied by someone on the path.
+So a server's adapter watches where packets come from. It returns to an address that the library has validated and left. An
+address that the library refuses may be forged, and cannot be validated: the connection ends, with an error on both sides. One
+packet is not enough for either, since it may have been late, or copied by someone on the path.
 
-The library challenges an address once, and again only if the challenge is lost. It takes the answer only from there, while RFC 9000
-(8.2.3) has it count from anywhere. So:
+The library challenges an address once, and again only if the challenge is lost. It accepts the response only from that address,
+while RFC 9000 (8.2.3) accepts it from anywhere. So:
 
-* A client that has gone back meanwhile answers from where it is. For a short time, packets from elsewhere are given to the library
-  as if they had come from the new address.
-* An answer that is lost may not be repeated. An address that stays unvalidated is given to the library by another name, which it
-  challenges as an address of its own.
-* Where no one is, no one answers, and the library goes on asking; once it may send no more there, it sends nothing at all. So that
-  name is given to the address where the client is, which answers.
+* A client that has returned meanwhile responds from its current address. For a short time, packets from elsewhere are given to
+  the library as if they had come from the new address.
+* A response that is lost may not be repeated. An address that stays unvalidated is given to the library under another name,
+  which it challenges as a separate address.
+* If the client is no longer at an address, nobody responds, and the library keeps asking; once it may send no more there, it
+  sends nothing at all. So that name is given to the client's current address, which responds.
 
-No address is trusted before the library has had the answer to a challenge that went there.
+No address is trusted before the library has had the response to a challenge that went there.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.quic.adapter import Address
 
 LATE_PACKETS = 2
-"""Packets in a row, from an address that was left, before packets go there again."""
+"""Packets in a row from an address that was left, before packets go there again."""
 
 REFUSED_PACKETS = 3
-"""Packets in a row, from an address that the library refuses, before the connection ends."""
+"""Packets in a row from an address that the library refuses, before the connection ends."""
 
 REFUSED_SECONDS = 0.5
-"""Seconds in which they come, at least."""
+"""Minimum number of seconds between the first and the last of them."""
 
 VALIDATION_SECONDS = 1.0
-"""Seconds that the validation of an address may take, at least, before it is begun again."""
+"""Minimum number of seconds to wait for the validation of an address before it is started again."""
 
 VALIDATION_ROUND_TRIPS = 3
-"""Round trips that it may take, at least."""
+"""Minimum number of round trips to wait."""
 
 ANSWER_PACKETS = 16
-"""Packets from elsewhere that may have the answer. They count as received from the address, which may be sent three times as
-much before it is validated."""
+"""Packets from elsewhere that may hold the response. They count as received from the address, to which three times as much may
+be sent before it is validated."""
 
 
 class Paths:
-    """The addresses of a client, as the library follows them and as they are."""
+    """The addresses of a client: those that the library follows, and the real ones."""
 
     def __init__(self) -> None:
         self.detour: Address | None = None
         self.is_lost = False
         self._validated: set[Address] = set()
-        # Addresses that the library was given under another name, and what those names stand for.
+        # Addresses that the library knows under another name, and the addresses of those names.
         self._names: dict[Address, Address] = {}
         self._named: dict[Address, Address] = {}
-        # What the library was given, and challenged, without an answer yet.
+        # Names that the library was given, and has challenged.
         self._challenged: set[Address] = set()
-        # Those of these names that no one has answered, and when each was challenged.
+        # Those without a response, and when each was challenged.
         self._waiting: dict[Address, float] = {}
         self._patience = VALIDATION_SECONDS
         self._answers = 0
@@ -70,24 +70,24 @@ class Paths:
         self._since = 0.0
 
     def is_settled(self, address: Address) -> bool:
-        """Whether packets from an address, the last ones too, change nothing."""
+        """Whether packets from an address change nothing."""
         return address == self._settled and not self._waiting
 
     @property
     def differ(self) -> bool:
-        """Whether packets may go elsewhere than the library says."""
+        """Whether packets may go to another address than the library says."""
         return self.detour is not None or bool(self._named)
 
     def name(self, address: Address) -> Address:
-        """An address as the library knows it."""
+        """The name of an address in the library."""
         return self._names.get(address, address)
 
     def address(self, name: Address) -> Address:
-        """An address, of which the library knows the name."""
+        """The address of a name in the library."""
         return self._named.get(name, name)
 
     def taken_from(self, address: Address, now: float, round_trip: float) -> Address:
-        """The name of the address that the library is to take packets from, which come from an address."""
+        """The name under which the library is to receive packets that come from an address."""
         self._patience = max(VALIDATION_SECONDS, VALIDATION_ROUND_TRIPS * round_trip)
         name = self.name(address)
         if address in self._validated:
@@ -106,10 +106,10 @@ class Paths:
 
         Args:
             count: How many.
-            address: From where.
-            name: Where the library was to take them from.
-            active: The name of where the library sends to.
-            is_refused: Whether the library took them only as if they had come from there.
+            address: Where they came from.
+            name: The name under which the library received them.
+            active: The name of the address to which the library sends.
+            is_refused: Whether the library accepted them only under the name ``active``.
             now: The time in seconds.
         """
         self._waiting.pop(active, None)
@@ -127,7 +127,7 @@ class Paths:
         elif not is_refused and address not in self._validated:
             self._await_validation(count, address, name, now)
         elif has_moved and not is_refused:
-            # The answer came from elsewhere: the client has left again.
+            # The response came from elsewhere: the client has left again.
             self.detour = address
             self._settle(address)
         elif address == self.detour:
@@ -144,14 +144,14 @@ class Paths:
         return now - self._waiting[name] >= self._patience
 
     def _came_from_elsewhere(self, count: int, address: Address, now: float) -> None:
-        """Packets came from a validated address, while another is being validated."""
+        """Packets came from a validated address while another is being validated."""
         self._answers += count
         for name in self._waiting:
             former = self.address(name)
             if former != self._stray and self._is_overdue(name, now):
-                # Nobody answers there. The library would go on asking, and would send nothing else once it may send no more
-                # there. The client answers where it is: by that name that is where it is. One name after the other: the
-                # library may send there three times what has come from there.
+                # Nobody responds there. The library would keep asking, and would send nothing else once it may send no more
+                # there. Give that name to the client's current address, which responds. One name after the other: the
+                # library may send three times what has come from there.
                 if self._names.get(former) == name:
                     del self._names[former]
                 self._names[address], self._named[name] = name, address
@@ -181,7 +181,7 @@ class Paths:
 
 
 def _other_name(address: Address, number: int) -> Address:
-    """An address as no packet comes from it: that of IPv6, with a flow label, which a host's sockets do not tell."""
+    """An address from which no packet comes: an IPv6 one with a flow label, which a host's sockets do not report."""
     host, port = address[:2]
     scope = address[3] if len(address) > 2 else 0
     return (host if ":" in host else f"::ffff:{host}", port, number, scope)

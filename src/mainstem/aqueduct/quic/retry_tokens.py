@@ -1,8 +1,8 @@
-"""The tokens of Retry packets: an address that returns one receives what is sent to it (RFC 9000, 8.1).
+"""The tokens of Retry packets: a client that returns one receives what is sent to its address (RFC 9000, 8.1).
 
-A token holds what the server would have had to remember, and a message authentication code under a key of this server's. It is
-bound to the client's address and port, to both connection ids and to the time, and costs a hash to make or to check. The
-libraries have tokens of their own; qh3's cost an RSA decryption each, which is what a flood should not be able to ask for.
+A token holds what the server would otherwise have to remember, and a message authentication code under a key of this server. It
+is bound to the client's address and port, to both connection ids and to the time, and costs one hash to make or to check. The
+libraries have their own tokens, but qh3's cost an RSA decryption each, which a flood could exploit.
 """
 
 from __future__ import annotations
@@ -15,32 +15,25 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.quic.adapter import Address
 
 TOKEN_LIFETIME = 15.0
-"""Seconds: a client returns its token at once."""
+"""Seconds. A client returns its token at once."""
 
 _CODE_LENGTH = 16
 _TIME_LENGTH = 8
 
 
 class RetryTokens:
-    """Makes a server's tokens, and reads them."""
+    """Makes and checks a server's tokens."""
 
     def __init__(self) -> None:
         self._key = urandom(32)
 
     def make(self, address: Address, original: bytes, retried: bytes, now: float) -> bytes:
-        """A token for a client.
-
-        Args:
-            address: The client's address.
-            original: The connection id that the client's first packet was for.
-            retried: The connection id of the Retry, which the client's next packet is for.
-            now: The time in seconds.
-        """
+        """Return a token for a client whose first packet was for ``original``, and whose next will be for ``retried``."""
         content = int(now * 1000).to_bytes(_TIME_LENGTH) + original
         return self._code(address, content, retried) + content
 
     def original(self, token: bytes, address: Address, retried: bytes, now: float) -> bytes | None:
-        """The connection id that the client's first packet was for; None where the token is not a valid one."""
+        """Return the connection id that the client's first packet was for; None if the token is not valid."""
         code, content = token[:_CODE_LENGTH], token[_CODE_LENGTH:]
         if len(content) < _TIME_LENGTH or not hmac.compare_digest(code, self._code(address, content, retried)):
             return None

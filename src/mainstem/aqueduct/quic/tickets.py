@@ -1,8 +1,8 @@
-"""Session tickets: what lets a client send in its first flight, and what keeps such data from being replayed.
+"""Session tickets, which let a client send in its first flight, and keep such data from being replayed.
 
 A server's tickets are used once: taking a ticket out of the store deletes it, durably, before any early data can be
-read. A copy of the same first flight finds no ticket, so its early data is rejected by TLS itself. The store lives at
-least as long as the secrets in it, because it is where they are.
+read. A copy of the same first flight finds no ticket, so TLS itself rejects its early data. The secrets are in the store, so
+they cannot outlive the record of their use.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_TICKETS = 100_000
-"""Unused tickets that a store keeps; the oldest are forgotten, which costs their clients a full handshake."""
+"""Unused tickets that a store keeps; the oldest are dropped, which costs their clients a full handshake."""
 
 
 def encode_ticket(ticket: Any) -> str:
-    """A library's session ticket as text. Both libraries' tickets have the same fields."""
+    """Encode a library's session ticket as text. Both libraries' tickets have the same fields."""
     return json.dumps(
         {
             "age_add": ticket.age_add,
@@ -40,7 +40,7 @@ def encode_ticket(ticket: Any) -> str:
 
 
 def decode_ticket(text: str, make: Callable[..., Any]) -> Any:
-    """The ticket that `encode_ticket` wrote, made by ``make`` from its fields."""
+    """Decode a ticket; ``make`` makes it from its fields."""
     fields = json.loads(text)
     for name in ("not_valid_after", "not_valid_before"):
         fields[name] = datetime.datetime.fromisoformat(fields[name])
@@ -51,7 +51,7 @@ def decode_ticket(text: str, make: Callable[..., Any]) -> Any:
 
 
 class _Store:
-    """A durable table of texts by key. Each is taken out at most once, by however many processes share the file."""
+    """A durable table of texts by key. Each is taken at most once, even if several processes share the file."""
 
     def __init__(self, path: str | Path | None) -> None:
         self._lock = threading.Lock()
@@ -71,7 +71,7 @@ class _Store:
             self._database.execute("DELETE FROM entry WHERE id <= (SELECT max(id) FROM entry) - ?", (MAX_TICKETS,))
 
     def take(self, name: bytes) -> str | None:
-        """The newest value of that name, which is gone from the store before it is returned."""
+        """Delete and return the newest value of that name."""
         with self._lock:
             rows = self._database.execute(
                 "DELETE FROM entry WHERE id = (SELECT max(id) FROM entry WHERE name = ?) RETURNING value", (name,)
@@ -79,14 +79,14 @@ class _Store:
         return rows[0][0] if rows else None
 
     def replace(self, name: bytes, value: str) -> None:
-        """Makes the value the only one of that name."""
+        """Make the value the only one of that name."""
         if self.find(name) != value:
             with self._lock:
                 self._database.execute("DELETE FROM entry WHERE name = ?", (name,))
             self.put(name, value)
 
     def find(self, name: bytes) -> str | None:
-        """The newest value of that name, which stays in the store."""
+        """Return the newest value of that name."""
         with self._lock:
             rows = self._database.execute(
                 "SELECT value FROM entry WHERE name = ? ORDER BY id DESC LIMIT 1", (name,)
@@ -99,7 +99,7 @@ class _Store:
 
 
 def _make_private(path: str | Path) -> None:
-    """Lets only the owner read the file, created if it is missing: it holds resumption secrets. SQLite's journal follows it."""
+    """Let only the owner read the file, which holds resumption secrets. SQLite's journal gets the same mode."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         os.fchmod(fd, 0o600)
@@ -108,10 +108,10 @@ def _make_private(path: str | Path) -> None:
 
 
 class ServerTickets:
-    """A server's session tickets. Each can be used once, by however many processes share the file.
+    """A server's session tickets. Each can be used once, even if several processes share the file.
 
     Args:
-        path: A file, which is made if need be; None keeps them in memory.
+        path: A file, created if it is missing; None keeps them in memory.
 
     Example:
         >>> server = serve(handler, tickets=ServerTickets("tickets.db"), certificate=certificate, key=key)
@@ -132,7 +132,7 @@ class ServerTickets:
         self._store.put(ticket.ticket, encode_ticket(ticket))
 
     def fetcher(self, make: Callable[..., Any]) -> Callable[[bytes], Any]:
-        """Make the function by which a library fetches a ticket; fetching deletes it.
+        """Make the function by which a library fetches a ticket, which deletes it.
 
         Args:
             make: Makes the library's ticket from its fields.
@@ -160,10 +160,10 @@ class ServerTickets:
 
 
 class SessionCache:
-    """What a client remembers of servers: session tickets and address validation tokens, each used once.
+    """A client's session tickets and address validation tokens, each used once, and addresses of servers.
 
     Args:
-        path: A file, which is made if need be; None keeps them in memory.
+        path: A file, created if it is missing; None keeps them in memory.
 
     Example:
         >>> connection = connect("gauges.example", 4433, ca=ca, sessions=SessionCache("sessions.db"), early=True)
@@ -236,7 +236,7 @@ class SessionCache:
         return lambda token: self._store.put(f"token {origin}".encode(), token.hex())
 
     def keep_address(self, origin: str, address: str) -> None:
-        """Remember at which of its addresses a server was met.
+        """Remember at which of its addresses a server was reached.
 
         Args:
             origin: The server's ``host:port``.
@@ -248,13 +248,13 @@ class SessionCache:
         self._store.replace(f"address {origin}".encode(), address)
 
     def known_address(self, origin: str) -> str:
-        """Look up at which of its addresses a server was met last.
+        """Look up at which of its addresses a server was last reached.
 
         Args:
             origin: The server's ``host:port``.
 
         Returns:
-            The IP address; empty where it is not known.
+            The IP address; empty if it is not known.
 
         Example:
             >>> address = sessions.known_address("localhost:4433")

@@ -1,4 +1,4 @@
-"""The UDP socket, which no other module of Aqueduct uses. Reads and writes go in batches."""
+"""The UDP socket, which reads and writes in batches. No other module of Aqueduct uses sockets."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from typing import Any
 Address = tuple[Any, ...]
 
 RECEIVE_BATCH = 64
-"""Datagrams read before their connections are served: more would let timers wait, fewer would cost a turn each."""
+"""Datagrams read at once: more would delay timers, fewer would cost more turns of the event loop."""
 
 SOCKET_BUFFER = 4 << 20
-"""Bytes of buffer for each direction; the system may grant less."""
+"""Buffer size for each direction; the system may grant less."""
 
 MAX_BACKLOG = 4096
-"""Datagrams kept where the system's buffer is full; beyond it they are lost, as on any path, and QUIC sends them
-again."""
+"""Datagrams kept while the system's buffer is full; more are dropped, and QUIC sends them again."""
 
-# Linux: level and option by which a socket keeps the errors that ICMP reports, and by which they are read.
+# Linux: level and option to make a socket queue the errors that ICMP reports.
 _KEEP_ERRORS = {socket.AF_INET: (socket.IPPROTO_IP, 11), socket.AF_INET6: (socket.IPPROTO_IPV6, 25)}
 
 _FULL = {errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS}
 
 
 class UdpSocket:
-    """A non-blocking UDP socket, connected to nothing. Without ``bound`` it is bound here."""
+    """A non-blocking UDP socket, not connected. Without ``bound`` it is bound here."""
 
     def __init__(self, *, host: str = "", port: int = 0, family: int = 0, bound: socket.socket | None = None) -> None:
         self._socket = bound or socket.socket(family, socket.SOCK_DGRAM)
@@ -54,14 +53,14 @@ class UdpSocket:
         return self._socket.getsockname()  # type: ignore[no-any-return]
 
     def report_refusals(self, enabled: bool = True) -> None:
-        """Have ICMP's errors reported by `take_refusal`, or not any longer. On Linux; elsewhere none are."""
+        """Have `take_refusal` report ICMP errors, or not any longer. Only on Linux."""
         if sys.platform == "linux" and enabled != self._keeps_errors:
             self._keeps_errors = enabled
             level, option = _KEEP_ERRORS[self._socket.family]
             self._socket.setsockopt(level, option, enabled)
 
     def take_refusal(self) -> bool:
-        """Return whether ICMP has reported since the last call that an address cannot be reached, or nobody listens there."""
+        """Whether ICMP has reported since the last call that an address is unreachable, or nobody listens there."""
         refused = False
         while self._keeps_errors:
             try:
@@ -87,16 +86,16 @@ class UdpSocket:
         return out
 
     def send(self, datagrams: list[tuple[bytes, Address]]) -> None:
-        """Send what the system takes; the rest waits in ``backlog`` for `flush`."""
+        """Send what the system accepts; the rest waits in ``backlog`` for `flush`."""
         if len(datagrams) == 1 and not self.backlog and self._batched is not None:
-            # Most often one, and nothing before it.
+            # Most often it is one, and nothing waits.
             data, address = datagrams[0]
             try:
                 if self._batched.send([data], address) == 1:
                     return
             except OSError as error:
                 if error.errno not in _FULL:
-                    # Refused for good (no route, too large): lost, as the network might have lost it.
+                    # A permanent error (no route, too large): lost, as the network might have lost it.
                     return
         room = MAX_BACKLOG - len(self.backlog)
         self.backlog.extend(datagrams[:room])
@@ -118,7 +117,7 @@ class UdpSocket:
                 return
 
     def _flush_run(self, batched: Any) -> bool:
-        """Send the datagrams to one address in one call; False where the system's buffer is full."""
+        """Send the datagrams to one address in one call; False if the system's buffer is full."""
         backlog = self.backlog
         address = backlog[0][1]
         run: list[bytes] = []
@@ -134,21 +133,21 @@ class UdpSocket:
             sent = getattr(error, "datagrams_sent", 0)
             full = error.errno in _FULL
             if not full:
-                # Refused for good (no route, too large): lost, as the network might have lost it.
+                # A permanent error (no route, too large): lost, as the network might have lost it.
                 sent += 1
         for _ in range(sent):
             backlog.popleft()
         return not full
 
     def close(self) -> None:
-        # It has a descriptor of its own, which would keep the port.
+        # It has its own descriptor, which would keep the port.
         self._batched = None
         self.backlog.clear()
         self._socket.close()
 
 
 def _batched_state(sock: socket.socket) -> Any:
-    """Batched system calls with segmentation offload, where the installed library brings them."""
+    """Batched system calls with segmentation offload, if the installed library has them."""
     try:
         from qh3._hazmat import UdpSocketState
     except ImportError:

@@ -1,4 +1,4 @@
-"""Messages that serialisers cannot read, and errors that only a lost message makes, through the whole stack."""
+"""Messages that serializers cannot read, and errors that only a lost message makes, through the whole stack."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CASES = [(kind, name) for kind, payloads in PAYLOADS.items() for name in payload
 
 
 class Crafted:
-    """A client's serialiser that says one thing and sends another."""
+    """A client's serializer that says one thing and sends another."""
 
     def __init__(self, header: str) -> None:
         self.header = header
@@ -88,7 +88,7 @@ async def test_a_payload_that_cannot_be_is_an_error_of_the_peer_and_its_attachme
         await connection.sender.send(Message(PAYLOADS[kind][name], [given]))
         error = await soon(caught)
         assert isinstance(error, RemoteProtocolError), repr(error)
-        assert error.rule == "serialisation"
+        assert error.rule == "serialization"
         with pytest.raises(Aborted):
             await soon(kept.receive())
 

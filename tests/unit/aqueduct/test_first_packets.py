@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mainstem.aqueduct import make_certificates
-from mainstem.aqueduct.admission import MAX_UNPROVEN, Admission
-from mainstem.aqueduct.arrivals import SMALLEST_FIRST, Arrivals
+from mainstem.aqueduct.admission import MAX_UNPROVEN, SMALLEST_FIRST, Admission, FirstPackets
 from mainstem.aqueduct.quic import load_backend
 from mainstem.aqueduct.settings import Settings
 
@@ -40,7 +39,7 @@ class Door:
         self.admission: Admission[Any] = Admission(
             max_connections=4, max_connections_per_address=4, drop=lambda connection: None
         )
-        self.arrivals = Arrivals(self.context, self.admission, always_retry=settings.retry)
+        self.first_packets = FirstPackets(self.context, self.admission, always_retry=settings.retry)
 
     def client(self) -> QuicAdapter:
         link = self.backend.client(Settings(verify=False), server_name="localhost", sessions=None, origin="")
@@ -54,8 +53,8 @@ class Door:
         header = self.context.parse(data)
         if header is None:
             return None, None
-        response = self.arrivals.response(data, header, address, 1.0)
-        return response, None if response is not None else self.arrivals.begin(data, header, address, 1.0)
+        response = self.first_packets.response(data, header, address, 1.0)
+        return response, None if response is not None else self.first_packets.begin(data, header, address, 1.0)
 
 
 @pytest.fixture(params=["qh3", "aioquic"])
