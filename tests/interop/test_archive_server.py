@@ -10,10 +10,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.interop.java_archive import JavaArchive
 from tests.support import java
-from tests.support.patience import STALL_S
+from tests.support.patience import STALL_S, wait_for
 from tests.support.ports import free_port
 
+import mainstem
+from mainstem import archive
+from mainstem.archive import RecordingSignal
 from mainstem.recording import find_problems, messages, open_recordings
 
 if TYPE_CHECKING:
@@ -92,3 +96,28 @@ def test_a_java_client_deletes_migrates_and_replays_over_response_channels(
 def names_of_segments(directory: Path) -> set[str]:
     """The segments that have anything in them: the reference makes the next one when one is full."""
     return {path.name for path in directory.glob("*.rec") if path.read_bytes().strip(b"\0")}
+
+
+def test_java_replicates_from_it(start_driver: DriverFactory, tmp_path: Path) -> None:
+    java.require_java()
+    driver = start_driver("mainstem").directory
+    control = f"aeron:udp?endpoint=localhost:{free_port()}"
+    sent = [number.to_bytes(4, "big") * (1 + number % 600) for number in range(COUNT)]
+    with (
+        mainstem_archive(tmp_path / "ours", driver, control),
+        JavaArchive(tmp_path / "java", driver, has_driver=False) as replica,
+        archive.connect(control, directory=driver) as source,
+        archive.connect(replica.control, directory=driver) as client,
+        mainstem.connect(driver) as aeron,
+    ):
+        source.start_recording("aeron:ipc", 1001, auto_stop=True)
+        with aeron.add_exclusive_publication("aeron:ipc?term-length=64k", 1001) as publication:
+            for message in sent:
+                publication.send(message, timeout=STALL_S)
+            wait_for(lambda: source.recording_position(0) == publication.position)
+        wait_for(lambda: source.stop_position(0) is not None)
+        client.replicate(0, control)
+        events = client.events(timeout=STALL_S)
+        assert RecordingSignal.SYNC in [next(events).signal for _ in range(4)]
+        with client.replay(0, "aeron:ipc", 1002) as replay:
+            assert [bytes(each) for each in replay.messages(timeout=STALL_S)] == sent

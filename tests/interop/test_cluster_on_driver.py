@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -23,8 +25,10 @@ COUNT = 300
 class Node:
     """The only node of a cluster: its folder and ports stay, its process and its driver come and go."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, archive: str) -> None:
         self.folder = folder
+        self._archive = archive
+        self._archive_process: subprocess.Popen[str] | None = None
         ports = [free_port() for _ in range(6)]
         self._ingress, self._log = ports[0], ports[5]
         self._members = ",".join(["0", *(f"localhost:{port}" for port in ports[:5])])
@@ -36,9 +40,25 @@ class Node:
         for mark in self.folder.rglob("*-mark*.dat"):
             mark.unlink()
         self.lines = []
-        self._process = java.start("ClusterNode", directory, self.folder, 0, self._members, self._log)
+        properties: dict[str, object] = {}
+        if self._archive == "mainstem":
+            properties["cluster.archive.runs"] = "true"
+            self._start_archive(directory)
+        self._process = java.start(
+            "ClusterNode", directory, self.folder, 0, self._members, self._log, properties=properties
+        )
         self._reader = threading.Thread(target=self._read, args=(self.lines,))
         self._reader.start()
+
+    def _start_archive(self, directory: Path) -> None:
+        control = self._members.split(",")[5]
+        words = ["--dir", str(self.folder / "archive"), "--aeron-dir", str(directory)]
+        words += ["--control", f"aeron:udp?endpoint={control}", "--set", "segment_file_length=1m"]
+        self._archive_process = process = subprocess.Popen(
+            [sys.executable, "-m", "mainstem", "archive", *words], stderr=subprocess.PIPE, text=True
+        )
+        assert process.stderr is not None
+        assert any("requests on" in line for line in process.stderr)
 
     def _read(self, lines: list[str]) -> None:
         assert self._process.stdout is not None
@@ -51,6 +71,9 @@ class Node:
             assert line in self.lines, self.lines
 
     def kill(self) -> None:
+        if self._archive_process is not None:
+            self._archive_process.kill()
+            self._archive_process.communicate()
         self._process.kill()
         self._process.wait()
         self._reader.join()
@@ -70,10 +93,11 @@ class Node:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
+@pytest.fixture(params=["java", "mainstem"])
+def node(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Node]:
+    """A node whose log is recorded by Java's archive, or by ``mainstem archive``."""
     java.require_java()
-    node = Node(tmp_path)
+    node = Node(tmp_path, request.param)
     yield node
     node.kill()
 

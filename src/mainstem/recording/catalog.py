@@ -587,6 +587,38 @@ class Catalog:
         self._settle()
         return replace(descriptor, stop_position=NULL, stop_timestamp=NULL)
 
+    def replace_entry(self, descriptor: RecordingDescriptor) -> int:
+        """Replace an entry by a descriptor at its offset. Return how many bytes later entries move: it may be longer.
+
+        The catalog is written again and takes the place of the old one, so a reader sees all of either. Raises RecordingError if
+        the catalog has no room.
+        """
+        (alignment,) = _LENGTH.unpack(os.pread(self._fd, _LENGTH.size, _ALIGNMENT_OFFSET))
+        grain, at = alignment or OLD_ALIGNMENT, descriptor.entry_offset
+        data = self._path.read_bytes()
+        length, state, checksum = _ENTRY_HEADER.unpack_from(data, at)
+        before = _aligned(length, grain)
+        body = descriptor.encode()
+        whole = max(_aligned(len(body), grain), before)
+        if (alignment == 0 and whole > before) or whole > MAX_ENTRY_LENGTH or len(data) + whole > MAX_CATALOG_LENGTH:
+            raise RecordingError(f"recording {descriptor.recording_id}: its channel is too long for {self._path}")
+        header = _ENTRY_HEADER.pack(whole - ENTRY_HEADER_LENGTH, state, checksum).ljust(ENTRY_HEADER_LENGTH, b"\0")
+        data = data[:at] + (header + body).ljust(whole, b"\0") + data[at + before :]
+        fresh = self._path.with_name(f"{self._path.name}.new")
+        fd = self._disk.open(fresh)
+        try:
+            self._disk.resize(fd, 0)
+            self._disk.write(fd, data, 0)
+            self._disk.sync(fd)
+            self._disk.rename(fresh, self._path)
+        except OSError:
+            self._disk.close(fd)
+            raise
+        self._disk.sync_directory(self.directory)
+        self._disk.close(self._fd)
+        self._fd, self._next = fd, None
+        return whole - before
+
     def set_start(self, descriptor: RecordingDescriptor, position: int) -> None:
         """Store where a recording starts: its earlier segments are taken from it, or given back."""
         self._store(descriptor, _START_POSITION, position)

@@ -16,7 +16,10 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.NoOpLock;
 import org.agrona.concurrent.UnsafeBuffer;
 
-/** A node of Aeron Cluster on a driver that runs already; its service adds numbers up and replies with each sum. */
+/**
+ * A node of Aeron Cluster on a driver that runs already; its service adds numbers up and replies with each sum. With the property
+ * cluster.archive.runs the archive runs already, too.
+ */
 public class ClusterNode
 {
     public static void main(final String[] args) throws Exception
@@ -60,7 +63,10 @@ public class ClusterNode
             .archiveContext(client.clone())
             .clusteredService(new Sums());
 
-        Archive.launch(archive);
+        if (!Boolean.getBoolean("cluster.archive.runs"))
+        {
+            Archive.launch(archive);
+        }
         ConsensusModule.launch(consensus);
         ClusteredServiceContainer.launch(container);
         while (System.in.read() >= 0)

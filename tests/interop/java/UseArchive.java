@@ -173,6 +173,10 @@ public class UseArchive
             System.out.println("extended at another position: " + (error.length() > 0));
         }
         System.out.println("found " + list(archive) + " recordings");
+        archive.updateChannel(recordingId, "aeron:udp?endpoint=localhost:5555|term-length=64k|alias=" + "a".repeat(500));
+        System.out.println("found " + list(archive) + " recordings");
+        archive.updateChannel(recordingId, "aeron:ipc?alias=b");
+        System.out.println("found " + list(archive) + " recordings");
     }
 
     private interface Action

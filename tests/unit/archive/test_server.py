@@ -553,6 +553,36 @@ def test_migrating_moves_segments_and_both_ends_are_read(archive: RunningArchive
         assert "cannot migrate segments" in client.error("MigrateSegmentsRequest", **ids)[1]
 
 
+# -- channels ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_channel_is_replaced_also_while_recordings_behind_it_are_active(archive: RunningArchive) -> None:
+    client = archive.connected()
+    first = fill(archive, client, 3)
+    client.record(1001, auto_stop=True)
+    with archive.aeron.add_exclusive_publication(CHANNEL, 1001) as publication:
+        second = client.signal()[1]
+        for channel in (f"{CHANNEL}|alias={'a' * 1000}", "aeron:ipc?alias=b", f"{CHANNEL}|alias={'c' * 3000}"):
+            assert client.ask("UpdateChannelRequest", recording_id=first, channel=channel) == 0
+            (found, _) = client.listed("ListRecordingsRequest", from_recording_id=0, record_count=9)
+            assert found.original_channel == channel
+        end = publish(archive, publication)
+    assert client.signal() == (RecordingSignal.STOP, second, end)
+    third = fill(archive, client, 3)
+    archive.stop()
+    archive.start()
+    client = archive.connected()
+    found = client.listed("ListRecordingsRequest", from_recording_id=0, record_count=9)
+    assert [each.recording_id for each in found] == [first, second, third]
+    assert [each.stop_position for each in found] == [3 * 1024, end, 3 * 1024]
+    response = client.response(client.send("UpdateChannelRequest", recording_id=99, channel=CHANNEL))
+    assert (response.code, response.relevant_id) == (ResponseCode.RECORDING_UNKNOWN, 99)
+    assert (
+        client.error("UpdateChannelRequest", recording_id=first, channel="aeron:nonsense")[0]
+        == ArchiveErrorCode.GENERIC
+    )
+
+
 # -- replay tokens -------------------------------------------------------------------------------------------------------
 
 

@@ -583,6 +583,17 @@ class ArchiveConductor:
                 return d.recording_id
         return NULL
 
+    def _update_channel(self, session: ControlSession, request: Message) -> int | None:
+        if session.listing is not None:
+            raise refusal("active listing already in progress", ArchiveErrorCode.ACTIVE_LISTING)
+        descriptor = self._files.find(request.recording_id)
+        if descriptor is None:
+            session.respond(request.correlation_id, request.recording_id, ResponseCode.RECORDING_UNKNOWN)
+            return None
+        uri = ChannelUri.parse(request.channel)
+        self._files.update_channel(descriptor, stripped=stripped(uri), original=request.channel)
+        return 0
+
     # -- listings ----------------------------------------------------------------------------------------------------
 
     def _list_recordings(self, session: ControlSession, request: Message) -> None:
@@ -865,6 +876,7 @@ _HANDLERS: dict[str, _Handler] = {
     "ListRecordingsForUriRequest": ArchiveConductor._list_recordings_for_uri,
     "ListRecordingRequest": ArchiveConductor._list_recording,
     "ListRecordingSubscriptionsRequest": ArchiveConductor._list_subscriptions,
+    "UpdateChannelRequest": ArchiveConductor._update_channel,
     "FindLastMatchingRecordingRequest": ArchiveConductor._find_last_matching,
     "StartPositionRequest": ArchiveConductor._start_position,
     "StopPositionRequest": ArchiveConductor._stop_position,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from contextlib import closing, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mainstem.recording.archive import local_archive
@@ -144,6 +145,15 @@ class ArchiveFiles(Recorder):
     def set_start(self, descriptor: RecordingDescriptor, position: int) -> None:
         """Let a recording start at another position."""
         self._catalog.set_start(descriptor, position)
+
+    def update_channel(self, descriptor: RecordingDescriptor, *, stripped: str, original: str) -> None:
+        """Give a recording another channel."""
+        at = descriptor.entry_offset
+        moved = self._catalog.replace_entry(replace(descriptor, stripped_channel=stripped, original_channel=original))
+        self._offsets = {key: place + moved * (place > at) for key, place in self._offsets.items()}
+        for writer in self.writers:
+            place = self._offsets[writer.descriptor.recording_id]
+            writer.descriptor = replace(writer.descriptor, entry_offset=place)
 
     def migrate(
         self, source: RecordingDescriptor, target: RecordingDescriptor, bases: Iterable[int], *, is_prepended: bool
