@@ -17,24 +17,42 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import tempfile
 from collections import defaultdict
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem._internal.file_modes import MAX_MODE
 from mainstem.store.disk import Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
     from random import Random
 
 PAGE = 4_096
 MAX_VERSIONS = 6  # of a file between two flushes, the youngest
+MEMORY = Path("/dev/shm")
 
 
 class Crash(BaseException):
     """The program dies at this step."""
+
+
+def temporary_directory() -> tempfile.TemporaryDirectory[str]:
+    """Make a directory, in memory if the host has that: nothing waits for a device."""
+    return tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="mainstem-sim-")
+
+
+@contextmanager
+def may_be_full() -> Iterator[None]:
+    """Suppress the error of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
 
 
 @dataclass(eq=False)

@@ -34,35 +34,47 @@ START_INTERVAL_NS = 200 * NS_PER_MS  # how often a machine tries to start while 
 SPACE_LEFT = 1_000  # bytes of a full disk
 
 
-def _on_link(begin: Callable[[Faults, float], Faults]) -> Callable[[FaultInjector, Fault], None]:
+class Kind(NamedTuple):
+    """How a kind of fault begins and ends. ``is_host_fault`` is true if it affects more than the network."""
+
+    begin: Callable[[FaultInjector, Fault], object]
+    end: Callable[[FaultInjector, Fault], object] = lambda _injector, _fault: None
+    is_host_fault: bool = True
+
+
+def _link(begin: Callable[[Faults, float], Faults]) -> Kind:
     """Make a kind that changes a link: ``begin`` derives the link's faults from those without it."""
-
-    def inject(injector: FaultInjector, fault: Fault) -> None:
-        injector.degrade_link(fault, begin)
-
-    return inject
-
-
-def _cut(injector: FaultInjector, fault: Fault) -> None:
-    injector.partition(fault.place, fault.other)
+    return Kind(
+        lambda injector, fault: injector.degrade_link(fault, begin),
+        lambda injector, fault: injector.restore_link(fault),
+        is_host_fault=False,
+    )
 
 
-def _heal(injector: FaultInjector, fault: Fault) -> None:
-    injector.heal_partition(fault.place, fault.other)
+def _flag(name: str) -> Kind:
+    """Make a kind that sets an attribute of a host."""
+    return Kind(
+        lambda injector, fault: setattr(injector.host(fault), name, True),
+        lambda injector, fault: setattr(injector.host(fault), name, False),
+    )
 
 
-def _cut_both(injector: FaultInjector, fault: Fault) -> None:
-    injector.partition(fault.place, fault.other)
-    injector.partition(fault.other, fault.place)
+def _pauses(probability: float) -> Kind:
+    """Make a kind that lets the consumers of a host skip polls."""
+    return Kind(
+        lambda injector, fault: injector.pause_probability.update({fault.host: probability}),
+        lambda injector, fault: injector.pause_probability.pop(fault.host, None),
+    )
 
 
-def _heal_both(injector: FaultInjector, fault: Fault) -> None:
-    injector.heal_partition(fault.place, fault.other)
-    injector.heal_partition(fault.other, fault.place)
+def _partition(injector: FaultInjector, fault: Fault) -> None:
+    injector.partition(fault.host, fault.other)
+    injector.partition(fault.other, fault.host)
 
 
-def _crash(injector: FaultInjector, fault: Fault) -> None:
-    injector.host(fault).crash()
+def _heal_partition(injector: FaultInjector, fault: Fault) -> None:
+    injector.heal_partition(fault.host, fault.other)
+    injector.heal_partition(fault.other, fault.host)
 
 
 def _kill_client(injector: FaultInjector, fault: Fault) -> None:
@@ -72,107 +84,56 @@ def _kill_client(injector: FaultInjector, fault: Fault) -> None:
         host.kill_client()
 
 
-def _pause(injector: FaultInjector, fault: Fault) -> None:
-    injector.host(fault).is_paused = True
-
-
-def _resume(injector: FaultInjector, fault: Fault) -> None:
-    injector.host(fault).is_paused = False
-
-
-def _pause_client(injector: FaultInjector, fault: Fault) -> None:
-    injector.host(fault).is_client_paused = True
-
-
-def _resume_client(injector: FaultInjector, fault: Fault) -> None:
-    injector.host(fault).is_client_paused = False
-
-
-def _drift(injector: FaultInjector, fault: Fault) -> None:
-    injector.host(fault).clock.drift(int((2 * fault.amount - 1) * MAX_DRIFT_PPM))
-
-
-def _keep_time(injector: FaultInjector, fault: Fault) -> None:
-    injector.host(fault).clock.drift(0)
-
-
-def _jump(injector: FaultInjector, fault: Fault) -> None:
-    injector.host(fault).clock.jump_ms(int((2 * fault.amount - 1) * MAX_JUMP_MS))
-
-
 def _fill_disk(injector: FaultInjector, fault: Fault) -> None:
     files = injector.host(fault).files
     files.space -= files.free_space("/") - SPACE_LEFT
 
 
-def _empty_disk(injector: FaultInjector, fault: Fault) -> None:
-    injector.host(fault).files.space = 1 << 40
-
-
-def _shorten_writes(injector: FaultInjector, fault: Fault) -> None:
-    injector.short[fault.place] = 1 + int(3 * fault.amount)
-
-
 def _lengthen_writes(injector: FaultInjector, fault: Fault) -> None:
-    injector.short.pop(fault.place, None)
-    injector.limit_writes(fault.place, None)
+    injector.short.pop(fault.host, None)
+    injector.limit_writes(fault.host, None)
 
 
-def _slow(injector: FaultInjector, fault: Fault) -> None:
-    injector.pause_probability[fault.place] = 0.9
-
-
-def _stop_reading(injector: FaultInjector, fault: Fault) -> None:
-    injector.pause_probability[fault.place] = 1.0
-
-
-def _read_again(injector: FaultInjector, fault: Fault) -> None:
-    injector.pause_probability.pop(fault.place, None)
-
-
-def _nothing(injector: FaultInjector, fault: Fault) -> None:
-    """End a fault that ends by itself."""
-
-
-class Kind(NamedTuple):
-    """How a kind of fault begins and ends. ``is_host_fault`` is true if it affects more than the network."""
-
-    begin: Callable[[FaultInjector, Fault], None]
-    end: Callable[[FaultInjector, Fault], None]
-    is_host_fault: bool = True
-
-
-def _link_kind(begin: Callable[[Faults, float], Faults]) -> Kind:
-    return Kind(_on_link(begin), lambda injector, fault: injector.restore_link(fault), is_host_fault=False)
+def _deviation(fault: Fault, most: int) -> int:
+    return int((2 * fault.amount - 1) * most)
 
 
 KINDS = {
-    "loss": _link_kind(lambda faults, amount: replace(faults, loss=amount * MAX_LOSS)),
-    "burst": _link_kind(lambda faults, amount: replace(faults, burst=amount * MAX_BURST)),
-    "duplication": _link_kind(lambda faults, amount: replace(faults, duplication=amount)),
-    "reorder": _link_kind(lambda faults, amount: replace(faults, reorder=amount)),
-    "corruption": _link_kind(lambda faults, amount: replace(faults, corruption=amount * MAX_DAMAGE)),
-    "truncation": _link_kind(lambda faults, amount: replace(faults, truncation=amount * MAX_DAMAGE)),
+    "loss": _link(lambda faults, amount: replace(faults, loss=amount * MAX_LOSS)),
+    "burst": _link(lambda faults, amount: replace(faults, burst=amount * MAX_BURST)),
+    "duplication": _link(lambda faults, amount: replace(faults, duplication=amount)),
+    "reorder": _link(lambda faults, amount: replace(faults, reorder=amount)),
+    "corruption": _link(lambda faults, amount: replace(faults, corruption=amount * MAX_DAMAGE)),
+    "truncation": _link(lambda faults, amount: replace(faults, truncation=amount * MAX_DAMAGE)),
     # What passes the checksum all the same: a broken network card, or a hostile sender.
-    "damage": _link_kind(
+    "damage": _link(
         lambda faults, amount: replace(
             faults, corruption=amount * MAX_DAMAGE, truncation=amount * MAX_DAMAGE, checksum=False
         )
     ),
-    "mtu": _link_kind(lambda faults, _: replace(faults, mtu=SMALL_MTU)),
-    "clog": _link_kind(lambda faults, amount: replace(faults, rate=SLOW_RATE + int(amount * 20 * SLOW_RATE))),
-    "one_way": Kind(_cut, _heal, is_host_fault=False),
-    "partition": Kind(_cut_both, _heal_both, is_host_fault=False),
-    "crash": Kind(_crash, _nothing),
-    "client_death": Kind(_kill_client, _nothing),
-    "pause": Kind(_pause, _resume),
-    "client_pause": Kind(_pause_client, _resume_client),
-    "drift": Kind(_drift, _keep_time),
-    "clock_jump": Kind(_jump, _nothing),
-    "full_disk": Kind(_fill_disk, _empty_disk),
-    "short_writes": Kind(_shorten_writes, _lengthen_writes),
-    "slow_consumer": Kind(_slow, _read_again),
-    "dead_consumer": Kind(_stop_reading, _read_again),
+    "mtu": _link(lambda faults, _: replace(faults, mtu=SMALL_MTU)),
+    "clog": _link(lambda faults, amount: replace(faults, rate=SLOW_RATE + int(amount * 20 * SLOW_RATE))),
+    "one_way": Kind(
+        lambda injector, fault: injector.partition(fault.host, fault.other),
+        lambda injector, fault: injector.heal_partition(fault.host, fault.other),
+        is_host_fault=False,
+    ),
+    "partition": Kind(_partition, _heal_partition, is_host_fault=False),
+    "crash": Kind(lambda injector, fault: injector.host(fault).crash()),
+    "client_death": Kind(_kill_client),
+    "pause": _flag("is_paused"),
+    "client_pause": _flag("is_client_paused"),
+    "drift": Kind(
+        lambda injector, fault: injector.host(fault).clock.drift(_deviation(fault, MAX_DRIFT_PPM)),
+        lambda injector, fault: injector.host(fault).clock.drift(0),
+    ),
+    "clock_jump": Kind(lambda injector, fault: injector.host(fault).clock.jump_ms(_deviation(fault, MAX_JUMP_MS))),
+    "full_disk": Kind(_fill_disk, lambda injector, fault: setattr(injector.host(fault).files, "space", 1 << 40)),
+    "short_writes": Kind(
+        lambda injector, fault: injector.short.update({fault.host: 1 + int(3 * fault.amount)}), _lengthen_writes
+    ),
+    "slow_consumer": _pauses(0.9),
+    "dead_consumer": _pauses(1.0),
 }
 
 
@@ -200,7 +161,7 @@ class FaultInjector:
     ) -> None:
         self.world = world
         self.hosts = list(world.hosts)
-        self.schedule = Schedule.drawn(world.seed, kinds, places=len(self.hosts), length_ns=length_ns, plan=world.plan)
+        self.schedule = Schedule.drawn(world.seed, kinds, hosts=len(self.hosts), length_ns=length_ns, plan=world.plan)
         world.schedule = self.schedule
         self.before_client_dies = before_client_dies
         self.pause_probability: dict[int, float] = {}
@@ -218,7 +179,7 @@ class FaultInjector:
 
     def host(self, fault: Fault) -> Host:
         """The host that a fault affects."""
-        return self.hosts[fault.place]
+        return self.hosts[fault.host]
 
     def step(self) -> None:
         """Begin and end the faults that are due, and restart whatever ended early."""
@@ -232,8 +193,8 @@ class FaultInjector:
             else:
                 self.world.trace.note(f"ends {fault}", now_ns)
                 KINDS[fault.kind].end(self, fault)
-        for place, limit in self.short.items():
-            self.limit_writes(place, limit)
+        for host, limit in self.short.items():
+            self.limit_writes(host, limit)
         if now_ns >= self._start_ns:
             self._start_ns = now_ns + START_INTERVAL_NS
             self._start_again()
@@ -263,32 +224,32 @@ class FaultInjector:
 
     def degrade_link(self, fault: Fault, begin: Callable[[Faults, float], Faults]) -> None:
         """Add a fault to a link."""
-        self._changes[fault.place, fault.other][fault.number] = lambda faults: begin(faults, fault.amount)
-        self._set_link(fault.place, fault.other)
+        self._changes[fault.host, fault.other][fault.number] = lambda faults: begin(faults, fault.amount)
+        self._set_link(fault.host, fault.other)
 
     def restore_link(self, fault: Fault) -> None:
         """Remove a fault from a link."""
-        self._changes[fault.place, fault.other].pop(fault.number, None)
-        self._set_link(fault.place, fault.other)
+        self._changes[fault.host, fault.other].pop(fault.number, None)
+        self._set_link(fault.host, fault.other)
 
-    def _set_link(self, place: int, other: int) -> None:
+    def _set_link(self, host: int, other: int) -> None:
         faults = Faults(delay_ns=self._delay_ns)
-        for change in self._changes[place, other].values():
+        for change in self._changes[host, other].values():
             faults = change(faults)
-        self.world.network.link(self.hosts[place].address, self.hosts[other].address, faults)
+        self.world.network.link(self.hosts[host].address, self.hosts[other].address, faults)
 
-    def partition(self, place: int, other: int) -> None:
+    def partition(self, host: int, other: int) -> None:
         """Lose everything in one direction. Each call needs one ``heal_partition``."""
-        self._cuts[place, other] += 1
-        self.world.network.partition(self.hosts[place].address, self.hosts[other].address)
+        self._cuts[host, other] += 1
+        self.world.network.partition(self.hosts[host].address, self.hosts[other].address)
 
-    def heal_partition(self, place: int, other: int) -> None:
+    def heal_partition(self, host: int, other: int) -> None:
         """Undo one ``partition``."""
-        self._cuts[place, other] -= 1
-        if not self._cuts[place, other]:
-            self.world.network.heal(self.hosts[place].address, self.hosts[other].address)
+        self._cuts[host, other] -= 1
+        if not self._cuts[host, other]:
+            self.world.network.heal(self.hosts[host].address, self.hosts[other].address)
 
-    def limit_writes(self, place: int, limit: int | None) -> None:
+    def limit_writes(self, host: int, limit: int | None) -> None:
         """Limit the number of runs that a host's sockets accept per step; None removes the limit."""
-        for one in self.world.network.sockets(self.hosts[place].address):
+        for one in self.world.network.sockets(self.hosts[host].address):
             one.transport.send_limit = limit

@@ -13,7 +13,7 @@ from mainstem.aeron.driver.context import DriverContext
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.files import MemoryFiles
 from mainstem.errors import ActiveDriverError
-from mainstem.sim.host_clock import HostClock
+from mainstem.sim.clock import HostClock
 from mainstem.sim.transports import HostTransports
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ class Fault(NamedTuple):
 
     number: int
     kind: str
-    place: int
+    host: int
     other: int
     start_ns: int
     end_ns: int
@@ -56,7 +56,7 @@ class Fault(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.number}: {self.kind} at {self.place} (to {self.other}), "
+            f"{self.number}: {self.kind} at {self.host} (to {self.other}), "
             f"{self.start_ns // NS_PER_MS} to {self.end_ns // NS_PER_MS} ms, {self.amount:.2f}"
         )
 
@@ -71,14 +71,14 @@ class Schedule:
 
     @classmethod
     def drawn(
-        cls, seed: int, kinds: Sequence[str], *, places: int, length_ns: int, plan: Plan | None = None
+        cls, seed: int, kinds: Sequence[str], *, hosts: int, length_ns: int, plan: Plan | None = None
     ) -> Schedule:
         """Draw a schedule: up to ten faults of half of the kinds, each for up to half of the time.
 
         Args:
             seed: Determines the schedule.
             kinds: The kinds of faults to draw from.
-            places: Number of hosts, which are numbered from 0.
+            hosts: Number of hosts, which are numbered from 0.
             length_ns: How long faults continue, in nanoseconds.
             plan: What a replay leaves out.
         """
@@ -89,13 +89,13 @@ class Schedule:
         faults = []
         for number in range(rng.randrange(1, MAX_FAULTS + 1)):
             start_ns = rng.randrange(length_ns)
-            place = rng.randrange(places)
+            host = rng.randrange(hosts)
             faults.append(
                 Fault(
                     number,
                     rng.choice(allowed),
-                    place,
-                    (place + rng.randrange(1, max(2, places))) % places,
+                    host,
+                    (host + rng.randrange(1, max(2, hosts))) % hosts,
                     start_ns,
                     start_ns + rng.randrange(1, max(2, length_ns // 2)),
                     rng.random(),

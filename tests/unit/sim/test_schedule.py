@@ -10,7 +10,7 @@ KINDS = ("cut", "crash", "pause", "drift")
 
 
 def drawn(seed: int, plan: Plan | None = None) -> Schedule:
-    return Schedule.drawn(seed, KINDS, places=3, length_ns=NS_PER_SECOND, plan=plan)
+    return Schedule.drawn(seed, KINDS, hosts=3, length_ns=NS_PER_SECOND, plan=plan)
 
 
 def test_a_schedule_is_its_seed_and_seeds_differ_in_the_kinds_that_they_have() -> None:
@@ -22,7 +22,7 @@ def test_a_schedule_is_its_seed_and_seeds_differ_in_the_kinds_that_they_have() -
 
 def test_a_fault_of_a_link_leads_to_another_place() -> None:
     for seed in range(100):
-        assert all(fault.place != fault.other and fault.end_ns > fault.start_ns for fault in drawn(seed).faults)
+        assert all(fault.host != fault.other and fault.end_ns > fault.start_ns for fault in drawn(seed).faults)
 
 
 def test_what_is_left_out_moves_nothing_else() -> None:

@@ -8,8 +8,18 @@ from mainstem._internal.clock import NS_PER_SECOND
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.sim.checkers import Violation
-from mainstem.sim.scenarios.fan_out import PATIENCE_NS, Reader, connect, deliver, end, readers, spoil
-from mainstem.sim.scenarios.unicast import drawn_length
+from mainstem.sim.scenarios.streams import (
+    STREAM,
+    Reader,
+    connect,
+    degrade_links,
+    deliver,
+    drawn_length,
+    end,
+    endpoint,
+    readers,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +27,6 @@ if TYPE_CHECKING:
     from mainstem.sim.host import Host
     from mainstem.sim.world import World
 
-STREAM = 1001
 SHARED = 300  # messages of a stream with two senders
 LEAD = 20  # messages that one of them may be ahead
 # Nor may what one has offered be further ahead of what the other has sent: a sender takes no notice of a receiver that is half
@@ -41,11 +50,11 @@ def joining(world: World) -> str:
     world.run_until(lambda: len(first.images) == 2, what="both streams of the endpoint")
     other.close()
     world.run_until(lambda: len(first.images) == 1, what="the end of the second stream")
-    spoil(world)
+    degrade_links(world)
     eager = Reader("the early one", first)
     deliver(world, publication, [eager])
     second = late.aeron.add_subscription(f"{channel}|session-id={publication.session_id}", STREAM)
-    world.run_until(lambda: second.is_connected, what="the late one's image", within_ns=PATIENCE_NS)
+    until(world, lambda: second.is_connected, "the late one's image")
     # By now the sender's flow control waits for both.
     world.run_for(NS_PER_SECOND)
     joined = second.images[0].position
@@ -60,12 +69,12 @@ def redundant(world: World) -> str:
     """Two senders of one session, stream and term form one image. It lives as long as either, and no message is missed."""
     near, far, receiver = (world.add_host(name) for name in ("near", "far", "receiver"))
     start = "session-id=77|init-term-id=5|term-id=5|term-offset=0|term-length=64k"
-    channel = f"aeron:udp?endpoint={receiver.address}:20121"
+    channel = endpoint(receiver)
     subscription = receiver.aeron.add_subscription(channel, STREAM)
     senders = [host.aeron.add_exclusive_publication(f"{channel}|{start}", STREAM) for host in (near, far)]
     connect(world, senders[0], [subscription])
     world.run_until(lambda: senders[1].is_connected, what="the second sender's connection")
-    spoil(world)
+    degrade_links(world)
     messages = [world.rng.randbytes(drawn_length(world.rng)) for _ in range(SHARED)]
     sent = [0, 0]
     at = [_sender_position(host, sender.registration_id) for host, sender in zip((near, far), senders, strict=True)]
@@ -86,7 +95,7 @@ def redundant(world: World) -> str:
         reader.poll(world)
         return sent == [SHARED, SHARED] and not reader.checker.outstanding
 
-    world.run_until(step, what="every message once", within_ns=PATIENCE_NS)
+    until(world, step, "every message once")
     if len(subscription.images) != 1:
         raise Violation(f"{len(subscription.images)} images of one stream")
     first = world.rng.randrange(2)
@@ -102,29 +111,21 @@ def names(world: World) -> str:
     first = world.add_host("first", **_named("alpha", "10.0.0.1", ""))
     second = world.add_host("second", **_named("beta", "10.0.0.2", "10.0.0.1:8050"))
     third = world.add_host("third", **_named("gamma", "10.0.0.3", "10.0.0.1:8050"))
-    spoil(world)
-    world.run_until(
+    degrade_links(world)
+    until(
+        world,
         lambda: all(_neighbors(host) == 2 for host in (first, second, third)),
-        what="that every driver resolves the other two",
-        within_ns=PATIENCE_NS,
+        "that every driver resolves the other two",
     )
-    subscription = third.aeron.add_subscription(f"aeron:udp?endpoint={third.address}:20121", STREAM)
+    subscription = third.aeron.add_subscription(endpoint(third), STREAM)
     publication = second.aeron.add_publication("aeron:udp?endpoint=gamma:20121|term-length=64k", STREAM)
-    world.run_until(
-        lambda: publication.is_connected and subscription.is_connected,
-        what="the stream to a name",
-        within_ns=PATIENCE_NS,
-    )
+    until(world, lambda: publication.is_connected and subscription.is_connected, "the stream to a name")
     deliver(world, publication, readers(world, [subscription]))
     # The neighbor that introduced them closes; the two still resolve each other, and drop its name.
     for other in (second, third):
         world.network.partition(first.address, other.address)
         world.network.partition(other.address, first.address)
-    world.run_until(
-        lambda: _neighbors(second) == 1 and _neighbors(third) == 1,
-        what="that the first is forgotten",
-        within_ns=PATIENCE_NS,
-    )
+    until(world, lambda: _neighbors(second) == 1 and _neighbors(third) == 1, "that the first is forgotten")
     return end(world, publication, [subscription])
 
 
@@ -132,20 +133,16 @@ def moving(world: World) -> str:
     """The receiving host changes its address. The driver resolves the name again, and the stream continues."""
     sender, old, new = (world.add_host(name) for name in ("sender", "old", "new"))
     sender.names["server"] = old.address
-    before = old.aeron.add_subscription(f"aeron:udp?endpoint={old.address}:20121", STREAM)
+    before = old.aeron.add_subscription(endpoint(old), STREAM)
     publication = sender.aeron.add_publication("aeron:udp?endpoint=server:20121|term-length=64k", STREAM)
     connect(world, publication, [before])
-    spoil(world)
+    degrade_links(world)
     deliver(world, publication, readers(world, [before]))
     world.network.partition(sender.address, old.address)
     world.network.partition(old.address, sender.address)
     sender.names["server"] = new.address
-    after = new.aeron.add_subscription(f"aeron:udp?endpoint={new.address}:20121", STREAM)
-    world.run_until(
-        lambda: after.is_connected and publication.is_connected,
-        what="the stream at its new address",
-        within_ns=PATIENCE_NS,
-    )
+    after = new.aeron.add_subscription(endpoint(new), STREAM)
+    until(world, lambda: after.is_connected and publication.is_connected, "the stream at its new address")
     if not sender.aeron.counters.value(SystemCounter.RESOLUTION_CHANGES):
         raise Violation("the change of an address was not counted")
     deliver(world, publication, [Reader("at the new address", after)])

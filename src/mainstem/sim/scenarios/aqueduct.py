@@ -9,7 +9,7 @@ Every step checks the invariants. After quiescence, the run checks that nothing 
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -149,11 +149,7 @@ class Side:
                 return
         try:
             ids = self.conn.send(channel_id, payload, mode=mode, attach=attach, tag=tag)
-        except BackPressured:
-            run.messages.pop(tag)
-            return
-        except LocalProtocolError:
-            # The channel ended, and the application has not heard of it yet.
+        except (BackPressured, LocalProtocolError):  # the latter: it ended, and the application has not heard of it yet
             run.messages.pop(tag)
             return
         if channel_id & 4:
@@ -171,7 +167,7 @@ class Side:
         incoming = self.conn.receive_next(channel_id) if takes_several else self.conn.receive(channel_id)
         if isinstance(incoming, deque):
             for payload in incoming:
-                self.run.delivered(int.from_bytes(payload[:4], "big"), self)
+                self.run.delivered(payload, self)
             return
         if incoming is None:
             # It waits then.
@@ -179,8 +175,7 @@ class Side:
             if self.conn.is_ready and self.conn.receiver_state(channel_id) is None:
                 self.receivers.discard(channel_id)
             return
-        tag = int.from_bytes(incoming.payload[:4], "big")
-        self.run.delivered(tag, self)
+        self.run.delivered(incoming.payload, self)
         rng = self.run.rng
         for attachment in incoming.attachments:
             if not attachment.state.is_final:
@@ -212,9 +207,9 @@ class Side:
                     self.had.add((0, "receiver"))
                     self.conn.accept((("server", b"1"),), self.run.now)
             elif isinstance(event, Acknowledged):
-                self.run.acknowledged(event.tag)
+                self.run.report(event.tag, "acknowledged")
             elif isinstance(event, Lost):
-                self.run.lost(event.tag)
+                self.run.report(event.tag, "lost")
             elif isinstance(event, SenderEnded | ReceiverEnded):
                 kind = "sender" if isinstance(event, SenderEnded) else "receiver"
                 key = (event.channel_id, kind)
@@ -321,16 +316,21 @@ class Side:
         self.conn.connection_lost(None, self.run.now)
 
 
+# What may not be reported of a message of which something has been: each at most once, and never that it is lost beside another.
+CONTRADICTIONS = {
+    "delivered": {"delivered", "lost"},
+    "acknowledged": {"acknowledged", "lost"},
+    "lost": {"lost", "acknowledged", "delivered"},
+}
+
+
 @dataclass
 class MessageFate:
-    """The fate of one message."""
+    """What has been reported of one message."""
 
     sent_by: str
-    delivered: bool = False
-    acknowledged: bool = False
-    lost: bool = False
-    # It went the short way: what becomes of it is not reported.
-    is_unreported: bool = False
+    reports: list[str] = field(default_factory=list)
+    is_unreported: bool = False  # it went the short way: what becomes of it is not reported
 
 
 class AqueductRun:
@@ -382,38 +382,20 @@ class AqueductRun:
         self.messages[self._next_message] = MessageFate(side.name)
         return self._next_message
 
-    def _fate(self, tag: object) -> MessageFate:
+    def report(self, tag: object, what: str) -> MessageFate:
         assert isinstance(tag, int)
-        return self.messages[tag]
+        fate = self.messages[tag]
+        if before := CONTRADICTIONS[what].intersection(fate.reports):
+            raise Violation(f"message {tag} was reported {what} after it was {' and '.join(before)}")
+        fate.reports.append(what)
+        return fate
 
-    def delivered(self, tag: int, side: Side) -> None:
-        fate = self._fate(tag)
+    def delivered(self, payload: bytes, side: Side) -> None:
+        tag = int.from_bytes(payload[:4], "big")
+        fate = self.report(tag, "delivered")
         if fate.sent_by != side.peer.name:
             raise Violation(f"message {tag} of {fate.sent_by} came to {side.name}")
-        if fate.delivered:
-            raise Violation(f"message {tag} delivered twice")
-        if fate.lost:
-            raise Violation(f"message {tag} delivered after it was reported lost")
-        fate.delivered = True
         CHECKED.messages += 1
-
-    def acknowledged(self, tag: object) -> None:
-        fate = self._fate(tag)
-        if fate.acknowledged:
-            raise Violation(f"message {tag} acknowledged twice")
-        if fate.lost:
-            raise Violation(f"message {tag} acknowledged after it was reported lost")
-        fate.acknowledged = True
-
-    def lost(self, tag: object) -> None:
-        fate = self._fate(tag)
-        if fate.lost:
-            raise Violation(f"message {tag} reported lost twice")
-        if fate.acknowledged:
-            raise Violation(f"message {tag} reported lost after its acknowledgement")
-        if fate.delivered:
-            raise Violation(f"message {tag} reported lost after its delivery")
-        fate.lost = True
 
     # The run.
 
@@ -512,7 +494,7 @@ class AqueductRun:
                 raise Violation(f"{side.name} still knows {left} streams beside the connection's")
         broken = any(side.is_over for side in self.sides)
         for tag, fate in self.messages.items():
-            if not (broken or fate.acknowledged or fate.lost or fate.is_unreported):
+            if not (broken or fate.is_unreported or {"acknowledged", "lost"}.intersection(fate.reports)):
                 raise Violation(f"nothing is known of message {tag}: {fate}")
 
 
@@ -534,9 +516,9 @@ def aqueduct(world: World) -> str:
     run = AqueductRun(world)
     began_ns = world.now_ns
     run.play()
-    fates = list(run.messages.values())
+    reports = Counter(report for fate in run.messages.values() for report in fate.reports)
     return (
-        f"{len(run.sides) // 2} connections, {len(fates)} messages, {sum(fate.delivered for fate in fates)} delivered, "
-        f"{sum(fate.acknowledged for fate in fates)} acknowledged, {sum(fate.lost for fate in fates)} lost, "
+        f"{len(run.sides) // 2} connections, {len(run.messages)} messages, {reports['delivered']} delivered, "
+        f"{reports['acknowledged']} acknowledged, {reports['lost']} lost, "
         f"in {(world.now_ns - began_ns) / NS_PER_SECOND:.2f} simulated seconds, {run.faults}"
     )

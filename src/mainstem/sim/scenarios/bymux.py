@@ -11,9 +11,9 @@ from mainstem.bymux.codec import INFINITE, Packet, decode_header
 from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.settings import Settings
 from mainstem.bymux.state import HalfState, Role
-from mainstem.errors import ClosedError
 from mainstem.sim.checkers import Violation
-from mainstem.sim.scenarios.mux import CONTROL_LIMIT, LOW_WATER, MAX_PINGS, Direction, MuxRun, Timing
+from mainstem.sim.scenarios import mux
+from mainstem.sim.scenarios.mux import CONTROL_LIMIT, EAGERNESS, PING_TIMEOUT_S, Direction, MuxRun, drawn_ping_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ class Way(Direction):
         # The writer drops its queue, and the reader stops reading, after these numbers of bytes.
         self.discard_at = rng.randrange(self.goal + 1) if rng.random() < 0.1 else None
         self.stop_at = rng.randrange(self.goal + 1) if rng.random() < 0.15 else None
-        self.eagerness = rng.choice((1.0, 1.0, 0.5, 0.1, 0.0))
+        self.eagerness = rng.choice(EAGERNESS)
         self.drops_rest = rng.random() < 0.2
         self.is_cut = False  # its writer dropped something
         self.lost = 0  # of what was written, reported to the writer as not covered by credit
@@ -70,32 +70,25 @@ class Talk:
         return self.ways[1 if number == self.opener else 0]
 
 
-class Wire:
-    """What one end may send, given what has arrived. Every packet that leaves is checked against it and counted."""
+class Wire(mux.Wire):
+    """The credit of both ends."""
 
     def __init__(self, name: str, connection: BymuxEngine, start_credit: int) -> None:
-        self.name, self.connection = name, connection
-        self.arriving: deque[tuple[int, Packet, bool, int, int]] = deque()
-        self.peer: Wire
-        self.sent = self.data_bytes = 0
-        self.counts: dict[tuple[Packet, bool], int] = defaultdict(int)
+        super().__init__(name)
+        self.connection = connection
         self.creations = 0  # how many streams this end may still create
         self.credit: dict[int, int] = {}
         self.start_credit = start_credit
 
-    def arrived(self, received: int) -> None:
-        """Handle the packets in the first ``received`` bytes from the peer."""
-        while self.arriving and self.arriving[0][0] <= received:
-            _, packet, is_global, stream_id, amount = self.arriving.popleft()
-            if is_global and packet is Packet.CREDIT:
-                self.creations += amount
-            elif is_global:
-                self.credit[stream_id] = 0
-            else:
-                self.credit[stream_id] = self.credit[stream_id] + amount if amount else INFINITE
+    def on_arrived(self, packet: Packet, is_global: bool, stream_id: int, amount: int) -> None:
+        if is_global and packet is Packet.CREDIT:
+            self.creations += amount
+        elif is_global:
+            self.credit[stream_id] = 0
+        else:
+            self.credit[stream_id] = self.credit[stream_id] + amount if amount else INFINITE
 
     def left(self, data: bytes) -> None:
-        """Check whole packets that leave."""
         offset, end = 0, len(data)
         short: dict[int, bool] = {}
         granted: dict[int, int] = {}
@@ -114,7 +107,7 @@ class Wire:
             elif packet is Packet.WRITE:
                 self._creates(stream_id)
             if packet is Packet.CREDIT or (packet is Packet.WRITE and is_global):
-                self.peer.arriving.append((self.sent + offset, packet, is_global, stream_id, amount))
+                self.send_later(offset, packet, is_global, stream_id, amount)
                 if not is_global:
                     granted[stream_id] = amount
         if offset != end:
@@ -158,16 +151,11 @@ class BymuxRun(MuxRun):
         # What a reader takes: some times its window, so that credit comes and goes; few enough packets.
         longest = tuple(min(3 * min(windows[reader], 16_384) + 50, 100 * limits[1 - reader]) for reader in range(2))
         starts = tuple(rng.choice((0, min(window, 1_000) // 2)) for window in windows)
-        self.connections: list[BymuxEngine] = []
-        self.wires: list[Wire] = []
         for role in Role:
             connection = BymuxEngine(
                 role, self._settings(role, windows, limits, starts), now_ns=world.now_ns, peer=NAMES[1 - role]
             )
-            self.connections.append(connection)
-            self.wires.append(Wire(NAMES[role], connection, starts[1 - role]))
-            self.carry(role, connection)
-        self.wires[0].peer, self.wires[1].peer = self.wires[1], self.wires[0]
+            self.carry(role, connection, Wire(NAMES[role], connection, starts[1 - role]))
         self.waiting = [
             deque(
                 Talk(f"{NAMES[end]}'s stream {index}", end, rng, (longest[0], longest[1]))
@@ -175,17 +163,16 @@ class BymuxRun(MuxRun):
             )
             for end in range(2)
         ]
+        self.directions = [way for talks in self.waiting for talk in talks for way in talk.ways]
         self.talks: list[Talk] = []
         self.live: tuple[list[Talk], list[Talk]] = ([], [])
         self.unmet: dict[int, deque[Talk]] = defaultdict(deque)  # opened, and not yet seen by the other end
         self.has_finished = [False, False]
-        self.pings_left = [MAX_PINGS, MAX_PINGS]
-        self.is_ending = False
 
     def _settings(
         self, role: int, windows: tuple[int, int], limits: tuple[int, int], starts: tuple[int, ...]
     ) -> Settings:
-        ping, stream_ping = Timing.drawn(self.rng, self.fate), Timing.drawn(self.rng, "whole")
+        ping, stream_ping = drawn_ping_interval(self.rng, self.fate), drawn_ping_interval(self.rng, "whole")
         return Settings(
             stream_window=windows[role],
             peer_streams=self.rng.randrange(1, MAX_STREAMS),
@@ -193,10 +180,10 @@ class BymuxRun(MuxRun):
             control_limit=CONTROL_LIMIT,
             local_initial_credit=starts[1 - role],
             peer_initial_credit=starts[role],
-            ping_interval=ping.ping_interval,
-            ping_timeout=ping.ping_timeout,
-            stream_ping_interval=stream_ping.ping_interval,
-            stream_ping_timeout=stream_ping.ping_timeout,
+            ping_interval=ping,
+            ping_timeout=PING_TIMEOUT_S,
+            stream_ping_interval=stream_ping,
+            stream_ping_timeout=PING_TIMEOUT_S,
         )
 
     # -- the programs --------------------------------------------------------------------------------------------------
@@ -209,8 +196,8 @@ class BymuxRun(MuxRun):
             acted = True
         for talk in self.live[number]:
             if rng.random() < 0.7:
-                acted |= self._write(connection, talk.outgoing(number))
-                acted |= self._read(connection, talk.incoming(number))
+                acted |= self._write(number, talk.outgoing(number))
+                acted |= self._read(number, talk.incoming(number))
         if self.pings_left[number] and rng.random() < 0.02 and connection.own is not HalfState.DONE:
             self.pings_left[number] -= 1
             connection.ping(now_ns=self.world.now_ns)
@@ -231,8 +218,8 @@ class BymuxRun(MuxRun):
         talk.incoming(number).reader = stream
         self.live[number].append(talk)
 
-    def _write(self, connection: BymuxEngine, way: Way) -> bool:
-        stream = way.writer
+    def _write(self, number: int, way: Way) -> bool:
+        connection, stream = self.connections[number], way.writer
         assert stream is not None
         if way.discard_at is not None and way.written >= way.discard_at and not stream.own & HalfState.CLOSED:
             way.discard_at = None
@@ -245,34 +232,22 @@ class BymuxRun(MuxRun):
             way.is_closed = True
             connection.close(stream)
             return True
-        data = way.next_piece()
-        connection.write(stream, data)
-        way.written += len(data)
-        if stream.queued > LOW_WATER:
-            stream.notify_below = LOW_WATER
-            way.waits = True
+        self.write(number, stream, way)
         return True
 
-    def _read(self, connection: BymuxEngine, way: Way) -> bool:
-        stream, rng = way.reader, self.rng
+    def _read(self, number: int, way: Way) -> bool:
+        connection, stream, acted = self.connections[number], way.reader, False
         assert stream is not None
-        acted = False
         if way.stop_at is not None and way.read >= way.stop_at and not stream.own & HalfState.STOPPED:
             way.stop_at, way.is_stopped, acted = None, True, True
             connection.stop_read(stream)
-        if not stream.unconsumed or rng.random() >= way.eagerness:
+        if not stream.unconsumed or self.rng.random() >= way.eagerness:
             return acted
         if way.is_finished and way.drops_rest:
             connection.discard(stream)
         else:
-            count = stream.unconsumed
-            connection.consume(stream, count if rng.random() < 0.5 else rng.randrange(1, count + 1))
+            self.consume(number, stream)
         return True
-
-    def wake(self) -> None:
-        for talk in (*self.talks, *self.waiting[0], *self.waiting[1]):
-            for way in talk.ways:
-                way.eagerness = 1.0
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
@@ -290,9 +265,7 @@ class BymuxRun(MuxRun):
             if not way.is_cut and event.stream.sent + event.stream.queued + way.lost != way.written:
                 raise Violation(f"{way}: {way.lost} bytes are reported lost")
         elif isinstance(event, events.StreamDrained):
-            event.stream.owner.outgoing(number).waits = False
-            if event.stream.queued > LOW_WATER:
-                raise Violation(f"{event.stream} is not drained")
+            self.on_drained(event.stream, event.stream.owner.outgoing(number))
         elif isinstance(event, events.StreamEnded):
             self._on_ended(number, event.stream)
         elif isinstance(event, events.PongReceived):
@@ -361,35 +334,24 @@ class BymuxRun(MuxRun):
     def is_done(self) -> bool:
         return not any(self.waiting) and all(all(talk.has_ended) for talk in self.talks) and not any(self.live)
 
-    def begin_end(self) -> None:
-        self.is_ending = True
-
     def is_ended(self) -> bool:
         return all(carrier.connection.failure is not None for carrier in self.carriers)
 
-    def refuses(self, number: int) -> None:
+    def commands(self, number: int) -> list[Callable[[], object]]:
         connection = self.connections[number]
-        refused: list[Callable[[], object]] = [connection.ping, connection.open_stream, connection.finish]
+        if connection.next_event() is not None:
+            raise Violation(f"{NAMES[number]} has an event that came after the failure")
+        commands: list[Callable[[], object]] = [connection.ping, connection.open_stream, connection.finish]
         for talk in self.talks:
             stream = talk.outgoing(number).writer
             if stream is not None:
-                refused += [partial(connection.close, stream), partial(connection.write, stream, b"more")]
-        for command in refused:
-            try:
-                command()
-            except ClosedError:
-                continue
-            raise Violation(f"{NAMES[number]} took a command although its connection is over: {connection.failure}")
-        if connection.next_event() is not None:
-            raise Violation(f"{NAMES[number]} has an event that came after the failure")
+                commands += [partial(connection.close, stream), partial(connection.write, stream, b"more")]
+        return commands
 
     def check_end(self) -> None:
-        """Check that every ping got exactly one pong."""
         for wire in self.wires:
             for is_global in (False, True):
-                pings, pongs = wire.counts[Packet.PING, is_global], wire.peer.counts[Packet.PONG, is_global]
-                if pongs > pings:
-                    raise Violation(f"{wire.peer.name} sent {pongs} pongs for {pings} pings")
+                wire.check_answered((Packet.PING, is_global), (Packet.PONG, is_global))
 
 
 def _unconsumed(way: Way) -> int:

@@ -5,13 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem._internal.clock import NS_PER_SECOND
-from mainstem.sim.scenarios.fan_out import PATIENCE_NS, Reader, connect, deliver, end, readers, spoil
+from mainstem.sim.scenarios.streams import (
+    STREAM,
+    Reader,
+    connect,
+    degrade_links,
+    deliver,
+    end,
+    endpoint,
+    readers,
+    until,
+)
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
 
 GROUP = "224.20.30.39:20121"
-STREAM = 1001
 
 
 def multicast(world: World) -> str:
@@ -22,7 +31,7 @@ def multicast(world: World) -> str:
     subscriptions = [host.aeron.add_subscription(channel, STREAM) for host in hosts]
     publication = sender.aeron.add_publication(f"{channel}|term-length=64k|fc=min,g:/{len(hosts)},t:30s", STREAM)
     connect(world, publication, subscriptions)
-    spoil(world)
+    degrade_links(world)
     deliver(world, publication, readers(world, subscriptions))
     return end(world, publication, subscriptions)
 
@@ -38,7 +47,7 @@ def mdc(world: World) -> str:
     )
     subscriptions, destinations = [], []
     for host in hosts:
-        channel = f"aeron:udp?endpoint={host.address}:20121"
+        channel = endpoint(host)
         subscriptions.append(
             host.aeron.add_subscription(
                 channel if mode == "manual" else f"{channel}|control={control}|control-mode=dynamic", STREAM
@@ -47,7 +56,7 @@ def mdc(world: World) -> str:
         if mode == "manual":
             destinations.append(publication.add_destination(channel))
     connect(world, publication, subscriptions)
-    spoil(world)
+    degrade_links(world)
     everybody = readers(world, subscriptions)
     deliver(world, publication, everybody)
     if mode == "manual":
@@ -71,7 +80,7 @@ def mds(world: World) -> str:
         destinations.append(publication.add_destination(f"aeron:udp?endpoint={receiver.address}:{port}"))
     connect(world, publication, [subscription])
     world.run_until(lambda: subscription.images[0].active_transport_count == 2, what="two ways to the image")
-    spoil(world)
+    degrade_links(world)
     everybody = readers(world, [subscription])
     deliver(world, publication, everybody)
     publication.remove_destination(world.rng.choice(destinations))
@@ -97,19 +106,15 @@ def flow_control(world: World) -> str:
     connect(world, publication, [expected, other])
     if strategy != "max":
         # With max the fastest receiver rules, and one that loses datagrams may be left behind for good.
-        spoil(world)
+        degrade_links(world)
     eager = Reader(f"{strategy}: the one waited for", expected)
     if strategy == "min":
         deliver(world, publication, [eager, Reader("min: the other", other)])
         # A member that is gone is forgotten, but the group is then too small to go on without it.
         other.close()
-        world.run_until(lambda: not publication.is_connected, what="that the group is too small", within_ns=PATIENCE_NS)
+        until(world, lambda: not publication.is_connected, "that the group is too small")
         other = second.aeron.add_subscription(channel(second.address), STREAM)
-        world.run_until(
-            lambda: publication.is_connected and other.is_connected,
-            what="that it is complete again",
-            within_ns=PATIENCE_NS,
-        )
+        until(world, lambda: publication.is_connected and other.is_connected, "that it is complete again")
         world.run_for(NS_PER_SECOND)
         deliver(world, publication, [eager, Reader("min: the other, back again", other)])
         return f"{strategy}, " + end(world, publication, [expected, other])

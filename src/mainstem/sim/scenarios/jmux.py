@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from mainstem.errors import ClosedError, Delivery, LocalProtocolError
+from mainstem.errors import Delivery, LocalProtocolError
 from mainstem.jmux import codec, events
 from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.codec import CONNECTION_HEADER_LENGTH, Kind, decode_message
@@ -15,15 +15,15 @@ from mainstem.jmux.session import INFINITE
 from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import Acknowledgment, Half
 from mainstem.sim.checkers import Violation
+from mainstem.sim.scenarios import mux
 from mainstem.sim.scenarios.mux import (
     CONTROL_LIMIT,
+    EAGERNESS,
     FATES,
-    LOW_WATER,
-    MAX_PINGS,
     PING_TIMEOUT_S,
     Direction,
     MuxRun,
-    Timing,
+    drawn_ping_interval,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Way(Direction):
     def __init__(self, name: str, rng: Random, longest: int) -> None:
         super().__init__(name, rng, longest)
         self.abort_at = rng.randrange(self.goal + 1) if rng.random() < 0.08 else None
-        self.eagerness = rng.choice((1.0, 1.0, 0.5, 0.1, 0.0))
+        self.eagerness = rng.choice(EAGERNESS)
         self.is_whole = False  # its reader got the end
 
 
@@ -78,31 +78,22 @@ class Exchange:
         return session
 
 
-class Wire:
-    """What one end may send, given what has arrived. Every message that leaves is checked against it and counted."""
+class Wire(mux.Wire):
+    """The rations of both ends."""
 
     def __init__(self, number: int, settings: Settings) -> None:
-        self.name = NAMES[number]
+        super().__init__(NAMES[number])
         self.settings = settings
         self.ration = settings.initial_ration or INFINITE  # what the peer may send, of each session
-        self.is_client = number == CLIENT
-        self.arriving: deque[tuple[int, Kind, int, int]] = deque()
-        self.peer: Wire
-        self.sent = self.data_bytes = 0
-        self.counts: dict[Kind, int] = defaultdict(int)
         self.allowed: dict[int, int] = {}
 
-    def arrived(self, received: int) -> None:
-        """Handle the messages in the first ``received`` bytes from the peer."""
-        while self.arriving and self.arriving[0][0] <= received:
-            _, kind, session_id, amount = self.arriving.popleft()
-            if kind is Kind.DATA:
-                self.allowed[session_id] = self.peer.ration
-            else:
-                self.allowed[session_id] += amount
+    def on_arrived(self, kind: Kind, session_id: int, amount: int) -> None:
+        if kind is Kind.DATA:
+            self.allowed[session_id] = self.peer.ration
+        else:
+            self.allowed[session_id] += amount
 
     def left(self, data: bytes) -> None:
-        """Check whole messages that leave."""
         offset, end = 0, len(data)
         short: set[int] = set()
         if not self.sent:
@@ -116,10 +107,10 @@ class Wire:
             if kind is Kind.DATA:
                 self._data(session_id, message.flags, message.value, short)
                 if message.flags & codec.OPEN:
-                    self.peer.arriving.append((self.sent + offset, kind, session_id, 0))
+                    self.send_later(offset, kind, session_id, 0)
             elif kind is Kind.INCREMENT_RATION:
                 self._increments(session_id, message.increment)
-                self.peer.arriving.append((self.sent + offset, kind, session_id, message.increment))
+                self.send_later(offset, kind, session_id, message.increment)
             if kind in codec.WITH_BODY:
                 offset += message.value
         if offset != end:
@@ -167,29 +158,24 @@ class JmuxRun(MuxRun):
         settings = [self._settings(rations[end], limits[end]) for end in range(2)]
         self.client = ClientEngine(settings[CLIENT], now_ns=world.now_ns, peer=NAMES[SERVER])
         self.server = ServerEngine(settings[SERVER], now_ns=world.now_ns, peer=NAMES[CLIENT])
-        self.wires: list[Wire] = [Wire(CLIENT, settings[CLIENT]), Wire(SERVER, settings[SERVER])]
-        self.wires[0].peer, self.wires[1].peer = self.wires[1], self.wires[0]
-        self.carry(CLIENT, self.client)
-        self.carry(SERVER, self.server)
+        self.carry(CLIENT, self.client, Wire(CLIENT, settings[CLIENT]))
+        self.carry(SERVER, self.server, Wire(SERVER, settings[SERVER]))
         self.waiting = deque(
             Exchange(f"exchange {index}", rng, (longest[0], longest[1])) for index in range(rng.randrange(MAX_REQUESTS))
         )
+        self.directions = [way for exchange in self.waiting for way in exchange.ways]
         self.exchanges: list[Exchange] = []
         self.live: tuple[list[Exchange], list[Exchange]] = ([], [])
         self.newest: dict[int, Exchange] = {}
-        self.pings_left = [MAX_PINGS, MAX_PINGS]
-        self.pings = [0, 0]
-        self.is_ending = False
         self.shuts_down = rng.random() < 0.5  # the server, at the end; else the client leaves
 
     def _settings(self, ration: int, limit: int) -> Settings:
-        timing = Timing.drawn(self.rng, self.fate)
         return Settings(
             initial_ration=ration,
             fragment_limit=limit,
             control_limit=CONTROL_LIMIT,
-            ping_interval=timing.ping_interval,
-            ping_timeout=timing.ping_timeout,
+            ping_interval=drawn_ping_interval(self.rng, self.fate),
+            ping_timeout=PING_TIMEOUT_S,
             handshake_timeout=PING_TIMEOUT_S,
         )
 
@@ -197,7 +183,7 @@ class JmuxRun(MuxRun):
 
     def act(self, number: int) -> bool:
         rng, acted = self.rng, False
-        connection = self.client if number == CLIENT else self.server
+        connection = self.connections[number]
         if number == CLIENT:
             while self.waiting and self.client.can_open and rng.random() < 0.8:
                 self._open(self.waiting.popleft())
@@ -267,12 +253,7 @@ class JmuxRun(MuxRun):
         """Write some data. Return whether there was any left to write."""
         if way.written == way.goal:
             return False
-        data = way.next_piece()
-        (self.client if number == CLIENT else self.server).write(session, data)
-        way.written += len(data)
-        if session.queued > LOW_WATER:
-            session.notify_below = LOW_WATER
-            way.waits = True
+        self.write(number, session, way)
         return True
 
     def _finish(self, number: int, exchange: Exchange) -> bool:
@@ -284,15 +265,12 @@ class JmuxRun(MuxRun):
         return True
 
     def _read(self, number: int, exchange: Exchange) -> bool:
-        session, rng = exchange.session(number), self.rng
-        way = exchange.ways[1 - number]
-        if not session.unconsumed or rng.random() >= way.eagerness:
+        session, way = exchange.session(number), exchange.ways[1 - number]
+        if not session.unconsumed or self.rng.random() >= way.eagerness:
             return False
         if number == SERVER:
             self._see(exchange)
-        count = session.unconsumed
-        connection = self.client if number == CLIENT else self.server
-        connection.consume(session, count if rng.random() < 0.5 else rng.randrange(1, count + 1))
+        self.consume(number, session)
         return True
 
     def strike(self) -> None:
@@ -319,11 +297,6 @@ class JmuxRun(MuxRun):
         if self.server.failure is None:
             raise Violation("the server cannot shut down although every session has ended")
 
-    def wake(self) -> None:
-        for exchange in (*self.exchanges, *self.waiting):
-            for way in exchange.ways:
-                way.eagerness = 1.0
-
     # -- what happens --------------------------------------------------------------------------------------------------
 
     def on_event(self, number: int, event: events.Event) -> None:
@@ -334,9 +307,7 @@ class JmuxRun(MuxRun):
         elif isinstance(event, events.DataFinished):
             self._on_whole(number, event.session.owner)
         elif isinstance(event, events.SessionDrained):
-            event.session.owner.ways[number].waits = False
-            if event.session.queued > LOW_WATER:
-                raise Violation(f"{event.session} is not drained")
+            self.on_drained(event.session, event.session.owner.ways[number])
         elif isinstance(event, events.Acknowledged):
             event.session.owner.acknowledgments.append(event.positive)
         elif isinstance(event, events.SessionAborted):
@@ -381,7 +352,7 @@ class JmuxRun(MuxRun):
     # -- what must hold ------------------------------------------------------------------------------------------------
 
     def check(self, number: int) -> None:
-        connection = self.client if number == CLIENT else self.server
+        connection = self.connections[number]
         ration = connection.settings.initial_ration
         if ration:
             for session in connection.sessions.values():
@@ -418,28 +389,20 @@ class JmuxRun(MuxRun):
     def is_done(self) -> bool:
         return not self.waiting and not any(self.live) and all(e.session(CLIENT).ended for e in self.exchanges)
 
-    def begin_end(self) -> None:
-        self.is_ending = True
-
     def is_ended(self) -> bool:
         return all(carrier.is_over or carrier.has_finished for carrier in self.carriers)
 
-    def refuses(self, number: int) -> None:
-        connection = self.client if number == CLIENT else self.server
-        refused: list[Callable[[], object]] = [connection.ping, connection.no_operation]
-        refused.append(self.client.open_session if number == CLIENT else self.server.shut_down)
+    def commands(self, number: int) -> list[Callable[[], object]]:
+        connection = self.connections[number]
+        commands: list[Callable[[], object]] = [connection.ping, connection.no_operation]
+        commands.append(self.client.open_session if number == CLIENT else self.server.shut_down)
         for exchange in self.exchanges:
             session = exchange.sessions[number]
             if session is not None:
-                refused += [partial(connection.finish, session), partial(connection.write, session, b"more")]
+                commands += [partial(connection.finish, session), partial(connection.write, session, b"more")]
                 if not session.ended:
                     raise Violation(f"{exchange.name} goes on at {NAMES[number]}, whose connection is over")
-        for command in refused:
-            try:
-                command()
-            except ClosedError:
-                continue
-            raise Violation(f"{NAMES[number]} took a command although its connection is over: {connection.failure}")
+        return commands
 
     def check_end(self) -> None:
         """Check that every exchange ended once at the client, every acknowledgment was reported, and every ping one response."""
@@ -454,18 +417,13 @@ class JmuxRun(MuxRun):
                 exchange.sessions[SERVER] is not None
                 and exchange.session(SERVER).ack is not Acknowledgment.NOT_REQUESTED
             )
-            if len(exchange.acknowledgments) > 1 or (asked and not exchange.acknowledgments and not self._is_silent):
+            is_silent = self.carriers[SERVER].is_dead  # the server's application receives nothing any more
+            if len(exchange.acknowledgments) > 1 or (asked and not exchange.acknowledgments and not is_silent):
                 raise Violation(f"{exchange.name}: acknowledgments {exchange.acknowledgments}")
             if exchange.acknowledgments == [True] and not exchange.has_acknowledged:
                 raise Violation(f"{exchange.name} is acknowledged without its client")
         for wire in self.wires:
-            if wire.peer.counts[Kind.PING_ACK] > wire.counts[Kind.PING]:
-                raise Violation(f"{wire.peer.name} acknowledged a ping twice")
-
-    @property
-    def _is_silent(self) -> bool:
-        """Whether the server's application receives nothing anymore."""
-        return self.carriers[SERVER].is_dead
+            wire.check_answered(Kind.PING, Kind.PING_ACK)
 
 
 def jmux(world: World) -> str:

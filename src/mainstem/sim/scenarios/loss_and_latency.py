@@ -1,4 +1,4 @@
-"""Windows and tethers: congestion control, subscribers that fall behind, gaps that are not repaired."""
+"""Loss and latency: congestion control, measurements, subscribers that fall behind, gaps that are repaired or not."""
 
 from __future__ import annotations
 
@@ -7,20 +7,42 @@ from typing import TYPE_CHECKING
 from mainstem._internal.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.aeron.counters import CounterType, snapshot
 from mainstem.aeron.system_counter import SystemCounter
-from mainstem.sim.checkers import MonotoneChecker, Violation
+from mainstem.sim.checkers import StreamChecker, Violation
 from mainstem.sim.faults import Faults
-from mainstem.sim.scenarios.fan_out import MAX_LOSS, MESSAGES, PATIENCE_NS, connect, deliver, end, readers, spoil
-from mainstem.sim.scenarios.unicast import MAX_LENGTH, drawn_length
+from mainstem.sim.scenarios.streams import (
+    MAX_LENGTH,
+    MAX_LOSS,
+    MESSAGES,
+    REMOVAL_NS,
+    STREAM,
+    UNTETHERED,
+    Sleeper,
+    connect,
+    degrade_links,
+    deliver,
+    drawn_length,
+    end,
+    endpoint,
+    readers,
+    until,
+)
 
 if TYPE_CHECKING:
     from mainstem._core.log.fragment import Fragment
-    from mainstem.aeron.client.subscription import Image
     from mainstem.sim.host import Host
     from mainstem.sim.world import World
 
-STREAM = 1001
 NUMBERED = 400  # messages of an unreliable stream
 NUMBER = 4  # bytes that count them
+ROUND_TRIP_NS = 250 * NS_PER_MS
+GAP_LOSS = 0.05
+GAP_MESSAGES = 1_000  # of a datagram each: some fifty gaps, which one after the other would take twelve seconds
+GAP_MESSAGE_LENGTH = 1_300
+GAP_WINDOW = 512 * 1024
+# The longest silence: a retransmission lost again and again, each time with a fresh request, at one rng in ten.
+LONGEST_STALL_NS = 10 * ROUND_TRIP_NS
+# All of it: three windows, and the repair of the last one.
+LONGEST_NS = 6 * NS_PER_SECOND
 
 
 def shown(host: Host, name: str) -> list[int]:
@@ -39,7 +61,7 @@ def cubic(world: World) -> str:
         "receiver", cubiccongestioncontrol_measurertt=True, cubiccongestioncontrol_tcpmode=rng.random() < 0.5
     )
     world.wire.window_length = None  # congestion control moves it
-    channel = f"aeron:udp?endpoint={receiver.address}:20121"
+    channel = endpoint(receiver)
     subscription = receiver.aeron.add_subscription(f"{channel}|cc=cubic", STREAM)
     publication = sender.aeron.add_publication(f"{channel}|term-length=64k", STREAM)
     connect(world, publication, [subscription])
@@ -71,7 +93,7 @@ def latency(world: World) -> str:
     sender, receiver = (
         world.add_host(name, one_way_latency_interval_ns=interval_ns) for name in ("sender", "receiver")
     )
-    channel = f"aeron:udp?endpoint={receiver.address}:20121"
+    channel = endpoint(receiver)
     subscription = receiver.aeron.add_subscription(channel, STREAM)
     publication = sender.aeron.add_publication(f"{channel}|term-length=64k", STREAM)
     connect(world, publication, [subscription])
@@ -95,55 +117,33 @@ def latency(world: World) -> str:
 def untethered(world: World) -> str:
     """An untethered subscriber goes to RESTING while it sleeps and comes back. The tethered one misses nothing."""
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
-    endpoint = f"aeron:udp?endpoint={receiver.address}:20121"
+    way = endpoint(receiver)
     rejoin = world.rng.random() < 0.7
-    channel = f"{endpoint}|rejoin={'true' if rejoin else 'false'}"  # one stream has one opinion of this
-    timeouts = "untethered-window-limit-timeout=1s|untethered-linger-timeout=500ms|untethered-resting-timeout=1s"
+    channel = f"{way}|rejoin={'true' if rejoin else 'false'}"  # one stream has one opinion of this
     tied = receiver.aeron.add_subscription(channel, STREAM)
-    loose = receiver.aeron.add_subscription(f"{channel}|tether=false|{timeouts}", STREAM)
-    publication = sender.aeron.add_publication(f"{endpoint}|term-length=64k", STREAM)
+    loose = receiver.aeron.add_subscription(f"{channel}|{UNTETHERED}", STREAM)
+    publication = sender.aeron.add_publication(f"{way}|term-length=64k", STREAM)
     connect(world, publication, [tied, loose])
-    spoil(world)
-    seen: list[Image] = []
-    position = MonotoneChecker("the untethered subscription's position")
-
-    def on_message(fragment: Fragment) -> None:
-        position.observe(fragment.header.position)
-
-    is_cut_off = False
-
-    def doze() -> None:
-        nonlocal position, is_cut_off
-        is_cut_off = is_cut_off or not loose.images
-        if loose.images and loose.images[0] not in seen:
-            seen.append(loose.images[0])
-            position = MonotoneChecker(f"the position of the untethered subscription's image {len(seen)}")
-
-    def look() -> None:
-        doze()
-        loose.poll_messages(on_message, 10)
-
-    keen = readers(world, [tied])
-    deliver(world, publication, keen, bystander=look)
+    degrade_links(world)
+    sleeper, keen = Sleeper(loose), readers(world, [tied])
+    deliver(world, publication, keen, bystander=sleeper.poll)
     # A subscriber that stops is removed once it is far enough behind and its time is up, and does not delay the stream afterwards.
-    is_cut_off = False
-    deliver(world, publication, keen, messages=MESSAGES, bystander=doze)
-    world.run_until(
-        lambda: is_cut_off or not loose.images, what="the end of the sleeper's image", within_ns=20 * NS_PER_SECOND
-    )
-    deliver(world, publication, keen, bystander=doze)
+    sleeper.was_removed = False
+    deliver(world, publication, keen, messages=MESSAGES, bystander=sleeper.sleep)
+    sleeper.wait_until_removed(world)
+    deliver(world, publication, keen, bystander=sleeper.sleep)
     if rejoin:
-        world.run_until(lambda: bool(loose.images), what="the sleeper's return", within_ns=20 * NS_PER_SECOND)
-        deliver(world, publication, keen, bystander=look)
+        until(world, lambda: bool(loose.images), "the sleeper's return", REMOVAL_NS)
+        deliver(world, publication, keen, bystander=sleeper.poll)
     elif loose.images:
         raise Violation("a subscription that does not rejoin was let in again")
-    return f"{len(seen)} times in, " + end(world, publication, [tied, loose])
+    return f"{sleeper.joined} times in, " + end(world, publication, [tied, loose])
 
 
 def unreliable(world: World) -> str:
     """Gaps are not repaired: what arrives is in order and complete, and loss costs messages, not time."""
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
-    channel = f"aeron:udp?endpoint={receiver.address}:20121"
+    channel = endpoint(receiver)
     subscription = receiver.aeron.add_subscription(f"{channel}|reliable=false", STREAM)
     publication = sender.aeron.add_publication(f"{channel}|term-length=64k", STREAM)
     connect(world, publication, [subscription])
@@ -171,8 +171,48 @@ def unreliable(world: World) -> str:
         (image,) = subscription.images or (None,)
         return image is not None and len(offered) == NUMBERED and image.position >= publication.position
 
-    world.run_until(step, what="the end of what was offered", within_ns=PATIENCE_NS)
+    until(world, step, "the end of what was offered")
     naks = receiver.aeron.counters.value(SystemCounter.NAKS_SENT)
     if naks or (not loss and len(got) != NUMBERED) or len(got) < NUMBERED // 8:
         raise Violation(f"{len(got)} of {NUMBERED} arrived, {naks} NAKs were sent, at {loss:.0%} loss")
     return f"{len(got)} of {NUMBERED} at {loss:.1%} loss, " + end(world, publication, [subscription])
+
+
+def gaps(world: World) -> str:
+    """Many gaps at a round trip of 250 ms are repaired in parallel, so the stream does not stall for each in turn."""
+    sender, receiver = world.add_host("sender"), world.add_host("receiver")
+    channel = endpoint(receiver)
+    # By default a gap is asked for again every 100 µs, thousands of times in a round trip; a channel may ask for patience.
+    patience = world.rng.choice(("", "|nak-delay=100us", "|nak-delay=200us", "|nak-delay=400us"))
+    window = f"rcv-wnd={GAP_WINDOW}|so-rcvbuf={2 * GAP_WINDOW}"
+    subscription = receiver.aeron.add_subscription(f"{channel}|{window}{patience}", STREAM)
+    publication = sender.aeron.add_exclusive_publication(f"{channel}|term-length=2m", STREAM)
+    world.wire.window_length = GAP_WINDOW
+    connect(world, publication, [subscription])
+    world.network.faults = Faults(loss=GAP_LOSS, delay_ns=ROUND_TRIP_NS // 2)
+    checker = StreamChecker("the stream")
+    begun_ns = last_ns = world.now_ns
+    longest_ns = sent = 0
+
+    def on_message(fragment: Fragment) -> None:
+        nonlocal last_ns, longest_ns
+        checker.delivered(bytes(fragment), fragment.header.position)
+        longest_ns = max(longest_ns, world.now_ns - last_ns)
+        last_ns = world.now_ns
+
+    def step() -> bool:
+        nonlocal sent
+        while sent < GAP_MESSAGES:
+            message = sent.to_bytes(4, "big") * (GAP_MESSAGE_LENGTH // 4)
+            if publication.offer(message) < 0:
+                break
+            sent += 1
+            checker.offered(message)
+        subscription.poll_messages(on_message, 100)
+        return sent == GAP_MESSAGES and not checker.outstanding
+
+    world.run_until(step, what="delivery", within_ns=60 * NS_PER_SECOND)
+    took_ns = world.now_ns - begun_ns
+    if longest_ns > LONGEST_STALL_NS or took_ns > LONGEST_NS:
+        raise Violation(f"took {took_ns // NS_PER_MS} ms, with a stall of {longest_ns // NS_PER_MS} ms")
+    return f"{took_ns // NS_PER_MS} ms, longest stall {longest_ns // NS_PER_MS} ms, {world.network.lost} datagrams lost"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from mainstem._internal.clock import NEVER_NS, NS_PER_MS, NS_PER_SECOND, seconds_ns
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, Timeout
@@ -11,7 +11,7 @@ from mainstem.sim.byte_streams import ByteStream, StreamFaults
 from mainstem.sim.checkers import CHECKED, Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from random import Random
 
     from mainstem.bymux.engine import BymuxEngine
@@ -30,6 +30,7 @@ MAX_STEPS = 100_000
 MAX_PINGS = 20  # of a program, beside those of heartbeats; fewer than may be outstanding
 CONTROL_LIMIT = 4_096
 LOW_WATER = 100  # bytes queued, below which a writer goes on
+EAGERNESS = (1.0, 1.0, 0.5, 0.1, 0.0)
 # What every written byte is a part of: content is known by its place, and nothing of it is stored.
 PATTERN_LENGTH = 1 << 16
 _HALF = bytes((index * 131 + (index >> 8) * 17 + (index >> 13)) & 0xFF for index in range(PATTERN_LENGTH))
@@ -50,6 +51,7 @@ class Direction:
             self.goal = rarely
         self._chunk = min(rng.choice((1 + self.goal // 16, 1 + self.goal // 4, max(1, self.goal))), PATTERN_LENGTH)
         self.written = self.read = 0
+        self.eagerness = 1.0  # how likely its reader consumes in a step
         self.waits = False  # the writer, until less is queued
         self.is_closed = False  # nothing more is written
 
@@ -74,18 +76,10 @@ class Direction:
         return f"{self.name}: {self.written} of {self.goal} bytes written, {self.read} read"
 
 
-@dataclass
-class Timing:
-    """The heartbeat of one end, in seconds. An interval of None disables it."""
-
-    ping_interval: float | None
-    ping_timeout: float = PING_TIMEOUT_S
-
-    @classmethod
-    def drawn(cls, rng: Random, fate: str) -> Timing:
-        """Draw timing. Only a heartbeat detects a silent peer, so a run with one has a heartbeat."""
-        is_on = fate in ("dead", "clogged") or rng.random() < 0.5
-        return cls(rng.randrange(20, 400) / 1000 if is_on else None)
+def drawn_ping_interval(rng: Random, fate: str) -> float | None:
+    """Draw the seconds between heartbeats; None without. Only they detect a silent peer, so a run with one has them."""
+    is_on = fate in ("dead", "clogged") or rng.random() < 0.5
+    return rng.randrange(20, 400) / 1000 if is_on else None
 
 
 FATES = ("whole", "whole", "whole", "whole", "whole", "whole", "reset", "reset", "dead", "clogged", "left")
@@ -201,14 +195,38 @@ class Carrier:
             self._on_event(event)
 
 
-class CheckedWire(Protocol):
-    """What one end may send, given what has arrived. Everything that leaves is checked against it."""
+class Wire:
+    """What one end may send, given what has arrived. Everything that leaves is checked against it and counted."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.peer: Self
+        self.sent = self.data_bytes = 0
+        self.counts: Counter[Any] = Counter()
+        self._arriving: deque[tuple[int, tuple[Any, ...]]] = (
+            deque()
+        )  # where it ends in what the peer sent, and what it is
+
+    def send_later(self, end: int, *frame: Any) -> None:
+        """Note what the peer has to respect once its first ``end`` bytes have arrived."""
+        self.peer._arriving.append((self.sent + end, frame))
 
     def arrived(self, received: int) -> None:
-        """Handle the part of what the other end sent that has arrived."""
+        """Handle the first ``received`` bytes from the peer."""
+        while self._arriving and self._arriving[0][0] <= received:
+            self.on_arrived(*self._arriving.popleft()[1])
+
+    def on_arrived(self, *frame: Any) -> None:
+        raise NotImplementedError
 
     def left(self, data: bytes) -> None:
-        """Check what leaves this end."""
+        """Check what leaves this end, whole frames."""
+        raise NotImplementedError
+
+    def check_answered(self, ping: Any, pong: Any) -> None:
+        """Check that every ping got at most one pong."""
+        if self.peer.counts[pong] > self.counts[ping]:
+            raise Violation(f"{self.peer.name} sent {self.peer.counts[pong]} pongs for {self.counts[ping]} pings")
 
 
 class MuxRun:
@@ -220,7 +238,6 @@ class MuxRun:
 
     FATES: ClassVar[tuple[str, ...]] = FATES
     NAMES: ClassVar[tuple[str, str]]
-    wires: Sequence[CheckedWire]  # of both ends
 
     def __init__(self, world: World, *, is_killed_later: bool = False) -> None:
         self.world = world
@@ -228,6 +245,10 @@ class MuxRun:
         self.fate = "dead" if is_killed_later else rng.choice(self.FATES)
         self.stream = ByteStream(rng, world.clock, there=StreamFaults.drawn(rng), back=StreamFaults.drawn(rng))
         self.carriers: list[Carrier] = []
+        self.connections: list[Any] = []
+        self.wires: list[Any] = []
+        self.directions: list[Direction] = []  # of all streams
+        self.pings_left = [MAX_PINGS, MAX_PINGS]
         self.victim = rng.randrange(2)
         self.steps = 0
         self._start_ns = world.now_ns
@@ -240,10 +261,14 @@ class MuxRun:
         self._longest_step_ns = IDLE_TICK_NS
         self._stepped_ns = world.now_ns
         self.is_healed = False
-        self._is_ending = False
+        self.is_ending = False  # everything is done, so both ends finish
 
-    def carry(self, number: int, connection: BymuxEngine | JmuxEngine) -> None:
+    def carry(self, number: int, connection: BymuxEngine | JmuxEngine, wire: Wire) -> None:
         """Attach a connection to the next end of the byte stream."""
+        self.connections.append(connection)
+        self.wires.append(wire)
+        if number:
+            self.wires[0].peer, self.wires[1].peer = self.wires[1], self.wires[0]
         self.carriers.append(
             Carrier(
                 self.world,
@@ -270,16 +295,27 @@ class MuxRun:
         """Let the application at one end do something. Return whether it did."""
         raise NotImplementedError
 
-    def wake(self) -> None:
-        """Let no application be slow from now on."""
-        raise NotImplementedError
+    def write(self, number: int, stream: Any, way: Direction) -> None:
+        """Write the next bytes of a direction, and wait if too many are queued."""
+        data = way.next_piece()
+        self.connections[number].write(stream, data)
+        way.written += len(data)
+        if stream.queued > LOW_WATER:
+            stream.notify_below = LOW_WATER
+            way.waits = True
+
+    def on_drained(self, stream: Any, way: Direction) -> None:
+        way.waits = False
+        if stream.queued > LOW_WATER:
+            raise Violation(f"{stream} is not drained")
+
+    def consume(self, number: int, stream: Any) -> None:
+        """Consume some or all of the bytes that arrived."""
+        count = stream.unconsumed
+        self.connections[number].consume(stream, count if self.rng.random() < 0.5 else self.rng.randrange(1, count + 1))
 
     def is_done(self) -> bool:
         """Whether everything that was started has ended at both ends."""
-        raise NotImplementedError
-
-    def begin_end(self) -> None:
-        """Let both ends finish. Called once, when everything is done."""
         raise NotImplementedError
 
     def is_ended(self) -> bool:
@@ -294,8 +330,8 @@ class MuxRun:
         """Check the invariants of one end. Called in every step."""
         raise NotImplementedError
 
-    def refuses(self, number: int) -> None:
-        """Check that every command at an end that is done raises. Called once for each end."""
+    def commands(self, number: int) -> list[Callable[[], object]]:
+        """Return every command of an end that is done: all must raise."""
         raise NotImplementedError
 
     # -- the run -------------------------------------------------------------------------------------------------------
@@ -309,15 +345,14 @@ class MuxRun:
         """Run everything, yielding (whether anything moved) whenever time should advance. Raises Violation."""
         if self.fate == "whole":
             yield from self._until(self.is_done, "the end of every stream")
-            self._is_ending = True
-            self.begin_end()
+            self.is_ending = True
             yield from self._until(self.is_ended, "the end of both connections")
         else:
             yield from self._until(self._is_struck, "the end of every stream")
             yield from self._until(self._is_noticed, f"that both ends notice that one is {self.fate}")
-            for number, carrier in enumerate(self.carriers):
-                if carrier.connection.failure is not None:
-                    self.refuses(number)
+            for number, connection in enumerate(self.connections):
+                if connection.failure is not None:
+                    self._check_refused(number)
         self.check_end()
 
     def kill(self, number: int) -> None:
@@ -364,7 +399,8 @@ class MuxRun:
 
     def _heal(self) -> None:
         self.is_healed = True
-        self.wake()
+        for direction in self.directions:
+            direction.eagerness = 1.0
         clogged = self.fate == "clogged" and self.world.now_ns >= self._fate_ns
         self.stream.heal()
         if clogged:
@@ -394,13 +430,21 @@ class MuxRun:
 
     def _is_struck(self) -> bool:
         """Whether the fate has happened. If everything is done before, both ends begin to finish."""
-        if not self._is_ending and self.is_done():
-            self._is_ending = True
-            self.begin_end()
-        return self.world.now_ns > self._fate_ns or (self._is_ending and self.is_ended())
+        if not self.is_ending and self.is_done():
+            self.is_ending = True
+        return self.world.now_ns > self._fate_ns or (self.is_ending and self.is_ended())
 
     def _is_noticed(self) -> bool:
         return all(carrier.is_over or carrier.has_finished for carrier in self.carriers)
+
+    def _check_refused(self, number: int) -> None:
+        for command in self.commands(number):
+            try:
+                command()
+            except ClosedError:
+                continue
+            failure = self.connections[number].failure
+            raise Violation(f"{self.NAMES[number]} took a command although its connection is over: {failure}")
 
     def _check_silence(self, carrier: Carrier) -> None:
         """Check that a silent peer is presumed dead in time."""
@@ -427,10 +471,10 @@ class MuxRun:
             if allowed and is_open and self.world.now_ns - carrier.heard_ns < seconds_ns(PING_TIMEOUT_S):
                 raise Violation(f"{carrier.name} gave its peer up although it had heard of it") from failure
         elif isinstance(failure, ConnectionLost):
-            allowed = (fate != "whole" and struck) or self._is_ending
+            allowed = (fate != "whole" and struck) or self.is_ending
         else:
             # An end whose stream is clogged gives its peer up and leaves, which the peer may see as an orderly end.
             is_left = fate in ("left", "shut down", "clogged") and struck
-            allowed = isinstance(failure, ClosedError) and (is_left or self._is_ending)
+            allowed = isinstance(failure, ClosedError) and (is_left or self.is_ending)
         if not allowed:
             raise Violation(f"{carrier.name} failed in a run that is {fate}: {failure}") from failure

@@ -8,9 +8,7 @@ and none prevents reading another. A killed program loses nothing that it wrote.
 from __future__ import annotations
 
 import contextlib
-import errno
 import struct
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,11 +26,10 @@ from mainstem.recording.shipping.verification import find_archive_problems
 from mainstem.recording.verify import find_problems
 from mainstem.sim.checkers import CHECKED, Violation
 from mainstem.sim.clock import ManualClock
-from mainstem.sim.disk import Crash, Device, FaultyDisk
+from mainstem.sim.disk import Crash, Device, FaultyDisk, may_be_full, temporary_directory
 from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from random import Random
 
     from mainstem.recording.writer import RecordingWriter
@@ -47,8 +44,6 @@ MAX_ACTIONS = 60
 MAX_SESSIONS = 12
 MAX_OLD_RECORDINGS = 80  # whose entries are in the catalog before, on some pages
 MAX_ALIAS, MAX_LONG_ALIAS = 200, 5_000  # an entry may take more than a page
-# Directories in memory, if the host has them: nothing waits for a device.
-MEMORY = Path("/dev/shm")
 
 _HEADER = struct.Struct("<iBBHiiiiq")
 _WHOLE, _DATA, _PADDING = 0xC0, 1, 0
@@ -66,11 +61,9 @@ class _Log:
         size = (len(payload) + _HEADER.size + 31) & ~31
         left = TERM_LENGTH - self.writer.position % TERM_LENGTH
         if size > left:
-            self._run(self._header(left, _PADDING).ljust(left, b"\0"), time_ns)
-        self._run((self._header(_HEADER.size + len(payload), _DATA) + payload).ljust(size, b"\0"), time_ns)
-
-    def _run(self, frames: bytes, time_ns: int) -> None:
-        self.writer.write(memoryview(frames), time_ns)
+            self.writer.write(memoryview(self._header(left, _PADDING).ljust(left, b"\0")), time_ns)
+        frame = (self._header(_HEADER.size + len(payload), _DATA) + payload).ljust(size, b"\0")
+        self.writer.write(memoryview(frame), time_ns)
 
     def _header(self, length: int, kind: int) -> bytes:
         term_id, offset = divmod(self.writer.position, TERM_LENGTH)
@@ -139,8 +132,8 @@ class PowerLossRun:
         self.durable = rng.random() < 0.6
         self.logs: dict[int, _Log] = {}
         shippers: list[ArchiveShipper] = []
-        with contextlib.suppress(Crash):
-            self._guarded(lambda: self._act(disk, other, shippers))
+        with contextlib.suppress(Crash), may_be_full():
+            self._act(disk, other, shippers)
         for shipper in shippers:
             shipper.close()
         loses_power = rng.random() < 0.7
@@ -165,25 +158,19 @@ class PowerLossRun:
         for _ in range(rng.randrange(MAX_ACTIONS)):
             self.clock.advance_ns(rng.choice((0, NS_PER_MS, 150 * NS_PER_MS)))
             action = rng.random()
-            if action < 0.15:
-                self._guarded(lambda: self._start(recorder))
-            elif action < 0.9:
-                self._guarded(self._write)
-            elif action < 0.95:
-                self._guarded(lambda: self._stop(recorder))
-            elif action < 0.98:
-                self._guarded(lambda: self._put(store))
-            elif self.has_durable_directory:
-                self._ship(other, shippers)
+            with may_be_full():
+                if action < 0.15:
+                    self._start(recorder)
+                elif action < 0.9:
+                    self._write()
+                elif action < 0.95:
+                    self._stop(recorder)
+                elif action < 0.98:
+                    self._put(store)
+                elif self.has_durable_directory:
+                    self._ship(other, shippers)
         if rng.random() < 0.3:
-            self._guarded(lambda: self._close(recorder))
-
-    def _guarded(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
+            recorder.close()
 
     def _start(self, recorder: Recorder) -> None:
         session_id = self.rng.randrange(MAX_SESSIONS)
@@ -227,9 +214,6 @@ class PowerLossRun:
         if self.logs:
             log = self.logs.pop(self.rng.choice(list(self.logs)))
             recorder.stop(log.writer)
-
-    def _close(self, recorder: Recorder) -> None:
-        recorder.close()
 
     def _put(self, store: LocalStore) -> None:
         name = f"{self.rng.randrange(4)}/{self.rng.randrange(4)}"
@@ -375,7 +359,7 @@ def _channel(rng: Random) -> str:
 
 def power_loss(world: World) -> str:
     """Durable data survives a loss of power at any step; other recordings are left with a prefix."""
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="mainstem-sim-") as folder:
+    with temporary_directory() as folder:
         run = PowerLossRun(world, Path(folder))
         run.play()
     return (

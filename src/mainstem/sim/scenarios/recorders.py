@@ -6,9 +6,8 @@ recording holds everything released to the publisher, and any other recording a 
 
 from __future__ import annotations
 
-import errno
-import tempfile
 from bisect import bisect_right
+from errno import ENOSPC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ from mainstem.recording.recorder import Recorder
 from mainstem.recording.segments import segment_base, segment_name
 from mainstem.recording.verify import find_problems
 from mainstem.sim.checkers import CHECKED, Violation
-from mainstem.sim.disk import Crash, Device, FaultyDisk
+from mainstem.sim.disk import Crash, Device, FaultyDisk, temporary_directory
 from mainstem.sim.world import IDLE_TICK_NS
 from mainstem.store.local import LocalStore
 
@@ -43,8 +42,6 @@ LIVENESS_NS = 2 * NS_PER_SECOND  # of clients: for so long a driver holds a dead
 SHORT_NS = NS_PER_SECOND  # a recorder that is away for less finds its position held
 LONG_NS = 5 * NS_PER_SECOND
 PATIENCE_NS = 300 * NS_PER_SECOND
-# Directories in memory, if the host has them: nothing waits for a device.
-MEMORY = Path("/dev/shm")
 
 
 class Program:
@@ -137,7 +134,7 @@ class RecordersRun:
         except Crash:
             self._crashed()
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            if error.errno != ENOSPC:
                 raise
             self.refusals += 1
 
@@ -239,7 +236,7 @@ class RecordersRun:
 
 def recorders(world: World) -> str:
     """Every message is recorded once and in order, whatever the disk refuses and whenever the recorder is killed."""
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="mainstem-sim-") as folder:
+    with temporary_directory() as folder:
         run = RecordersRun(world, Path(folder))
         run.play()
         # They do nothing any more; what they hold of the world goes with it.

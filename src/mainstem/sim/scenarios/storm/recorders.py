@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +12,7 @@ from mainstem.recording.reader import RecordingReader
 from mainstem.recording.reading import messages
 from mainstem.recording.recorder import Recorder
 from mainstem.sim.checkers import CHECKED, Violation
-from mainstem.sim.disk import Device, FaultyDisk
-from mainstem.sim.scenarios.recorders import MEMORY
+from mainstem.sim.disk import Device, FaultyDisk, temporary_directory
 from mainstem.sim.scenarios.storm.workload import GONE, Workload, runs
 from mainstem.store.local import LocalStore
 
@@ -42,7 +40,7 @@ class RecorderWorkload(Workload):
         self.flow = flow
         self.host = host
         self.channel = channel
-        self._folder = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="mainstem-sim-")
+        self._folder = temporary_directory()
         self._directory = Path(self._folder.name)
         self._disk = FaultyDisk(Device(self._directory, world.rng))
         self._recorder: Recorder | None = None

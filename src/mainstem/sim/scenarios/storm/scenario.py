@@ -67,7 +67,7 @@ def _live_through(world: World, injector: FaultInjector, workloads: list[Workloa
     rng = world.rng
 
     def step(*, offers: bool) -> None:
-        pause_probability = {injector.hosts[place].name: share for place, share in injector.pause_probability.items()}
+        pause_probability = {injector.hosts[host].name: share for host, share in injector.pause_probability.items()}
         for each in workloads:
             each.step(offers=offers and rng.random() < OFFER_SHARE, pause_probability=pause_probability)
 

@@ -1,0 +1,214 @@
+"""What the scenarios of Aeron's streams share: a publication, and subscriptions that must get all of its messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem._internal.clock import NS_PER_SECOND
+from mainstem.sim.checkers import MonotoneChecker, StreamChecker
+from mainstem.sim.faults import Faults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+    from mainstem._core.log.fragment import Fragment
+    from mainstem.aeron.client.publication import ExclusivePublication, Publication
+    from mainstem.aeron.client.subscription import Image, Subscription
+    from mainstem.sim.host import Host
+    from mainstem.sim.world import World
+
+STREAM = 1001
+MESSAGES = 150  # several terms of 64 KiB
+MAX_LENGTH = 8_192  # the longest message of a term of 64 KiB
+MAX_LOSS = 0.15  # of a link: with three receivers, and both directions, the publisher waits for the unluckiest
+TIMEOUT_NS = 300 * NS_PER_SECOND  # simulated: 30% loss in both directions takes many rounds
+
+REMOVAL_NS = 20 * NS_PER_SECOND  # what removing a subscription from a stream may take, or its return
+
+
+def until(world: World, condition: Callable[[], bool], what: str, timeout_ns: int = TIMEOUT_NS) -> None:
+    """Run the world until a condition holds over a bad network."""
+    world.run_until(condition, what=what, within_ns=timeout_ns)
+
+
+def endpoint(host: Host, port: int = 20_121) -> str:
+    """The channel to a host."""
+    return f"aeron:udp?endpoint={host.address}:{port}"
+
+
+def drawn_length(rng: Random) -> int:
+    """Draw the length of a message: mostly short, sometimes empty, sometimes many fragments."""
+    return int(rng.random() * rng.choice((1, 64, 64, 1_500, MAX_LENGTH)))
+
+
+class Reader:
+    """A subscription that must get every message of a publication. It skips a poll with ``pause_probability``."""
+
+    def __init__(self, name: str, subscription: Subscription, *, pause_probability: float = 0.0) -> None:
+        self.subscription = subscription
+        self.checker = StreamChecker(name)
+        self.pause_probability = pause_probability
+
+    def poll(self, world: World) -> None:
+        """Poll, unless it pauses."""
+        if world.rng.random() >= self.pause_probability:
+            self.subscription.poll_messages(self._on_message, 10)
+
+    def _on_message(self, fragment: Fragment) -> None:
+        self.checker.delivered(bytes(fragment), fragment.header.position)
+
+
+class Writer:
+    """Offers messages of drawn lengths, each of which every reader must get."""
+
+    def __init__(
+        self, publication: Publication | ExclusivePublication, readers: Sequence[Reader], messages: int
+    ) -> None:
+        self.publication = publication
+        self.readers = readers
+        self._left = messages
+        self._message = b""  # drawn, and not accepted yet
+
+    def offer(self, rng: Random) -> None:
+        """Offer a few messages, as far as there is room."""
+        for _ in range(int(rng.random() * 4)):
+            if not self._left:
+                return
+            message = self._message = self._message or rng.randbytes(drawn_length(rng))
+            if self.publication.offer(message) < 0:
+                return
+            for reader in self.readers:
+                reader.checker.offered(message)
+            self._message = b""
+            self._left -= 1
+
+    @property
+    def done(self) -> bool:
+        return not self._left and not any(reader.checker.outstanding for reader in self.readers)
+
+
+UNTETHERED = (
+    "tether=false|untethered-window-limit-timeout=1s|untethered-linger-timeout=500ms|untethered-resting-timeout=1s"
+)
+
+
+class Sleeper:
+    """An untethered subscription, which loses its image while it sleeps. Positions grow within each image.
+
+    Attributes:
+        joined: How many images it has had.
+        was_removed: Whether it was seen without an image.
+    """
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.subscription = subscription
+        self.joined = 0
+        self.was_removed = False
+        self._image: Image | None = None
+        self._position: MonotoneChecker
+
+    def sleep(self) -> None:
+        """Note whether it has an image."""
+        images = self.subscription.images
+        self.was_removed |= not images
+        if images and images[0] is not self._image:
+            self._image = images[0]
+            self.joined += 1
+            self._position = MonotoneChecker(f"the position of the untethered subscription's image {self.joined}")
+
+    def poll(self) -> None:
+        """Wake up for a poll."""
+        self.sleep()
+        self.subscription.poll_messages(lambda fragment: self._position.observe(fragment.header.position), 10)
+
+    def wait_until_removed(self, world: World) -> None:
+        """Wait for the end of its image, for as long as its time-outs may take."""
+        until(world, lambda: self.was_removed or not self.subscription.images, "the sleeper's end", REMOVAL_NS)
+
+
+def readers(world: World, subscriptions: Sequence[Subscription]) -> list[Reader]:
+    """Return a reader for each subscription; some of them pause."""
+    return [
+        Reader(f"subscription {number}", each, pause_probability=world.rng.choice((0.0, 0.5, 0.9)))
+        for number, each in enumerate(subscriptions)
+    ]
+
+
+def connect(
+    world: World, publication: Publication | ExclusivePublication, subscriptions: Sequence[Subscription]
+) -> None:
+    """Wait over a perfect network until every subscriber has joined: only then is delivery to all guaranteed."""
+    world.run_until(
+        lambda: publication.is_connected and all(each.is_connected for each in subscriptions),
+        what="the connection of every subscription",
+    )
+    world.run_for(NS_PER_SECOND // 2)
+
+
+def degrade_links(world: World) -> None:
+    """Draw faults for every link between two hosts."""
+    for source in world.hosts:
+        for destination in world.hosts:
+            if source is not destination:
+                world.network.link(source.address, destination.address, Faults.drawn(world.rng, max_loss=MAX_LOSS))
+
+
+def deliver(
+    world: World,
+    publication: Publication | ExclusivePublication,
+    to: Sequence[Reader],
+    *,
+    messages: int | None = None,
+    bystander: Callable[[], None] | None = None,
+) -> None:
+    """Offer messages of drawn lengths until every reader has all of them. Calls ``bystander`` in every step.
+
+    The number of messages depends on the size of the run unless ``messages`` is given.
+    """
+    writer = Writer(publication, to, messages or world.scaled(MESSAGES))
+
+    def progress() -> bool:
+        writer.offer(world.rng)
+        for reader in to:
+            reader.poll(world)
+        if bystander is not None:
+            bystander()
+        return writer.done
+
+    until(world, progress, "delivery of every message to everybody")
+
+
+def end(world: World, publication: Publication | ExclusivePublication, subscriptions: Sequence[Subscription]) -> str:
+    """Close the publication, wait until no subscriber has an image of it, and return what happened on the network."""
+    session_id = publication.session_id
+    publication.close()
+    until(
+        world,
+        lambda: not any(image.session_id == session_id for each in subscriptions for image in each.images),
+        "the end of the stream for everybody",
+    )
+    return f"{world.network.sent} datagrams, {world.network.lost} lost, {world.ticks} ticks"
+
+
+class ResponseChannel:
+    """One client's requests, and the response channel that they name."""
+
+    def __init__(
+        self, world: World, client: Host, server: Host, questions: Subscription, *, request: str, response: str
+    ) -> None:
+        self.answers = client.aeron.add_subscription(response, STREAM + 1)
+        self.ask = client.aeron.add_exclusive_publication(
+            f"{request}|response-correlation-id={self.answers.registration_id}", STREAM
+        )
+        connect(world, self.ask, [questions])
+        self.questions = next(each for each in questions.images if each.session_id == self.ask.session_id)
+        self.answer = server.aeron.add_exclusive_publication(
+            f"{response}|term-length=64k|response-correlation-id={self.questions.correlation_id}", STREAM + 1
+        )
+        connect(world, self.answer, [self.answers])
+        self.checker = StreamChecker("answers")
+        self.asked = 0
+
+    def on_answer(self, fragment: Fragment) -> None:
+        self.checker.delivered(bytes(fragment), fragment.header.position)
