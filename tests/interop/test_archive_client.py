@@ -1,4 +1,4 @@
-"""Mainstem's client of an archive against Aeron Archive for Java, on Java's media driver and on Mainstem's."""
+"""Mainstem's client of an archive against Java's archive, on Java's media driver and on Mainstem's, and against Mainstem's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import sys
 import tempfile
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,9 @@ from tests.support.patience import Patience, wait_for
 from tests.support.ports import free_port
 
 import mainstem
-from mainstem import archive
+from mainstem import MediaDriver, archive
 from mainstem.archive import RecordingSignal, Signal, extension_channel
+from mainstem.archive.server import ArchiveServer
 from mainstem.errors import ArchiveError, ArchiveErrorCode, ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,28 +31,65 @@ COUNT = 400
 SMALL = "term-length=64k"
 
 
-@pytest.fixture(scope="module", params=["java", "mainstem"])
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaArchive]:
+class MainstemArchive:
+    """An archive in this process."""
+
+    def __init__(self, archive: Path, directory: str) -> None:
+        self.archive = archive
+        self.directory = directory
+        self.control = f"aeron:udp?endpoint=localhost:{free_port()}"
+
+
+Served = JavaArchive | MainstemArchive
+
+
+@contextmanager
+def mainstem_archive(path: Path) -> Iterator[MainstemArchive]:
+    with MediaDriver.launch() as driver:
+        made = MainstemArchive(path, driver.directory)
+        options = {"control_channel": made.control, "segment_file_length": SEGMENT_LENGTH}
+        with ArchiveServer.launch(path, driver.directory, **options):
+            yield made
+
+
+@contextmanager
+def java_archive_on_mainstems_driver(path: Path, directory: Path) -> Iterator[JavaArchive]:
+    command = [sys.executable, "-m", "mainstem", "driver"]
+    driver = DriverProcess(command, directory, {"AERON_THREADING_MODE": "SHARED"})
+    try:
+        with JavaArchive(path, directory, has_driver=False) as made:
+            yield made
+    finally:
+        driver.stop()
+
+
+@pytest.fixture(scope="module", params=["java", pytest.param("java-on-mainstem", marks=pytest.mark.long), "mainstem"])
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """An archive, and the driver that it and the clients use."""
-    java.require_java()
     path = tmp_path_factory.mktemp("archive")
-    with tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm") as folder:
+    with ExitStack() as stack:
+        if request.param == "mainstem":
+            yield stack.enter_context(mainstem_archive(path))
+            return
+        java.require_java()
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm"))
         directory = Path(folder) / "aeron"
         if request.param == "java":
-            with JavaArchive(path, directory, has_driver=True) as started:
-                yield started
-            return
-        command = [sys.executable, "-m", "mainstem", "driver"]
-        driver = DriverProcess(command, directory, {"AERON_THREADING_MODE": "SHARED"})
-        try:
-            with JavaArchive(path, directory, has_driver=False) as started:
-                yield started
-        finally:
-            driver.stop()
+            yield stack.enter_context(JavaArchive(path, directory, has_driver=True))
+        else:
+            yield stack.enter_context(java_archive_on_mainstems_driver(path, directory))
 
 
 @pytest.fixture
-def aeron(served: JavaArchive) -> Iterator[mainstem.Aeron]:
+def full(served: Served) -> Served:
+    """An archive that does everything."""
+    if isinstance(served, MainstemArchive):
+        pytest.skip("Mainstem's archive refuses this request")
+    return served
+
+
+@pytest.fixture
+def aeron(served: Served) -> Iterator[mainstem.Aeron]:
     with mainstem.connect(served.directory) as client:
         yield client
 
@@ -95,7 +133,7 @@ def recorded(
     ids=["udp", "ipc", "udp to an address"],
 )
 def test_connect_record_list_and_replay(
-    served: JavaArchive, aeron: mainstem.Aeron, channels: tuple[str, str | None]
+    served: Served, aeron: mainstem.Aeron, channels: tuple[str, str | None]
 ) -> None:
     control = served.control if channels[0] == "control" else channels[0]
     with archive.connect(control, response_channel=channels[1], aeron=aeron, client_name="tides") as client:
@@ -117,7 +155,7 @@ def test_connect_record_list_and_replay(
         assert client.stats() == archive.ClientStats(pending=0, events=0, dropped_events=0, refused={})
 
 
-def test_kinds_of_replay(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+def test_kinds_of_replay(served: Served, aeron: mainstem.Aeron) -> None:
     with archive.connect(served.control, aeron=aeron) as client:
         recording_id, end = recorded(client, aeron, 1011)
         with client.replay(recording_id, "aeron:ipc", 1012) as subscription:
@@ -140,7 +178,7 @@ def test_kinds_of_replay(served: JavaArchive, aeron: mainstem.Aeron) -> None:
 
 
 def test_a_replay_follows_an_active_recording_and_is_bounded_by_a_counter(
-    served: JavaArchive, aeron: mainstem.Aeron
+    served: Served, aeron: mainstem.Aeron
 ) -> None:
     with (
         archive.connect(served.control, aeron=aeron) as client,
@@ -169,7 +207,7 @@ def test_a_replay_follows_an_active_recording_and_is_bounded_by_a_counter(
                 assert list(limited) == []
 
 
-def test_stopping_by_every_identity(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+def test_stopping_by_every_identity(served: Served, aeron: mainstem.Aeron) -> None:
     with archive.connect(served.control, aeron=aeron) as client:
         stops: list[tuple[int, Callable[[int, int], Any]]] = [
             (1031, lambda _subscription, _recording: client.stop_recording("aeron:ipc", 1031)),
@@ -217,7 +255,7 @@ def replayed(client: archive.Client, recording_id: int) -> list[bytes]:
         return list(subscription.messages(timeout=30.0))
 
 
-def test_extending_a_recording(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+def test_extending_a_recording(served: Served, aeron: mainstem.Aeron) -> None:
     with archive.connect(served.control, aeron=aeron) as client:
         recording_id, end = recorded(client, aeron, 1051)
         stopped = client.list_recording(recording_id)
@@ -239,7 +277,7 @@ def test_extending_a_recording(served: JavaArchive, aeron: mainstem.Aeron) -> No
         assert caught.value.code is ArchiveErrorCode.UNKNOWN_RECORDING
 
 
-def test_truncating_and_purging(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+def test_truncating_and_purging(served: Served, aeron: mainstem.Aeron) -> None:
     with archive.connect(served.control, aeron=aeron) as client:
         recording_id, end = recorded(client, aeron, 1061)
         with client.replay(recording_id, "aeron:ipc", 1062) as subscription:
@@ -270,7 +308,7 @@ def purged(client: archive.Client, recording_id: int) -> int:
         return 0
 
 
-def test_segments(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+def test_segments(served: Served, aeron: mainstem.Aeron) -> None:
     with archive.connect(served.control, aeron=aeron) as client:
         recording_id, end = recorded(client, aeron, 1071, count=COUNT + 100)
         assert end > 3 * SEGMENT_LENGTH
@@ -294,7 +332,7 @@ def test_segments(served: JavaArchive, aeron: mainstem.Aeron) -> None:
             client.detach_segments(recording_id, 2 * SEGMENT_LENGTH + 32)
 
 
-def test_segments_move_to_the_recording_that_continues(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+def test_segments_move_to_the_recording_that_continues(served: Served, aeron: mainstem.Aeron) -> None:
     """The source is cut at the base of a segment, so that another recording may begin there."""
     with archive.connect(served.control, aeron=aeron) as client:
         source, _ = recorded(client, aeron, 1081)
@@ -314,7 +352,7 @@ def test_segments_move_to_the_recording_that_continues(served: JavaArchive, aero
         assert replayed(client, continued)[-COUNT:] == messages()
 
 
-def test_updating_the_channel(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+def test_updating_the_channel(served: Served, aeron: mainstem.Aeron) -> None:
     with archive.connect(served.control, aeron=aeron) as client:
         recording_id, _ = recorded(client, aeron, 1091, count=1)
         client.update_channel(recording_id, "aeron:udp?endpoint=localhost:20121|alias=tides")
@@ -326,7 +364,7 @@ def test_updating_the_channel(served: JavaArchive, aeron: mainstem.Aeron) -> Non
         assert caught.value.code is ArchiveErrorCode.UNKNOWN_RECORDING
 
 
-def test_everything_over_response_channels(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+def test_everything_over_response_channels(served: Served, aeron: mainstem.Aeron) -> None:
     """Neither responses nor replays need a port of the client's that the archive can reach."""
     control, replays = (f"aeron:udp?control-mode=response|control=localhost:{free_port()}" for _ in range(2))
     with archive.connect(served.control, response_channel=control, aeron=aeron) as client:
@@ -374,7 +412,7 @@ MANUAL = "aeron:udp?control-mode=manual"
 ANY_PORT = "aeron:udp?endpoint=localhost:0"
 
 
-def test_a_replay_is_merged_with_the_live_stream(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+def test_a_replay_is_merged_with_the_live_stream(served: Served, aeron: mainstem.Aeron) -> None:
     with (
         archive.connect(served.control, aeron=aeron) as client,
         live(aeron, client, 1121) as (recording_id, join, sent),
@@ -412,7 +450,7 @@ def test_a_replay_is_merged_with_the_live_stream(served: JavaArchive, aeron: mai
             wait_for(lambda: not any(image.active_transport_count for image in subscription.images))
 
 
-def test_a_merge_of_no_recording_fails_with_the_archives_error(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+def test_a_merge_of_no_recording_fails_with_the_archives_error(served: Served, aeron: mainstem.Aeron) -> None:
     with archive.connect(served.control, aeron=aeron) as client, aeron.add_subscription(MANUAL, 1121) as subscription:
         merge = client.replay_merge(subscription, 99_999, ANY_PORT, ANY_PORT)
         with pytest.raises(ArchiveError) as caught:
@@ -424,7 +462,7 @@ def test_a_merge_of_no_recording_fails_with_the_archives_error(served: JavaArchi
             client.replay_merge(aeron.add_subscription("aeron:ipc", 1), 1, ANY_PORT, ANY_PORT)
 
 
-async def test_a_merge_for_asyncio(served: JavaArchive, aeron: mainstem.Aeron) -> None:
+async def test_a_merge_for_asyncio(served: Served, aeron: mainstem.Aeron) -> None:
     with (
         archive.connect(served.control, aeron=aeron) as client,
         live(aeron, client, 1131) as (recording_id, join, sent),
@@ -443,14 +481,14 @@ async def test_a_merge_for_asyncio(served: JavaArchive, aeron: mainstem.Aeron) -
             assert got == sent[: len(got)]
 
 
-def test_replication(served: JavaArchive, aeron: mainstem.Aeron, tmp_path: Path) -> None:
+def test_replication(full: Served, aeron: mainstem.Aeron, tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="mainstem-interop-", dir="/dev/shm") as folder:
         other_directory = Path(folder) / "aeron"
         with (
             JavaArchive(tmp_path / "source", other_directory, has_driver=True) as other,
             mainstem.connect(other.directory) as far,
             archive.connect(other.control, aeron=far) as source,
-            archive.connect(served.control, aeron=aeron) as client,
+            archive.connect(full.control, aeron=aeron) as client,
         ):
             recording_id, end = recorded(source, far, 1111)
 
@@ -513,7 +551,7 @@ def test_credentials_and_a_challenge(tmp_path: Path) -> None:
                 archive.connect(served.control, aeron=aeron, credentials=b"guess")
 
 
-async def test_the_same_for_asyncio(served: JavaArchive) -> None:
+async def test_the_same_for_asyncio(served: Served) -> None:
     async with (
         mainstem.aio.connect(served.directory) as aeron,
         archive.aio.connect(served.control, aeron=aeron) as client,
