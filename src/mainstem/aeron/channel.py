@@ -125,7 +125,7 @@ class ChannelUri:
         if spy and media == IPC:
             raise ChannelUriError(text, "a spy watches a network publication, and aeron:ipc has none", at)
         if media == UDP and not mark:
-            raise ChannelUriError(text, "aeron:udp has no parameters", at)
+            raise ChannelUriError(text, "aeron:udp needs parameters, as in aeron:udp?endpoint=localhost:20121", at)
         values, places = _read(text, rest, at + len(media) + 1, LAST_COUNTS[media])
         return cls(text, media, spy, values, places)
 

@@ -72,7 +72,11 @@ class AnalyzeOptions:
             raise ConfigurationError("nothing to analyze: name a capture, a directory of captures or a recording")
         inputs = Inputs()
         for path in self.inputs:
-            if (Path(path) / CATALOG).exists():
+            try:
+                is_archive = (Path(path) / CATALOG).exists()
+            except OSError as error:
+                raise ConfigurationError(f"{path}: {error.strerror}") from error
+            if is_archive:
                 inputs.recordings.append(path)
             elif any(Path(path).glob("*.parquet")):
                 if Path(path).resolve() == (self.tables / "frames").resolve():

@@ -10,6 +10,7 @@ from mainstem.analysis.local_tables import LocalTables
 from mainstem.analysis.options import NoProgress
 from mainstem.analysis.run import Analysis
 from mainstem.capture.files import captures
+from mainstem.capture.ports import parse_aeron_ports, parse_ports
 from mainstem.capture.remote_files import status_of
 from mainstem.errors import CaptureError
 
@@ -27,7 +28,10 @@ LOCAL_FRAMES = 4_000_000
 
 
 def ports_of(*, aeron: str, bymux: str, jmux: str) -> dict[str, str]:
-    """Ports as options of ``mainstem.capture``; empty ones are left out."""
+    """Ports as options of ``mainstem.capture``; empty ones are left out. Raises ConfigurationError for what are no ports."""
+    parse_aeron_ports(aeron, "--aeron-ports")
+    parse_ports(bymux, "--bymux-ports")
+    parse_ports(jmux, "--jmux-ports")
     ports = {"aeronPorts": aeron, "bymuxPorts": bymux, "jmuxPorts": jmux}
     return {name: value for name, value in ports.items() if value}
 

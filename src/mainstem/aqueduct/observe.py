@@ -19,7 +19,7 @@ from mainstem.aqueduct.frames import (
     decode_frame,
     describe,
 )
-from mainstem.errors import RemoteProtocolError
+from mainstem.errors import ConfigurationError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,15 +100,19 @@ def dump_frames(data: bytes) -> Iterator[str]:
 
 
 def dump_log(lines: Iterator[str]) -> Iterator[str]:
-    """Return the content of a `FrameLog` file as lines."""
+    """Return the content of a `FrameLog` file as lines. Raises ConfigurationError for a line that it would not write."""
     first: int | None = None
-    for line in lines:
-        entry = json.loads(line)
-        first = entry["t"] if first is None else first
-        when = f"{(entry['t'] - first) / 1e6:12.3f} ms"
-        if "subject" in entry:
-            yield f"{when}    {entry['subject']}: {entry['old']} → {entry['new']}"
-            continue
-        arrow, data = ("<", entry["in"]) if "in" in entry else (">", entry["out"])
-        for text in dump_frames(bytes.fromhex(data)):
+    for number, line in enumerate(lines, 1):
+        try:
+            entry = json.loads(line)
+            first = entry["t"] if first is None else first
+            when = f"{(entry['t'] - first) / 1e6:12.3f} ms"
+            if "subject" in entry:
+                yield f"{when}    {entry['subject']}: {entry['old']} → {entry['new']}"
+                continue
+            arrow, data = ("<", entry["in"]) if "in" in entry else (">", entry["out"])
+            frames = list(dump_frames(bytes.fromhex(data)))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ConfigurationError(f"line {number} is not one of a FrameLog: {line[:60]!r}") from None
+        for text in frames:
             yield f"{when}  {arrow} {text.split(maxsplit=1)[1]}"

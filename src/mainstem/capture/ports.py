@@ -17,7 +17,7 @@ def parse_ports(text: str, name: str) -> tuple[int, ...]:
     return tuple(ports)
 
 
-def parse_aeron_ports(text: str) -> tuple[int, ...] | None:
+def parse_aeron_ports(text: str, name: str = "aeronPorts") -> tuple[int, ...] | None:
     """The same of Aeron's UDP ports; None for ``auto``, which is every port, and empty for ``none``."""
     word = text.strip().lower()
-    return None if word == "auto" else () if word == "none" else parse_ports(word, "aeronPorts")
+    return None if word == "auto" else () if word == "none" else parse_ports(word, name)

@@ -142,6 +142,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if missing is None:
             raise
         _end(str(missing))
+    except UnicodeError as error:
+        # Of the socket module, for a host name that it cannot encode.
+        if "'idna'" not in str(error):
+            raise
+        _end("a host name is not valid: between its dots must be 1 to 63 characters")
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except SystemExit as end:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
+from typer import BadParameter
 from typer.core import TyperCommand, TyperGroup
 
 from mainstem._internal.units import (
@@ -194,6 +195,8 @@ VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Log events
 
 def require_directory(path: Path, option: str) -> None:
     """Create a directory if it is missing, and a file in it. Raises ConfigurationError if either is impossible."""
+    if path.exists() and not path.is_dir():
+        raise ConfigurationError(f"{option}: {path} is not a directory")
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path) as file:
@@ -458,8 +461,37 @@ def _with_default(row: HelpRow) -> str:
     return f"{row.meaning} {shown}".strip()
 
 
+_WRONG_VALUES = {
+    "int_parsing": "must be an integer",
+    "int_parsing_size": "must be an integer",
+    "int_from_float": "must be an integer",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+}
+
+
+def _say_plainly(error: BadParameter) -> None:
+    """Replace the words of pydantic, by which typer checks values."""
+    errors = getattr(error.__cause__, "errors", None)
+    if errors is None:
+        return
+    first = errors()[0]
+    if text := _WRONG_VALUES.get(first["type"]):
+        error.message = f"{text.format_map(first.get('ctx', {}))} (got {str(first['input'])!r})"
+
+
 class Command(TyperCommand):
     """A command whose help is as wide as the terminal."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words of the command; a wrong value is reported in Mainstem's words."""
+        try:
+            return super().parse_args(ctx, args)
+        except BadParameter as error:
+            _say_plainly(error)
+            raise
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
         """Write the first line, which is in the errors too."""

@@ -11,6 +11,7 @@ import typer
 
 from mainstem._internal.printable import printable
 from mainstem.cli._options import App
+from mainstem.errors import ConfigurationError
 
 app = App("Show Aqueduct's frames.")
 
@@ -34,17 +35,15 @@ def dump(
     try:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
-        typer.echo(f"{file}: {error.strerror}", err=True)
-        raise typer.Exit(1) from None
+        raise ConfigurationError(f"{file}: {error.strerror}") from None
     if data[:1] == b"{":
-        lines = dump_log(iter(data.decode().splitlines()))
+        lines = dump_log(iter(data.decode(errors="replace").splitlines()))
     else:
         try:
             lines = dump_frames(bytes.fromhex(data.decode("ascii")) if as_hex else data)
             first = next(lines, None)
         except ValueError:
-            typer.echo(f"{file}: these are no hexadecimal digits", err=True)
-            raise typer.Exit(1) from None
+            raise ConfigurationError(f"{file} holds no hexadecimal digits") from None
         lines = itertools.chain([] if first is None else [first], lines)
     for line in lines:
         typer.echo(printable(line))

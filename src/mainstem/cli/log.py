@@ -15,6 +15,7 @@ from mainstem.aeron.directory import default_directory, image_path, publication_
 from mainstem.aeron.tools.log_walk import LogFile
 from mainstem.cli._options import DirectoryOption, JsonOption, size
 from mainstem.cli._output import console, moment, print_json
+from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +74,12 @@ def _path(log: str, directory: str) -> str:
     if log.isdigit():
         own = int(log)
         candidates = (publication_path(directory, own), image_path(directory, own))
-        return next((c for c in candidates if Path(c).exists()), candidates[0])
+        found = next((each for each in candidates if Path(each).exists()), None)
+        if found is None:
+            raise ConfigurationError(
+                f"{directory} has no publication or image {log}; `mainstem streams` lists their registration ids"
+            )
+        return found
     return log
 
 

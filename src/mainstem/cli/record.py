@@ -239,7 +239,9 @@ def _parse(channel: str) -> tuple[SplitResult, int]:
         parts = urlsplit(channel)
         return parts, parts.port or 0
     except ValueError as error:
-        raise ConfigurationError(f"channel {channel!r}: {error}") from None
+        is_v6 = "[" not in channel and channel.partition("://")[2].partition("/")[0].count(":") > 1
+        reason = "an IPv6 address stands in brackets, as in [::1]:4000" if is_v6 else error
+        raise ConfigurationError(f"channel {channel!r}: {reason}") from None
 
 
 def _result(messages: int, nbytes: int, begin_ns: int, recordings: list[int]) -> dict[str, Any]:

@@ -116,7 +116,9 @@ def show(
     Example: mainstem recordings show tides --recording 0
     """
     result = []
-    for each in _archives(location, archive, store_option):
+    archives = _archives(location, archive, store_option)
+    _require_recording(location, archives, recording)
+    for each in archives:
         rows = [_row(each, d) | _details(each, d) for d in each.recordings() if recording in (None, d.recording_id)]
         result.append(_archive_row(each) | {"recordings": rows})
     if as_json:
@@ -153,7 +155,9 @@ def verify(
     Example: mainstem recordings verify tides
     """
     rows = []
-    for each in _archives(location, archive, store_option):
+    archives = _archives(location, archive, store_option)
+    _require_recording(location, archives, recording)
+    for each in archives:
         for problem in _problems(each, recording, check_frames):
             row = {
                 "archive": each.archive_id,
@@ -299,6 +303,12 @@ def _archives(location: str, archive_id: str, texts: list[str] | None) -> list[A
     if not archives:
         raise RecordingError(f"{location} has no archive {archive_id}")
     return archives
+
+
+def _require_recording(location: str, archives: list[Archive], recording: int | None) -> None:
+    """Raise RecordingError if no archive has the recording that was asked for."""
+    if recording is not None and not any(d.recording_id == recording for each in archives for d in each.recordings()):
+        raise RecordingError(f"{location} has no recording {recording}; `mainstem recordings ls {location}` lists them")
 
 
 def _shipped(location: str, archive_id: str, texts: list[str] | None) -> list[ShippedArchive]:

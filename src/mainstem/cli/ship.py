@@ -40,6 +40,7 @@ from mainstem.recording.shipping.shipper import (
 )
 from mainstem.recording.shipping.status import ShippingStats
 from mainstem.store import open_store
+from mainstem.store.open_store import HTTP_SCHEMES, scheme_of
 
 if TYPE_CHECKING:
     from mainstem.cli._process import Stop
@@ -106,6 +107,8 @@ def run(
     options = _options(flush_interval, local_retention, bandwidth_limit, chunk_size, upload_concurrency, verify)
     if not directory.is_dir():
         raise ConfigurationError(f"{directory} is not a directory")
+    if scheme_of(url) in HTTP_SCHEMES:
+        raise ConfigurationError(f"{url}: http(s):// is read-only; ship to a directory or an object store")
     counts = ShippingStats()
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())

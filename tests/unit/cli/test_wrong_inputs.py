@@ -6,9 +6,11 @@ import shlex
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.streams import Stream, record
 from tests.unit.aeron.tools.driver_files import DriverFiles
 
 from mainstem import cli
+from mainstem.recording import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -204,23 +206,132 @@ WRONG = (
     "ingest {folder} --out {out} --trigger-interval x",
     "ingest {folder} --out {out} --codec-option x --codec json",
     "cert {out} --valid-for 1s",
+    "aqueduct dump {folder}",
+    "aqueduct dump /nowhere",
+    "aqueduct dump {jsonl}",
+    "aqueduct dump {jsonl} --hex",
+    "aqueduct dump {file} --hex",
+    "errors --log-file {file}",
+    "errors --log-file {jsonl}",
+    "errors --log-file {folder}",
+    "log 99999",
+    "log {folder}",
+    "log {file}",
+    "sub aeron:udp 1",
+    "sub aeron:ipc --stream 99999999999",
+    "sub aeron:ipc --stream x",
+    "sub aeron:ipc --rate --json",
+    "sub 'aeron:udp?endpoint=localhost:70000' 1",
+    "sub 'aeron:udp?endpoint=localhost' 1",
+    "pub aeron:udp 1",
+    "pub aeron:ipc --stream 1.5",
+    "ping --ping-channel aeron:udp",
+    "record aeron:udp --stream 1 --out {out}",
+    "record bymux://::1:80 --out {out}",
+    "record bymux://[::1 --out {out}",
+    "record jmux://localhost:99999 --out {out}",
+    "record bymux://a..b:1 --out {out}",
+    "record jmux://a..b:1 --out {out}",
+    "analyze {jsonl}",
+    "analyze {jsonl} --bymux-ports abc",
+    "analyze {jsonl} --jmux-ports 99999",
+    "analyze {jsonl} --aeron-ports -1",
+    "analyze {jsonl} --out {file}",
+    "analyze {jsonl} --out /dev/null",
+    "analyze {folder}",
+    "analyze /nowhere",
+    "analyze /nowhere.pcap",
+    "analyze s3:///x",
+    "analyze /dev/null",
+    "demo --data /nowhere.csv",
+    "demo --data {jsonl} --out /dev/null",
+    "demo --data {jsonl} --out {file}",
+    "export {folder} --format csv",
+    "export {recordings} --format csv --since yesterday",
+    "export {recordings} --format csv --recording x",
+    "export {recordings} --format csv --columns nope",
+    "export {recordings} --format csv --codec nope",
+    "export {recordings} --format csv --codec-option x",
+    "export {recordings} --format csv --out {out}/none/x.csv",
+    "export {recordings} --format csv --out {folder}",
+    "export http://localhost:70000 --format csv",
+    "export http://[::1 --format csv",
+    "recordings ls {jsonl}",
+    "recordings ls http://localhost:70000",
+    "recordings ls 'http://a b/'",
+    "recordings ls s3://",
+    "recordings show {recordings} --recording 9",
+    "recordings show {recordings} --archive nope",
+    "recordings verify {recordings} --recording 9",
+    "recordings verify {jsonl}",
+    "recordings rm {recordings} --older-than 1d",
+    "recordings compact {recordings}",
+    "compact {folder}",
+    "compact {jsonl}",
+    "replay {recordings} aeron:udp -s 1",
+    "replay {folder} aeron:ipc -s 1",
+    "ship {folder} http://localhost:1/x",
+    "ship {folder} s3://",
+    "ship {file} {out}",
+    "ship {folder} {out} --upload-concurrency 0",
+    "ingest {folder} --out {out} --schema 'a int'",
+    "ingest {folder} --out {out} --format iceberg",
+    "ingest {folder}",
+    "ingest {recordings} --out {file}",
+    "ingest aeron:ipc --out {out}",
+    "serve {folder} --listen ::1:80",
+    "serve {folder} --listen a..b:1",
+    "serve {folder} --listen localhost:70000",
+    "serve /nowhere --listen 127.0.0.1:0",
+    "serve {folder} --listen 127.0.0.1:0 --token-file /dev/null",
+    "serve {folder} --listen 127.0.0.1:0 --token-file /nowhere",
+    "metrics --listen 2001:db8::1",
+    "metrics --listen a..b:1",
+    "web --listen a..b:1",
+    "web --listen ::1:1",
+    "web --listen 1.2.3.4",
+    "tunnel connect --listen 127.0.0.1:0 --server a..b:1",
+    "tunnel connect --listen 127.0.0.1:0 --server localhost:70000",
+    "tunnel connect --listen 127.0.0.1:0 --server unix:",
+    "tunnel connect --listen 127.0.0.1:0 --server localhost:1 --token-file /nowhere",
+    "tunnel token {file}",
+    "echo key {file}",
+    "echo serve a..b",
+    "echo serve 127.0.0.1 --max-clients 99999999999999999999999",
+    "config show --set mtu_length=",
+    "config show --set mtu_length=1.5",
+    "driver --config {folder}",
+    "driver --config /nowhere",
+    "stat --interval 1 2",
+    "streams --interval x",
+    "loss --since 1e300",
+    "why --duration nan",
+    "sim --scale x",
+    "sim --seeds 0",
+    "sim --workers -1",
+    "cert {file}/certificates",
+    "completion bash zsh",
 )
 
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A directory of a driver that is dead, a file, a folder, and a place where nothing is yet."""
+    """A directory of a driver that is dead, files, directories, a recording, and a place where nothing is yet."""
     base: Path = tmp_path_factory.mktemp("wrong")
     for name in ("driver", "folder"):
         (base / name).mkdir()
     (base / "file").write_text("neither one nor the other")
+    (base / "jsonl").write_text('{"id": 1}\n')
+    with Recorder(base / "recordings", segment_length=1 << 16) as recorder:
+        options = {"stream_id": 1001, "initial_term_id": -5, "term_buffer_length": 1 << 16, "mtu_length": 1408}
+        record(recorder.start(session_id=77, join_position=0, **options), Stream(), [b"tide"])
     files = DriverFiles(base / "driver")
-    yield {name: str(base / name) for name in ("driver", "folder", "file", "out")}
+    yield {name: str(base / name) for name in ("driver", "folder", "file", "jsonl", "recordings", "out")}
     files.cnc.close()
 
 
-def test_there_are_a_hundred_of_them() -> None:
-    assert len(set(WRONG)) >= 100
+def test_there_are_two_hundred_of_them() -> None:
+    assert len(set(WRONG)) >= 250
 
 
 @pytest.mark.parametrize("line", WRONG)
@@ -238,3 +349,31 @@ def test_a_wrong_input_is_a_sentence(
     if end.value.code == cli.EXIT_ERROR:
         assert text.startswith("mainstem: ")
         assert len(text.splitlines()) == 1, text
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("aqueduct dump {jsonl}", "line 1 is not one of a FrameLog: '{{\"id\": 1}}'"),
+        ("errors --log-file {jsonl}", "{jsonl} is not an error log: at 0 it begins with 7b226964"),
+        ("log 99999", "{driver} has no publication or image 99999; `mainstem streams` lists their registration ids"),
+        ("sub aeron:udp 1", "aeron:udp needs parameters, as in aeron:udp?endpoint=localhost:20121"),
+        ("sub aeron:ipc --stream 99999999999", "must be at most 2147483647 (got '99999999999')"),
+        ("pub aeron:ipc --stream x", "must be an integer (got 'x')"),
+        ("analyze {jsonl} --bymux-ports abc", "--bymux-ports: 'abc' is not a port (1 to 65535; separate several with commas)"),
+        ("export {recordings} --format csv --since yesterday", "--since: 'yesterday' is neither a time"),
+        ("export {recordings} --format csv --out /nowhere/x.csv", "--out: /nowhere/x.csv cannot be written: No such file"),
+        ("recordings show {recordings} --recording 9", "{recordings} has no recording 9; `mainstem recordings ls"),
+        ("record bymux://::1:80 --out {out}", "an IPv6 address stands in brackets, as in [::1]:4000"),
+        ("serve {folder} --listen a..b:1", "a host name is not valid: between its dots must be 1 to 63 characters"),
+        ("ship {folder} http://localhost:1/x", "http(s):// is read-only; ship to a directory or an object store"),
+        ("demo --data {jsonl} --out /dev/null", "--out: /dev/null is not a directory"),
+    ],
+)  # fmt: skip
+def test_a_wrong_input_is_blamed_by_its_name(
+    line: str, reason: str, places: dict[str, str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AERON_DIR", places["driver"])
+    with pytest.raises(SystemExit):
+        cli.main(shlex.split(line.format(**places)))
+    assert reason.format(**places) in capfd.readouterr().err

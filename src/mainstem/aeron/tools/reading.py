@@ -163,9 +163,13 @@ def read_error_file(path: str, *, offset: int = 0) -> list[ErrorObservation]:
     try:
         with open(path, "rb") as file:
             file.seek(offset)
-            return read_errors(AtomicBuffer(bytearray(file.read())))
+            data = file.read()
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from None
+    errors = read_errors(AtomicBuffer(bytearray(data)))
+    if not errors and any(data[:4]):
+        raise ConfigurationError(f"{path} is not an error log: at {offset} it begins with {data[:4].hex()}")
+    return errors
 
 
 def read_counters(reader: CountersReader) -> tuple[CounterSnapshot, ...]:
