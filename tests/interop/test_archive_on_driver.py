@@ -1,10 +1,12 @@
-"""Aeron Archive for Java records and replays streams on Mainstem's driver: local ones by spies and IPC, and from the network."""
+"""Java's archive and Mainstem's record and replay on Mainstem's driver: local streams by spies and IPC, others from the network."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.interop.mainstem_archive import mainstem_archive
 from tests.support import java
 from tests.support.ports import free_port
 
@@ -18,7 +20,10 @@ COUNT = 500
 SMALL = "term-length=64k"
 
 
-def test_what_the_archive_records_is_replayed_as_it_was_sent(start_driver: DriverFactory, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["java", "mainstem"])
+def test_what_the_archive_records_is_replayed_as_it_was_sent(
+    start_driver: DriverFactory, tmp_path: Path, kind: str
+) -> None:
     java.require_java()
     driver = start_driver("mainstem")
     spied, tagged, remote, first, second = (f"aeron:udp?endpoint=localhost:{free_port()}" for _ in range(5))
@@ -33,7 +38,13 @@ def test_what_the_archive_records_is_replayed_as_it_was_sent(start_driver: Drive
         (f"{remote}|{SMALL}", f"remote {remote}", second),
     ]
     arguments = [text for case in cases for text in case]
-    done = java.run("RecordOnDriver", driver.directory, tmp_path / "archive", free_port(), COUNT, *arguments)
+    with ExitStack() as stack:
+        directory: Path | str = tmp_path / "archive"
+        if kind == "mainstem":
+            control = f"aeron:udp?endpoint=localhost:{free_port()}"
+            stack.enter_context(mainstem_archive(tmp_path / "archive", driver.directory, control))
+            directory = ""
+        done = java.run("RecordOnDriver", driver.directory, directory, free_port(), COUNT, *arguments)
     assert done.returncode == 0, done.stderr
     for case, line in zip(cases, done.stdout.splitlines(), strict=True):
         sent, replayed, messages = map(int, line.split())

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import signal
-import subprocess
-import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.interop.java_archive import JavaArchive
+from tests.interop.mainstem_archive import mainstem_archive
 from tests.support import java
 from tests.support.patience import STALL_S, wait_for
 from tests.support.ports import free_port
@@ -21,7 +18,6 @@ from mainstem.archive import RecordingSignal
 from mainstem.recording import find_problems, messages, open_recordings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.interop.conftest import DriverFactory
@@ -29,22 +25,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.interop, pytest.mark.long]
 COUNT = 300
 EXTENSION = 100
-
-
-@contextmanager
-def mainstem_archive(directory: Path, driver: Path, control: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-    line = [sys.executable, "-m", "mainstem", "archive", "--dir", str(directory), "--aeron-dir", str(driver)]
-    line += ["--control", control, "--set", "segment_file_length=128k", *words]
-    process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        assert any("requests on" in line for line in process.stderr)
-        yield process
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(STALL_S) == 0
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def transcript(*arguments: object, program: str = "UseArchive") -> list[str]:

@@ -15,7 +15,7 @@ import org.agrona.concurrent.UnsafeBuffer;
 import org.agrona.concurrent.status.CountersReader;
 
 /**
- * Records streams with Aeron Archive on a driver that runs already, replays them, and prints for each the checksum of what was sent
+ * Records streams with Aeron Archive, its own or (without a directory) one that runs, on a driver that runs already, replays them, and prints for each the checksum of what was sent
  * and of what was replayed. The arguments behind the count are triples: the publication's channel, the recorded channel with
  * "local " or "remote " before it, and the channel of the replay.
  */
@@ -31,7 +31,7 @@ public class RecordOnDriver
             .controlChannel("aeron:udp?endpoint=localhost:" + args[2])
             .recordingEventsEnabled(false)
             .replicationChannel("aeron:udp?endpoint=localhost:0");
-        try (Archive ignored = Archive.launch(context);
+        try (Archive ignored = args[1].isEmpty() ? null : Archive.launch(context);
             AeronArchive archive = AeronArchive.connect(new AeronArchive.Context()
                 .aeronDirectoryName(args[0])
                 .controlRequestChannel(context.localControlChannel())

@@ -182,6 +182,19 @@ def test_what_cannot_be_read_is_counted_and_costs_nobody_anything(
     assert archive.server.stats().refused == {rule: 1}
 
 
+def test_impossible_response_channels_and_huge_requests_are_refused(archive: RunningArchive) -> None:
+    client = archive.connected()
+    client.connect(channel="aeron:nonsense")
+    archive.until(lambda: archive.server.stats().refused == {"connect": 1})
+    with archive.aeron.add_exclusive_publication("aeron:ipc?term-length=1m", 10) as publication:
+        archive.until(lambda: publication.offer(bytes(65 << 10)) > 0)
+        archive.until(lambda: archive.server.stats().refused == {"connect": 1, "length": 1})
+    # The driver refuses this one; the session ends without a response.
+    client.connect(channel="aeron:udp?endpoint=host.invalid:0")
+    archive.until(lambda: archive.server.stats().control_sessions == 1)
+    assert client.ask("StopReplayRequest", replay_session_id=1) == 0
+
+
 def test_more_sessions_than_the_limit_are_refused(tmp_path: Path) -> None:
     with RunningArchive(tmp_path, max_control_sessions=2) as archive:
         first, second = archive.connected(), archive.connected()

@@ -1,0 +1,31 @@
+"""``mainstem archive`` in a process of its own, on a driver that runs."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tests.support.patience import STALL_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def mainstem_archive(directory: Path, driver: Path, control: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    line = [sys.executable, "-m", "mainstem", "archive", "--dir", str(directory), "--aeron-dir", str(driver)]
+    line += ["--control", control, "--set", "segment_file_length=128k", *words]
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        assert any("requests on" in line for line in process.stderr)
+        yield process
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(STALL_S) == 0
+    finally:
+        process.kill()
+        process.communicate()
