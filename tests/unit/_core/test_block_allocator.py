@@ -86,6 +86,17 @@ def test_a_publication_gets_more_blocks_when_an_eighth_of_what_was_ahead_is_used
     assert allocator.is_complete
 
 
+def test_a_window_below_an_eighth_of_what_is_ahead_never_runs_dry(monkeypatch: pytest.MonkeyPatch) -> None:
+    for window in (8 * KIB, 64 * KIB, MIB, TERM_LENGTH // 2):
+        allocator = new_backing(monkeypatch, [], margin=2 * MIB)
+        assert allocator.begin()
+        produced = 0
+        while produced < 2 * TERM_LENGTH:  # a publisher that fills its window, and readers that read it
+            limit = max(allocator.limit(produced + window, produced, 0) for _ in range(300))
+            assert limit > produced, f"a window of {window} bytes is stuck at {produced}"
+            produced = limit
+
+
 def test_blocks_that_a_full_file_system_refuses_hold_a_stream_back(monkeypatch: pytest.MonkeyPatch) -> None:
     allocator = new_backing(monkeypatch, [28])
     assert allocator.limit(AHEAD, 0, 0) < 0

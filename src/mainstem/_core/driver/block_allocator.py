@@ -118,7 +118,8 @@ class BlockAllocator:
         target: cython.longlong = min(goal, produced + ahead)
         if self.position == NEVER_NS:
             return goal
-        if self.is_refilling or self.position - self.margin < target - ahead // REFILL_PARTS:
+        # A small window bounds what is ahead, and with it the part that may be used up.
+        if self.is_refilling or self.position - self.margin < target - (target - produced) // REFILL_PARTS:
             self.is_refilling = self.take(target, now_ns) or self.is_waiting
         return min(goal, self.position - self.margin)
 
