@@ -91,7 +91,7 @@ def _metadata(file: LogFile) -> dict[str, object]:
     state = file.state
     return {
         "file": state.path,
-        "made": moment(state.created_ms),
+        "made": "unknown" if state.created_ms is None else moment(state.created_ms),
         "type": state.log_type.name.lower().replace("_", " "),
         "registration_id": state.registration_id,
         "session_id": state.session_id,

@@ -69,15 +69,20 @@ def _storage(last: Snapshot, errors: Sequence[ErrorObservation]) -> list[str]:
 
 def _channels(last: Snapshot) -> list[str]:
     warnings = []
-    with_image = {s.registration_id for stream in group_streams(last) for i in stream.images for s in i.subscribers}
+    images = [image for stream in group_streams(last) for image in stream.images]
+    with_image = {s.registration_id for image in images for s in image.subscribers}
     for counter in last.counters:
         if counter.type_id not in (CounterType.SEND_CHANNEL_STATUS, CounterType.RECEIVE_CHANNEL_STATUS):
             continue
         channel = counter.label.partition(": ")[2]
         if counter.value == ChannelStatus.ERRORED:
             warnings.append(f"the channel {channel} is in error: `mainstem errors` shows why")
-        elif counter.type_id == CounterType.RECEIVE_CHANNEL_STATUS and counter.registration_id not in with_image:
-            warnings.append(
-                f"subscription {counter.registration_id} on {channel} has no image: no publication sends to it"
-            )
+        elif (
+            counter.type_id == CounterType.RECEIVE_CHANNEL_STATUS
+            and counter.value == ChannelStatus.ACTIVE
+            and counter.registration_id not in with_image
+            and not any(channel.startswith(image.key.channel) for image in images)
+        ):
+            # Whose subscription it is now no counter shows: the one that opened the channel may have been closed since.
+            warnings.append(f"no publication sends to {channel}, which is open for subscriptions")
     return warnings

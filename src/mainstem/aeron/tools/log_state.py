@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import struct
 from dataclasses import dataclass, replace
@@ -10,6 +11,11 @@ from mainstem._core import layout
 from mainstem.aeron.logbuffer import LogType, descriptor
 
 END_OF_STREAM_UNKNOWN = (1 << 63) - 1
+# statx(2), which Python's os module does not have.
+AT_EMPTY_PATH = 0x1000
+STATX_BTIME = 0x800
+STATX_BTIME_OFFSET = 80
+STATX_LENGTH = 256
 BLOCK = 512  # the unit of st_blocks, whatever the file system's own is
 
 
@@ -17,7 +23,8 @@ BLOCK = 512  # the unit of st_blocks, whatever the file system's own is
 class LogState:
     """One log buffer at one moment. Lengths are in bytes.
 
-    ``allocated`` is how much of the file has storage behind it; ``created_ms`` is when the driver created it (epoch).
+    ``allocated`` is how much of the file has storage behind it; ``created_ms`` is when the driver created it (epoch), None where
+    the file system does not keep that.
     ``next_frame_length`` is the length word at the position that the caller asked for: above 0 a whole frame, 0 nothing yet,
     below 0 a claim that its producer has not finished; None without such a position, or when it has left the log.
     """
@@ -41,7 +48,7 @@ class LogState:
     is_revoked: bool
     length: int
     allocated: int
-    created_ms: int
+    created_ms: int | None
     next_frame_length: int | None = None
 
     @property
@@ -78,8 +85,7 @@ def read_log_state(path: str, *, next_position: int | None = None) -> LogState |
             path=path,
             length=status.st_size,
             allocated=status.st_blocks * BLOCK,
-            # Stores through a mapping leave the time of the last write(2) or truncate(2), which created the file.
-            created_ms=status.st_mtime_ns // 1_000_000,
+            created_ms=birth_ms(file, status),
         )
         if state is None or next_position is None:
             return state
@@ -89,8 +95,21 @@ def read_log_state(path: str, *, next_position: int | None = None) -> LogState |
     return replace(state, next_frame_length=length)
 
 
+def birth_ms(file: int, status: os.stat_result) -> int | None:
+    """Return when an open file was created (epoch), None where that is not known; its mtime moves with every store."""
+    if (birth := getattr(status, "st_birthtime", None)) is not None:
+        return int(birth * 1000)
+    statx = getattr(ctypes.CDLL(None), "statx", None)
+    found = ctypes.create_string_buffer(STATX_LENGTH)
+    if statx is None or statx(file, b"", AT_EMPTY_PATH, STATX_BTIME, found) != 0:
+        return None
+    seconds, nanos = struct.unpack_from("=qI", found, STATX_BTIME_OFFSET)
+    known = struct.unpack_from("=I", found)[0] & STATX_BTIME
+    return int(seconds * 1000 + nanos // 1_000_000) if known else None
+
+
 def parse_metadata(
-    page: bytes, *, path: str = "", length: int = 0, allocated: int = 0, created_ms: int = 0
+    page: bytes, *, path: str = "", length: int = 0, allocated: int = 0, created_ms: int | None = None
 ) -> LogState | None:
     """Parse the 4096 bytes of a log's metadata; None when they describe no log."""
 

@@ -202,7 +202,10 @@ def _no_receiver(status: PublicationStatus) -> str:
 
 
 @PUBLICATION_RULES.row(
-    "spy", Cause.SPY, "stalled, and a spy that counts is behind snd-pos", lambda f: f.is_stalled and f.spy_is_slowest
+    "spy",
+    Cause.SPY,
+    "stalled, and a spy that counts is behind snd-pos, or at it where spies alone are connected (ssc=true)",
+    lambda f: f.is_stalled and f.spy_is_slowest,
 )
 def _spy(status: PublicationStatus) -> str:
     slowest = status.slowest

@@ -188,7 +188,9 @@ class PublicationStatus(Status):
     @property
     def is_stalled(self) -> bool:
         """Whether the stream is stalled: offers are refused, or written bytes stand still."""
-        return (self.is_at_limit and self.backlog > 0) or self.has_stopped
+        if self.is_at_limit and (self.backlog > 0 or (self.is_connected and self.limit_lags)):
+            return True
+        return self.has_stopped
 
     @property
     def has_moved(self) -> bool:
@@ -197,7 +199,17 @@ class PublicationStatus(Status):
     @property
     def spy_is_slowest(self) -> bool:
         sent = self.publication.sender_position
-        return sent is not None and self.slowest is not None and self.slowest.position < sent
+        if sent is None or self.slowest is None:
+            return False
+        return self.slowest.position < sent or (self.spies_drive and self.slowest.position == sent)
+
+    @property
+    def spies_drive(self) -> bool:
+        """Whether spies alone move the sender: no receiver has ever granted what was sent."""
+        sent, limit = self.publication.sender_position, self.publication.sender_limit
+        if sent is None or limit is None or self.slowest is None or self.log is None:
+            return False
+        return self.log.spies_simulate_connection and (sent > limit or limit == 0)
 
     @property
     def claim_is_open(self) -> bool:

@@ -44,8 +44,18 @@ def test_a_subscription_without_a_sender_is_a_warning() -> None:
     made = MadeUpDirectory()
     made.add(names.receive_channel_status(UDP, "127.0.0.1:20121"), 1, SUBSCRIPTION)
     (note,) = driver_warnings([made.sample()])
-    assert note.startswith(f"subscription {SUBSCRIPTION} on {UDP}")
+    assert note.startswith(f"no publication sends to {UDP}")
     assert driver_warnings([made.image(0).subscriber(0).sample()]) == ()
+
+
+def test_a_channel_that_outlives_the_subscription_that_opened_it_is_no_warning() -> None:
+    """Another subscription has the image; and one that is closing is open for nobody."""
+    made = MadeUpDirectory()
+    made.add(names.receive_channel_status(UDP, "127.0.0.1:20121"), 1, SUBSCRIPTION + 1000)
+    assert driver_warnings([made.image(0).subscriber(0).sample()]) == ()
+    made = MadeUpDirectory()
+    made.add(names.receive_channel_status(UDP, "127.0.0.1:20121"), 2, SUBSCRIPTION)
+    assert driver_warnings([made.sample()]) == ()
 
 
 def test_a_channel_in_error_points_to_the_errors() -> None:

@@ -237,3 +237,22 @@ def test_only_the_endpoint_decides_whether_a_channel_is_multicast() -> None:
     assert is_multicast("aeron:udp?endpoint=[ff05::1]:40456")
     assert not is_multicast(UDP)
     assert not is_multicast("aeron:ipc")
+
+
+def test_a_publisher_that_is_refused_though_everything_was_read_waits_for_the_driver() -> None:
+    made = ipc(FAR + WINDOW, FAR + WINDOW).subscriber(FAR + WINDOW, of=PUBLICATION, channel=IPC)
+    (found,) = diagnose([made.sample()])
+    assert (found.rule, found.cause) == ("limit-not-raised", Cause.DRIVER)
+
+
+def test_spies_that_are_alone_hold_a_stream_where_the_sender_is() -> None:
+    for sent, limit in ((0, 0), (FAR, FAR - 64)):
+        made = MadeUpDirectory().publication(
+            sent + WINDOW,
+            limit=sent + WINDOW,
+            sent=sent,
+            sender_limit=limit,
+            spies_simulate_connection=True,
+        )
+        (found,) = diagnose([made.spy(sent).sample()])
+        assert (found.rule, found.cause) == ("spy", Cause.SPY)

@@ -1,0 +1,563 @@
+"""``mainstem why`` in situations that are made for real: transport by transport, who is slow, stopped, dead, missing or limited."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from tests.interop.conftest import DriverProcess
+from tests.support import java
+from tests.support.patience import Patience, wait_for
+from tests.support.ports import free_port
+
+import mainstem
+from mainstem.aeron.tools.diagnosis import Diagnosis, diagnose
+from mainstem.aeron.tools.reading import DirectoryReader
+from mainstem.aeron.tools.rules import Cause
+from mainstem.cli._drivers import take_snapshots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.system
+REFERENCE = os.environ.get("MAINSTEM_AERONMD", "")
+STREAM = 1001
+SETTINGS = {
+    "AERON_TERM_BUFFER_LENGTH": "128k",
+    "AERON_IPC_TERM_BUFFER_LENGTH": "128k",
+    "AERON_TIMER_INTERVAL": "100ms",
+    "AERON_PUBLICATION_CONNECTION_TIMEOUT": "1s",
+    "AERON_IMAGE_LIVENESS_TIMEOUT": "2s",
+    "AERON_CLIENT_LIVENESS_TIMEOUT": "60s",
+    "AERON_PUBLICATION_UNBLOCK_TIMEOUT": "90s",
+    "AERON_UNTETHERED_WINDOW_LIMIT_TIMEOUT": "300ms",
+    "AERON_UNTETHERED_LINGER_TIMEOUT": "300ms",
+    "AERON_THREADING_MODE": "SHARED",
+}
+# A client of its own: it subscribes, says so, and then reads or does not.
+CHILD = """
+import sys, time
+import mainstem
+directory, channel, stream, mode = sys.argv[1:]
+with mainstem.Aeron.connect(directory) as aeron, aeron.add_subscription(channel, int(stream)) as subscription:
+    while not subscription.is_connected:
+        time.sleep(0.01)
+    print("ready", flush=True)
+    while True:
+        if mode == "read":
+            subscription.poll(lambda fragment: None, 100)
+        time.sleep(0.001)
+"""
+
+
+RECORDING_POSITION = 100
+
+
+def java_name(name: str) -> str:
+    return name.lower().replace("_", ".")
+
+
+class Place:
+    """Drivers, clients and processes of one situation; all end with it."""
+
+    def __init__(self, kind: str, stack: ExitStack) -> None:
+        self.kind = kind
+        self.stack = stack
+        self.port = free_port(4)
+        self.children: list[subprocess.Popen[str]] = []
+        self.drivers: list[DriverProcess] = []
+        self.directory = self.driver()
+        self.aeron = self.client(self.directory)
+
+    def driver(self, kind: str = "", **settings: str) -> str:
+        kind = kind or self.kind
+        folder = tempfile.mkdtemp(prefix="mainstem-why-", dir="/dev/shm")
+        self.stack.callback(lambda: subprocess.run(["rm", "-rf", folder], check=True))
+        settings = SETTINGS | settings
+        command = [REFERENCE] if kind == "reference" else [sys.executable, "-m", "mainstem", "driver"]
+        if kind == "java":
+            properties: dict[str, object] = {java_name(name): value for name, value in settings.items()}
+            command = java.command(
+                "io.aeron.driver.MediaDriver", properties=properties | {"aeron.dir": f"{folder}/aeron"}
+            )
+        process = DriverProcess(command, Path(folder) / "aeron", settings)
+        self.drivers.append(process)
+        self.stack.callback(process.kill)
+        return str(process.directory)
+
+    def client(self, directory: str) -> mainstem.Aeron:
+        return self.stack.enter_context(mainstem.Aeron.connect(directory))
+
+    def child(self, channel: str, mode: str = "hold", directory: str = "") -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", CHILD, directory or self.directory, channel, str(STREAM), mode]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.children.append(process)
+        self.stack.callback(process.communicate)
+        self.stack.callback(process.kill)
+        return process
+
+    def ready(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+
+    def subscribe(self, channel: str, aeron: mainstem.Aeron | None = None) -> mainstem.Subscription:
+        return self.stack.enter_context((aeron or self.aeron).add_subscription(channel, STREAM))
+
+    def publish(self, channel: str) -> mainstem.Publication:
+        return self.stack.enter_context(self.aeron.add_publication(channel, STREAM))
+
+    def udp(self, more: str = "", offset: int = 0) -> str:
+        return f"aeron:udp?endpoint=127.0.0.1:{self.port + offset}{more}"
+
+    def dynamic(self, more: str = "") -> str:
+        return f"aeron:udp?control=127.0.0.1:{self.port}|control-mode=dynamic{more}"
+
+    def group(self, more: str = "") -> str:
+        return f"aeron:udp?endpoint=224.20.30.39:{self.port}|interface=127.0.0.1{more}"
+
+    def connected(self, publication: mainstem.Publication) -> mainstem.Publication:
+        wait_for(lambda: publication.is_connected)
+        return publication
+
+    def fill(self, publication: mainstem.Publication, *readers: mainstem.Subscription, seconds: float = 0.5) -> None:
+        """Offers until the log takes nothing for that long; ``readers`` poll meanwhile."""
+        self.connected(publication)
+        refused_since = time.monotonic()
+        patience = Patience("the stream is full")
+        while time.monotonic() - refused_since < seconds:
+            if publication.offer(bytes(1000)) > 0:
+                refused_since = time.monotonic()
+                patience.check(publication.position)
+            for reader in readers:
+                reader.poll(lambda _: None, 100)
+        assert publication.is_connected
+
+    def why(self, directory: str = "", kind: str = "publication") -> Diagnosis:
+        with DirectoryReader(directory or self.directory) as reader:
+            snapshots = take_snapshots(reader, 5, 0.25)
+            found = [each for each in diagnose(snapshots, reader.losses()) if each.kind == kind]
+        assert len(found) == 1, found
+        return found[0]
+
+
+class Situation(NamedTuple):
+    """What is made, and the verdict that it must have: ``make`` returns the directory and kind to ask about, if not the first's."""
+
+    name: str
+    make: Callable[[Place], tuple[str, str] | None]
+    cause: Cause
+    rule: str
+    says: str = ""
+
+
+SITUATIONS: list[Situation] = []
+
+
+def situation(
+    name: str, cause: Cause, rule: str, says: str = ""
+) -> Callable[[Callable[[Place], tuple[str, str] | None]], Callable[[Place], tuple[str, str] | None]]:
+    def add(make: Callable[[Place], tuple[str, str] | None]) -> Callable[[Place], tuple[str, str] | None]:
+        SITUATIONS.append(Situation(name, make, cause, rule, says))
+        return make
+
+    return add
+
+
+# IPC.
+
+
+@situation("ipc: the subscriber does not poll", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
+def _(place: Place) -> None:
+    place.subscribe("aeron:ipc")
+    place.fill(place.publish("aeron:ipc"))
+
+
+@situation("ipc: one of two does not poll", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
+def _(place: Place) -> None:
+    place.subscribe("aeron:ipc")
+    reader = place.subscribe("aeron:ipc")
+    place.fill(place.publish("aeron:ipc"), reader)
+
+
+@situation("ipc: a late subscriber does not poll", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
+def _(place: Place) -> None:
+    reader = place.subscribe("aeron:ipc")
+    publication = place.connected(place.publish("aeron:ipc"))
+    for _ in range(70):
+        publication.send(bytes(1000), timeout=5)
+        wait_for(lambda: reader.poll(lambda _: None, 10))
+    place.subscribe("aeron:ipc")
+    time.sleep(0.3)
+    place.fill(publication, reader)
+
+
+@situation("ipc: the subscriber polled, and stopped", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
+def _(place: Place) -> None:
+    reader = place.subscribe("aeron:ipc")
+    publication = place.connected(place.publish("aeron:ipc"))
+    for _ in range(37):
+        publication.send(bytes(1000), timeout=5)
+        wait_for(lambda: reader.poll(lambda _: None, 10))
+    place.fill(publication)
+
+
+@situation("ipc: the window is small", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
+def _(place: Place) -> None:
+    place.subscribe("aeron:ipc")
+    place.fill(place.publish("aeron:ipc?pub-wnd=8k"))
+
+
+@situation("ipc: the subscriber's process is stopped", Cause.SLOW_SUBSCRIBER, "slow-subscriber", "no heartbeat for")
+def _(place: Place) -> None:
+    publication = place.publish("aeron:ipc")
+    child = place.child("aeron:ipc", "read")
+    place.ready(child)
+    child.send_signal(signal.SIGSTOP)
+    place.fill(publication, seconds=2.5)
+
+
+@situation("ipc: the subscriber's process is dead", Cause.SLOW_SUBSCRIBER, "slow-subscriber", "no heartbeat for")
+def _(place: Place) -> None:
+    publication = place.publish("aeron:ipc")
+    child = place.child("aeron:ipc", "read")
+    place.ready(child)
+    child.kill()
+    place.fill(publication, seconds=2.5)
+
+
+@situation("ipc: nobody subscribes", Cause.NO_RECEIVER, "no-subscriber")
+def _(place: Place) -> None:
+    place.publish("aeron:ipc")
+
+
+@situation("ipc: the only subscription was closed", Cause.NO_RECEIVER, "no-subscriber")
+def _(place: Place) -> None:
+    subscription = place.subscribe("aeron:ipc")
+    publication = place.publish("aeron:ipc")
+    place.fill(publication)
+    subscription.close()
+    wait_for(lambda: not publication.is_connected)
+
+
+@situation("ipc: a claim is never committed", Cause.PUBLISHER, "unfinished-claim")
+def _(place: Place) -> None:
+    reader = place.subscribe("aeron:ipc")
+    publication = place.connected(place.publish("aeron:ipc"))
+    claim = mainstem.BufferClaim()
+    wait_for(lambda: publication.try_claim(100, claim) > 0)
+    publication.send(bytes(1000), timeout=5)
+    assert reader.poll(lambda _: None, 10) == 0
+    place.stack.callback(claim.abort)
+
+
+@situation("ipc: an untethered subscriber fell behind", Cause.NONE, "idle", "no longer counts")
+def _(place: Place) -> None:
+    reader = place.subscribe("aeron:ipc")
+    place.subscribe("aeron:ipc?tether=false")
+    publication = place.publish("aeron:ipc")
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        publication.offer(bytes(1000))
+        reader.poll(lambda _: None, 100)
+        time.sleep(0.001)
+    wait_for(lambda: not reader.poll(lambda _: None, 100))
+
+
+@situation("ipc: everything was read", Cause.NONE, "idle")
+def _(place: Place) -> None:
+    reader = place.subscribe("aeron:ipc")
+    place.connected(place.publish("aeron:ipc")).send(bytes(1000), timeout=5)
+    wait_for(lambda: reader.poll(lambda _: None, 10))
+
+
+@situation("ipc: the recorder does not keep up", Cause.DISK, "slow-recorder")
+def _(place: Place) -> None:
+    # Aeron Archive's recorder owns a counter of this type for each recording.
+    place.aeron.add_counter(RECORDING_POSITION, "rec-pos: 0")
+    place.subscribe("aeron:ipc")
+    place.fill(place.publish("aeron:ipc"))
+
+
+@situation("ipc: everything flows through a small window", Cause.NONE, "idle")
+def _(place: Place) -> None:
+    reader = place.subscribe("aeron:ipc")
+    publication = place.connected(place.publish("aeron:ipc?pub-wnd=8k|term-length=1m"))
+    patience = Patience("the window moves on")
+    while publication.position < 1 << 20:
+        publication.offer(bytes(1000))
+        reader.poll(lambda _: None, 10)
+        patience.check(publication.position)
+    wait_for(lambda: not reader.poll(lambda _: None, 100))
+
+
+# Unicast.
+
+
+@situation("udp: the subscriber does not poll", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
+def _(place: Place) -> None:
+    place.subscribe(place.udp())
+    place.fill(place.publish(place.udp()))
+
+
+@situation("udp: one of two does not poll", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
+def _(place: Place) -> None:
+    place.subscribe(place.udp())
+    reader = place.subscribe(place.udp())
+    place.fill(place.publish(place.udp()), reader)
+
+
+@situation("udp: the window is small", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
+def _(place: Place) -> None:
+    place.subscribe(place.udp("|rcv-wnd=8k"))
+    place.fill(place.publish(place.udp()))
+
+
+@situation("udp: the subscriber's process is stopped", Cause.SLOW_SUBSCRIBER, "slow-subscriber", "no heartbeat for")
+def _(place: Place) -> None:
+    publication = place.publish(place.udp())
+    child = place.child(place.udp(), "read")
+    place.ready(child)
+    child.send_signal(signal.SIGSTOP)
+    place.fill(publication, seconds=2.5)
+
+
+@situation("udp: the subscriber's process is dead", Cause.SLOW_SUBSCRIBER, "slow-subscriber", "no heartbeat for")
+def _(place: Place) -> None:
+    publication = place.publish(place.udp())
+    child = place.child(place.udp(), "read")
+    place.ready(child)
+    child.kill()
+    place.fill(publication, seconds=2.5)
+
+
+@situation("udp: nobody subscribes", Cause.NO_RECEIVER, "no-receiver")
+def _(place: Place) -> None:
+    place.publish(place.udp())
+
+
+@situation("udp: the only subscription was closed", Cause.NO_RECEIVER, "no-receiver")
+def _(place: Place) -> None:
+    subscription = place.subscribe(place.udp())
+    publication = place.publish(place.udp())
+    place.fill(publication)
+    subscription.close()
+    wait_for(lambda: not publication.is_connected)
+
+
+@situation("udp: a claim is never committed", Cause.PUBLISHER, "unfinished-claim")
+def _(place: Place) -> None:
+    reader = place.subscribe(place.udp())
+    publication = place.connected(place.publish(place.udp()))
+    claim = mainstem.BufferClaim()
+    wait_for(lambda: publication.try_claim(100, claim) > 0)
+    publication.send(bytes(1000), timeout=5)
+    assert reader.poll(lambda _: None, 10) == 0
+    place.stack.callback(claim.abort)
+
+
+@situation("udp: everything was read", Cause.NONE, "idle")
+def _(place: Place) -> None:
+    reader = place.subscribe(place.udp())
+    place.connected(place.publish(place.udp())).send(bytes(1000), timeout=5)
+    wait_for(lambda: reader.poll(lambda _: None, 10))
+
+
+LOSSY = {
+    "AERON_UDP_CHANNEL_INCOMING_INTERCEPTORS": "loss",
+    "AERON_UDP_CHANNEL_TRANSPORT_BINDINGS_LOSS_ARGS": "rate=0.3|seed=7|recv-msg-mask=0x2",
+}
+
+
+@situation("udp: a datagram is lost and not repaired", Cause.LOSS, "image-loss")
+def _(place: Place) -> tuple[str, str]:
+    # Java's driver cannot be set to lose anything.
+    far = place.driver("mainstem" if place.kind == "java" else place.kind, **LOSSY)
+    reader = place.subscribe(place.udp("|nak-delay=60s"), place.client(far))
+    publication = place.connected(place.publish(place.udp()))
+    for _ in range(40):
+        publication.offer(bytes(1000))
+    wait_for(lambda: not reader.poll(lambda _: None, 100) or None)
+    return far, "image"
+
+
+@situation("udp: the subscriber elsewhere does not poll", Cause.FLOW_CONTROL_WINDOW, "remote-window")
+def _(place: Place) -> None:
+    place.subscribe(place.udp(), place.client(place.driver()))
+    place.fill(place.publish(place.udp()))
+
+
+@situation("udp: the subscriber does not poll, seen at the receiver", Cause.SLOW_SUBSCRIBER, "image-slow-subscriber")
+def _(place: Place) -> tuple[str, str]:
+    far = place.driver()
+    place.subscribe(place.udp(), place.client(far))
+    place.fill(place.publish(place.udp()))
+    return far, "image"
+
+
+@situation("udp: the receiving driver is dead", Cause.NO_RECEIVER, "no-receiver")
+def _(place: Place) -> None:
+    place.child(place.udp(), "read", place.driver())
+    publication = place.connected(place.publish(place.udp()))
+    place.drivers[1].kill()
+    wait_for(lambda: not publication.is_connected)
+
+
+@situation("udp: the sending driver is dead, seen at the receiver", Cause.PUBLISHER, "sender-gone")
+def _(place: Place) -> tuple[str, str]:
+    near, far = place.driver(), place.driver(AERON_IMAGE_LIVENESS_TIMEOUT="10s")
+    subscription = place.subscribe(place.udp(), place.client(far))
+    aeron = place.client(near)
+    publication = aeron.add_publication(place.udp(), STREAM)
+    place.connected(publication).send(bytes(1000), timeout=5)
+    wait_for(lambda: subscription.images)
+    place.drivers[1].kill()
+    return far, "image"
+
+
+@situation("udp: the driver is dead", Cause.DRIVER, "driver-gone")
+def _(place: Place) -> tuple[str, str]:
+    near = place.driver()
+    place.client(near).add_publication(place.udp(), STREAM)
+    place.drivers[1].kill()
+    time.sleep(10.2)  # what clients allow a driver
+    return near, "publication"
+
+
+@situation("udp: the subscription is closed while it fills", Cause.NO_RECEIVER, "no-receiver")
+def _(place: Place) -> None:
+    child = place.child(place.udp())
+    publication = place.publish(place.udp())
+    place.ready(child)
+    place.fill(publication)
+    child.send_signal(signal.SIGINT)
+    wait_for(lambda: not publication.is_connected)
+
+
+# Spies.
+
+
+@situation("spy: it does not poll", Cause.SPY, "spy")
+def _(place: Place) -> None:
+    place.subscribe(f"aeron-spy:{place.udp()}")
+    place.fill(place.publish(place.udp("|ssc=true")))
+
+
+@situation("spy: it does not poll while the receiver reads", Cause.SPY, "spy")
+def _(place: Place) -> None:
+    reader = place.subscribe(place.udp())
+    place.subscribe(f"aeron-spy:{place.udp()}")
+    place.fill(place.publish(place.udp()), reader)
+
+
+@situation("spy: its process is stopped", Cause.SPY, "spy", "no heartbeat for")
+def _(place: Place) -> None:
+    publication = place.publish(place.udp("|ssc=true"))
+    child = place.child(f"aeron-spy:{place.udp()}", "read")
+    place.ready(child)
+    child.send_signal(signal.SIGSTOP)
+    place.fill(publication, seconds=2.5)
+
+
+@situation("spy: alone, without ssc", Cause.NO_RECEIVER, "no-receiver", "none counts without ssc=true")
+def _(place: Place) -> None:
+    place.subscribe(f"aeron-spy:{place.udp()}")
+    place.publish(place.udp())
+
+
+# Several destinations.
+
+
+@situation("mdc: the subscriber does not poll", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
+def _(place: Place) -> None:
+    place.subscribe(place.udp(f"|control=127.0.0.1:{place.port}|control-mode=dynamic", 1))
+    place.fill(place.publish(place.dynamic()))
+
+
+@situation("mdc: nobody subscribes", Cause.NO_RECEIVER, "no-receiver", "destinations known: 0")
+def _(place: Place) -> None:
+    place.publish(place.dynamic())
+
+
+@situation("mdc: the group is not complete", Cause.NO_RECEIVER, "group-incomplete")
+def _(place: Place) -> None:
+    subscription = place.subscribe(place.udp(f"|control=127.0.0.1:{place.port}|control-mode=dynamic", 1))
+    place.publish(place.dynamic("|fc=min,g:/2"))
+    wait_for(lambda: subscription.images)
+
+
+@situation("mdc: one of two receivers elsewhere does not poll", Cause.FLOW_CONTROL_WINDOW, "group-window")
+def _(place: Place) -> None:
+    back = f"|control=127.0.0.1:{place.port}|control-mode=dynamic"
+    readers = [place.subscribe(place.udp(back, each), place.client(place.driver())) for each in (1, 2)]
+    publication = place.publish(place.dynamic("|fc=min"))
+    wait_for(lambda: all(each.images for each in readers))
+    place.fill(publication, readers[0])
+
+
+@situation("mdc: a destination answers nothing", Cause.NO_RECEIVER, "no-receiver", "destinations known: 1")
+def _(place: Place) -> None:
+    publication = place.publish("aeron:udp?control-mode=manual")
+    publication.add_destination(place.udp())
+
+
+# Multicast.
+
+
+@situation("multicast: the subscriber does not poll", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
+def _(place: Place) -> None:
+    place.subscribe(place.group())
+    place.fill(place.publish(place.group()))
+
+
+@situation("multicast: nobody subscribes", Cause.NO_RECEIVER, "no-receiver")
+def _(place: Place) -> None:
+    place.publish(place.group())
+
+
+@situation("multicast: the slowest decides", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
+def _(place: Place) -> None:
+    reader = place.subscribe(place.group())
+    place.subscribe(place.group())
+    place.fill(place.publish(place.group("|fc=min")), reader)
+
+
+@situation("mds: the subscriber does not poll", Cause.SLOW_SUBSCRIBER, "slow-subscriber")
+def _(place: Place) -> None:
+    subscription = place.subscribe("aeron:udp?control-mode=manual")
+    subscription.add_destination(place.udp())
+    place.fill(place.publish(place.udp()))
+
+
+OTHERS = [*(["reference"] if REFERENCE else []), *([] if java.why_not() else ["java"])]
+KINDS = ["mainstem", *(pytest.param(each, marks=[pytest.mark.interop, pytest.mark.long]) for each in OTHERS)]
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    with ExitStack() as stack:
+        yield Place(request.param, stack)
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda each: each.name)
+def test_a_situation_has_its_verdict(place: Place, situation: Situation) -> None:
+    directory, kind = situation.make(place) or (place.directory, "publication")
+    patience = Patience(situation.name)
+    diagnosis = place.why(directory, kind)
+    end = time.monotonic() + 15  # a timeout of the driver may have to pass
+    while (diagnosis.cause, diagnosis.rule) != (situation.cause, situation.rule) and time.monotonic() < end:
+        diagnosis = place.why(directory, kind)
+        patience.check(end)
+    assert (diagnosis.cause, diagnosis.rule) == (situation.cause, situation.rule), diagnosis
+    assert situation.says in diagnosis.sentence
+
+
+def test_there_are_many_situations() -> None:
+    assert len(SITUATIONS) >= 30
