@@ -195,10 +195,9 @@ def client_heartbeat(client_id: int) -> CounterSpec:
     return CounterSpec(CounterType.CLIENT_HEARTBEAT, _I64.pack(client_id), f"client-heartbeat: id={client_id}")
 
 
-def resolver_neighbors(bound: str, bootstrap: str) -> CounterSpec:
+def resolver_neighbors(bound: str) -> CounterSpec:
     """How many other drivers' resolvers are known."""
-    label = f"Resolver neighbors: bound {bound}" + (f" bootstrap {bootstrap}" if bootstrap else "")
-    return CounterSpec(CounterType.RESOLVER_NEIGHBORS, b"", _label(label))
+    return CounterSpec(CounterType.RESOLVER_NEIGHBORS, b"", _label(f"Resolver neighbors: bound {bound}"))
 
 
 def resolver_cache_entries(name: str) -> CounterSpec:

@@ -179,7 +179,7 @@ class DriverNameResolver:
         self._neighbors = Neighbors()
         bootstrap = settings.driver_resolver_bootstrap_neighbor or ""
         names = [part.strip() for part in bootstrap.split(",") if part.strip()]
-        self._shown_neighbors = counters.allocate(resolver_neighbors(str(self._local), bootstrap))
+        self._shown_neighbors = counters.allocate(resolver_neighbors(str(self._local)))
         self._shown_entries = counters.allocate(resolver_cache_entries(self.name))
         self._bootstrap = [_Bootstrap(name, counters.allocate(bootstrap_neighbor(name))) for name in names]
         self._self_due_ns = self._all_due_ns = now_ns

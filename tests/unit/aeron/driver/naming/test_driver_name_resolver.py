@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,13 @@ def test_tells_its_own_name_once_a_second_as_the_reference_does(driver: InvokedD
     peer = driver.network.peer(BOOTSTRAP)
     driver.run(3.05, step=0.01)
     assert peer.take() == [ALPHA] * 4
+
+
+def test_its_counters_have_the_references_labels(driver: InvokedDriver) -> None:
+    labels = [label for label in driver.labels().values() if label.startswith("Resolver ")]
+    (neighbors, entries) = sorted(labels, reverse=True)
+    assert re.fullmatch(r"Resolver neighbors: bound [0-9.]+:[0-9]+", neighbors)
+    assert entries == "Resolver cache entries: name=alpha"
 
 
 def test_says_what_the_name_of_a_bootstrap_neighbour_stands_for(driver: InvokedDriver) -> None:
