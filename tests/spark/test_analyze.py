@@ -291,7 +291,7 @@ def test_what_is_no_capture_is_a_problem_and_nothing_at_all_an_error(spark: Spar
     (tmp_path / "notes.pcap").write_text("this is not a capture")
     found = analyze(spark, AnalyzeOptions(inputs=(str(tmp_path / "notes.pcap"),), out=tmp_path / "out")).as_json()
     assert found["problems"] == {"UNREADABLE_FILE": 1}
-    assert found["verdict"][0].startswith("Nothing was recognised")
+    assert found["verdict"][0].startswith("Nothing was recognized")
     with pytest.raises(CaptureError, match="no capture at"):
         analyze(spark, AnalyzeOptions(inputs=(str(tmp_path / "absent"),), out=tmp_path / "out"))
 

@@ -16,7 +16,7 @@ from mainstem.demo import check
 from mainstem.demo.encoding import encoded
 from mainstem.demo.figures import source_figures
 from mainstem.demo.query import TableQuery
-from mainstem.demo.table import normalise
+from mainstem.demo.table import normalize
 from mainstem.recording import Recorder, open_recordings
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ PATIENCE_S = 500  # a whole demo
 
 @pytest.mark.long
 def test_a_table_of_every_type_arrives_value_for_value(spark: SparkSession, tmp_path: Path) -> None:
-    table = normalise(ODD)
+    table = normalize(ODD)
     recordings = tmp_path / "recording"
     with Recorder(recordings) as recorder:
         stream = Stream()

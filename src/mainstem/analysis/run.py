@@ -24,7 +24,7 @@ class Analysis:
     """One run. ``summary``, ``verdict`` and ``report`` are there after ``run``."""
 
     def __init__(self, tables: Backend, options: AnalyzeOptions, listener: ProgressListener) -> None:
-        self._tables, self._options, self._watcher = tables, options, listener
+        self._tables, self._options, self._listener = tables, options, listener
         self.summary = Summary(inputs=list(options.shown or options.inputs))
         self.verdict: list[str] = []
 
@@ -43,7 +43,7 @@ class Analysis:
         self.verdict = verdict(self.summary)
         self.report.write_text(render(self.summary, self.verdict), encoding="utf-8")
         (self._options.out / "summary.json").write_text(json.dumps(self.as_json()), encoding="utf-8")
-        self._watcher.done(GATHER)
+        self._listener.done(GATHER)
 
     def as_json(self) -> dict[str, Any]:
         where = {"tables": str(self._options.tables), "report": str(self.report)}
@@ -51,23 +51,23 @@ class Analysis:
 
     def _write(self, inputs: Inputs) -> None:
         if inputs.has_frames:
-            self._watcher.stage(READ, None)
+            self._listener.stage(READ, None)
             self._tables.write_frames(inputs)
-            self._watcher.done(READ)
-            self._watcher.stage(WRITE, None)
+            self._listener.done(READ)
+            self._listener.stage(WRITE, None)
             self._tables.write_tables()
-            self._watcher.done(WRITE)
+            self._listener.done(WRITE)
         if inputs.recordings:
-            self._watcher.stage(RECORDED, len(inputs.recordings))
+            self._listener.stage(RECORDED, len(inputs.recordings))
             self._tables.write_recorded_sessions(inputs.recordings)
-            self._watcher.done(RECORDED)
+            self._listener.done(RECORDED)
         self._tables.write_problems(frames=inputs.has_frames, recordings=inputs.recordings)
 
     def _gather(self, inputs: Inputs) -> None:
-        self._watcher.stage(GATHER, None)
-        gatherer = SummaryBuilder(self._tables)
+        self._listener.stage(GATHER, None)
+        builder = SummaryBuilder(self._tables)
         if inputs.has_frames:
-            gatherer.captures(self.summary)
+            builder.captures(self.summary)
         if inputs.recordings:
-            gatherer.recordings(self.summary)
-        gatherer.problems(self.summary)
+            builder.recordings(self.summary)
+        builder.problems(self.summary)

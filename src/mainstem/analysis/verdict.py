@@ -21,7 +21,7 @@ def verdict(summary: Summary) -> list[str]:
     if not summary.packets and not summary.recordings:
         rest = " Name the ports with --aeron-ports, --bymux-ports or --jmux-ports." if summary.files else ""
         return [
-            f"Nothing was recognised: no frame of Aeron, bymux, Jmux or Aqueduct was found.{rest}",
+            f"Nothing was recognized: no frame of Aeron, bymux, Jmux or Aqueduct was found.{rest}",
             *_problems(summary),
             *_passed_over(summary),
         ]

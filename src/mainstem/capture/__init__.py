@@ -30,7 +30,7 @@ def read_frames(
         path: A capture, a directory of captures, or a pattern. A pipe, or ``-`` for standard input, is copied to a temporary file.
         names: Columns of ``mainstem.capture.schema``; None for all but ``payload``.
         aeron_ports: UDP ports that carry Aeron; None for every port on which a whole datagram is valid Aeron, empty for none.
-        bymux_ports: TCP ports of bymux servers; their connections are not recognised without.
+        bymux_ports: TCP ports of bymux servers; their connections are not recognized without.
         jmux_ports: TCP ports of Jmux servers.
 
     Yields:

@@ -67,7 +67,7 @@ def section_of(walk: RecordWalk) -> Section:
     return Section(walk.swapped, tuple(walk.interface_at(i) for i in range(walk.interfaces)))
 
 
-def recognise(head: bytes) -> Format:
+def recognize(head: bytes) -> Format:
     """The format of a file that begins with ``head`` (24 bytes or all there is). Raises CaptureError where it is none."""
     if head[:4] == _PCAPNG and len(head) >= 12:
         order = _ORDERS.get(head[8:12])

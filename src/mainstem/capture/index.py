@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 from mainstem._core.capture import layout as layout
 from mainstem._core.capture.packet_index import PacketIndex
 from mainstem.capture.chunks import CHUNK_BYTES, Chunk, FrameIndex, Problem
-from mainstem.capture.formats import HEAD_LENGTH, recognise, section_of
+from mainstem.capture.formats import HEAD_LENGTH, recognize, section_of
 from mainstem.capture.remote_files import open_file, status_of
 from mainstem.capture.traces import add_chunks
 from mainstem.capture.unpacking import open_capture, packing_of, unpacked_size
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RESYNC_PACKETS = 8  # records that must fit one after the other before a reader accepts a place as the next record
 RESYNC_WINDOW = 16 << 20  # bytes searched for them at a time
 RESYNC_STEP = 1 << 18  # places tried by one call, between which Ctrl-C is noticed
-PRINT_BYTES = 4096  # of the beginning and of the end of what was indexed: by these a file that has grown is recognised
+PRINT_BYTES = 4096  # of the beginning and of the end of what was indexed: by these a file that has grown is recognized
 
 
 def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
@@ -78,7 +78,7 @@ def _open(file: IO[bytes], index: FrameIndex, packed: str, fault: str) -> None:
     # The prints of what it was before may have been compared.
     file.seek(0)
     try:
-        index.format = replace(recognise(file.read(HEAD_LENGTH)), packed=packed)
+        index.format = replace(recognize(file.read(HEAD_LENGTH)), packed=packed)
     except CaptureError as error:
         index.tail = Problem(layout.PROBLEM_UNREADABLE_FILE, 0, 0, f"{fault}; {error}" if fault else str(error))
         return

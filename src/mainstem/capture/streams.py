@@ -29,7 +29,7 @@ The order of rows is that of the packets that completed them, so events of the c
 
 Invariants: ``position`` never decreases; every segment in ``_waiting`` ends after ``position``; between two calls none begins
 at or before it; ``_waiting_bytes`` is the sum of the captured bytes that wait; after a malformed packet nothing is
-decoded until packets are recognised again.
+decoded until packets are recognized again.
 """
 
 from __future__ import annotations

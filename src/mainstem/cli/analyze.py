@@ -110,14 +110,14 @@ def _show(analysis: Analysis) -> None:
 def _require_captures(paths: Iterable[str]) -> None:
     """Raise CaptureError for a path without a capture that can be read."""
     from mainstem.capture.files import captures
-    from mainstem.capture.formats import HEAD_LENGTH, recognise
+    from mainstem.capture.formats import HEAD_LENGTH, recognize
     from mainstem.capture.unpacking import head_of
 
     for path in paths:
         problems = []
         for name in captures(path):
             try:
-                recognise(head_of(name, HEAD_LENGTH)[1])
+                recognize(head_of(name, HEAD_LENGTH)[1])
                 break
             except (CaptureError, OSError) as error:
                 problems.append(f"{name}: {getattr(error, 'strerror', None) or error}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Points per line: enough to read, however long the run was.
 POINTS = 80
-COLOURS = {"sender": "orange", "receiver": "green", "subscriber": "blue"}
+COLORS = {"sender": "orange", "receiver": "green", "subscriber": "blue"}
 
 
 def _thinned(samples: Sequence[Sample]) -> list[Sample]:
@@ -60,7 +60,7 @@ def in_flight(samples: Sequence[Sample]) -> str:
     """How far sender, receiver and subscriber were behind the publisher."""
     lines = [
         Series(name, color, [max(s.positions["publisher"] - s.positions[name], 0) for s in samples])
-        for name, color in COLOURS.items()
+        for name, color in COLORS.items()
     ]
     return svg.chart([s.seconds for s in samples], lines, formatting.short, title="In flight")
 

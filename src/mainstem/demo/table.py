@@ -21,7 +21,7 @@ def load(file: Path | None, limit: int | None) -> tuple[Any, str]:
         table = table.slice(0, limit)
     if table.num_rows == 0:
         raise ConfigurationError(f"{name} has no rows")
-    return normalise(table), name
+    return normalize(table), name
 
 
 def _flights() -> tuple[Any, str]:
@@ -59,7 +59,7 @@ def _read(file: Path) -> tuple[Any, str]:
         raise ConfigurationError(f"{file} cannot be read: {str(error).splitlines()[0]}") from None
 
 
-def normalise(table: Any) -> Any:
+def normalize(table: Any) -> Any:
     """The table with each column in a type that JSON, Spark and Parquet carry without a change of value.
 
     Nested values become their JSON text, times of day and durations their text; everything else keeps its value.

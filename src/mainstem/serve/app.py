@@ -93,32 +93,33 @@ class Application:
             return self._error(404, str(error))
         except RecordingError as error:
             # With the directory's path in it, so it is for the operator only.
-            log.log(logging.ERROR, "damage", f"a request failed: {error}", self._clock.monotonic_ns())
+            self._log(logging.ERROR, "damage", f"a request failed: {error}")
             return self._error(500, "the recordings are corrupt; the server's log has more")
         except OSError as error:
-            log.log(logging.ERROR, "disk", f"a request failed: {error}", self._clock.monotonic_ns())
+            self._log(logging.ERROR, "disk", f"a request failed: {error}")
             return self._error(503, "the directory cannot be read; the server's log has more", {"Retry-After": "1"})
 
+    def _respond(self, status: int, body: bytes, headers: Mapping[str, str]) -> Response:
+        return BytesResponse(status, headers, self._limits, self._metrics, body)
+
+    def _json(self, value: Any, headers: Mapping[str, str] | None = None, *, status: int = 200) -> Response:
+        return self._respond(status, json_bytes(value), {"Content-Type": "application/json", **(headers or {})})
+
+    def _not_modified(self, tag: str) -> Response:
+        return self._respond(304, b"", {"ETag": f'"{tag}"'})
+
     def _error(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
-        response = BytesResponse(
-            status,
-            {"Content-Type": "application/json", **(headers or {})},
-            self._limits,
-            self._metrics,
-            json_bytes({"error": sentence}),
-        )
+        response = self._json({"error": sentence}, headers, status=status)
         if status in (400, 401, 405, 413, 421):
             response.force_close()
         return response
 
+    def _log(self, level: int, kind: str, text: str) -> None:
+        log.log(level, kind, text, self._clock.monotonic_ns())
+
     def _check(self, request: web.BaseRequest) -> None:
         if not self._access.permits(request.headers.get("Authorization")):
-            log.log(
-                logging.WARNING,
-                "token",
-                f"a request of {request.remote} without a valid token is refused",
-                self._clock.monotonic_ns(),
-            )
+            self._log(logging.WARNING, "token", f"a request of {request.remote} without a valid token is refused")
             raise Refusal(401, "a valid token is needed: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
         if self._literal_hosts_only and not is_literal_host(request.headers.get("Host")):
             raise Refusal(421, "without a token this server is named by its address or as localhost only")
@@ -138,9 +139,7 @@ class Application:
         if match := _RECORDING.fullmatch(path):
             return await self._recording(int(match[1]), _parameters(query, "after", "wait"))
         if path == "/metrics":
-            return BytesResponse(
-                200, {"Content-Type": CONTENT_TYPE}, self._limits, self._metrics, self._metrics.render().encode()
-            )
+            return self._respond(200, self._metrics.render().encode(), {"Content-Type": CONTENT_TYPE})
         _parameters(query)
         if path == f"/{CATALOG_FILE}":
             view = await self._view()
@@ -171,7 +170,7 @@ class Application:
             await self._waited(is_changed, seconds)
             body, tag = self._page(await self._view(), first, limit, only_active)
         if after == tag or _matches(request.headers.get("If-None-Match"), tag):
-            return BytesResponse(304, {"ETag": f'"{tag}"'}, self._limits, self._metrics, b"")
+            return self._not_modified(tag)
         return self._json(body, {"ETag": f'"{tag}"'})
 
     def _page(self, view: CatalogView, first: int, limit: int, only_active: bool) -> tuple[dict[str, Any], str]:
@@ -249,9 +248,8 @@ class Application:
         body = json_bytes({"files": rows, "next": rows[-1][0] if has_more and rows else None})
         tag = hashlib.sha256(body).hexdigest()[:32]
         if _matches(request.headers.get("If-None-Match"), tag):
-            return BytesResponse(304, {"ETag": f'"{tag}"'}, self._limits, self._metrics, b"")
-        headers = {"Content-Type": "application/json", "ETag": f'"{tag}"'}
-        return BytesResponse(200, headers, self._limits, self._metrics, body)
+            return self._not_modified(tag)
+        return self._respond(200, body, {"Content-Type": "application/json", "ETag": f'"{tag}"'})
 
     def _limit(self, query: Mapping[str, str]) -> int:
         return max(1, min(_whole(query, "limit", self._limits.page_entries), self._limits.page_entries))
@@ -261,15 +259,6 @@ class Application:
         if not _SECONDS.fullmatch(text):
             raise Refusal(400, "wait must be a number of seconds")
         return min(float(text), self._limits.wait_seconds)
-
-    def _json(self, value: Any, headers: Mapping[str, str] | None = None) -> Response:
-        return BytesResponse(
-            200,
-            {"Content-Type": "application/json", **(headers or {})},
-            self._limits,
-            self._metrics,
-            json_bytes(value),
-        )
 
     # -- files -------------------------------------------------------------------------------------------------------
 
@@ -297,9 +286,9 @@ class Application:
     def _bytes(self, request: web.BaseRequest, data: bytes, tag: str) -> Response:
         """A file that is sent from memory, whose entity tag is that of its bytes."""
         if _matches(request.headers.get("If-None-Match"), tag):
-            return BytesResponse(304, {"ETag": f'"{tag}"'}, self._limits, self._metrics, b"")
+            return self._not_modified(tag)
         start, end, status, headers = self._range(request, len(data), tag)
-        return BytesResponse(status, headers, self._limits, self._metrics, data[start:end])
+        return self._respond(status, data[start:end], headers)
 
     async def _file(self, request: web.BaseRequest, name: str) -> Response:
         fd = self._directory.open_file(name)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import logging
 from collections import Counter
 from typing import TYPE_CHECKING, cast
 
+from mainstem._internal.address_prefixes import owner_of
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.log_throttle import LogThrottle
 
@@ -62,15 +62,12 @@ class ConnectionGuard(asyncio.Protocol):
         self.inner.data_received(data)
 
     def eof_received(self) -> None:
-        """Pass the end on."""
         self.inner.eof_received()
 
     def pause_writing(self) -> None:
-        """Pass it on."""
         self.inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """Pass it on."""
         self.inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -153,7 +150,7 @@ class Listener:
                     self._log("descriptors", f"no connection is accepted for a moment: {error.strerror}")
                     await asyncio.sleep(ACCEPT_PAUSE_S)
                 continue
-            address = _network_of(str(peer[0]))
+            address = owner_of(peer)
             reason = self._full(address)
             if reason:
                 self._refuse(accepted, reason, str(peer[0]))
@@ -213,15 +210,3 @@ class Listener:
     @staticmethod
     def _log(kind: str, text: str) -> None:
         log.log(logging.WARNING, kind, text, SYSTEM_CLOCK.monotonic_ns())
-
-
-def _network_of(address: str) -> str:
-    """What counts as one address: a whole /64 of IPv6, because one host has all of it."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv6Address):
-        mapped = parsed.ipv4_mapped
-        return str(mapped) if mapped else str(ipaddress.ip_network((int(parsed) >> 64 << 64, 64)))
-    return address

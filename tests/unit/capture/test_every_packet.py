@@ -58,7 +58,7 @@ def test_a_tunnel_in_a_tunnel_without_end_is_malformed(tmp_path: Path) -> None:
     assert row["frame_type"] == "MALFORMED_PACKET"
 
 
-def test_frames_captured_only_in_part_are_recognised_on_any_port(tmp_path: Path) -> None:
+def test_frames_captured_only_in_part_are_recognized_on_any_port(tmp_path: Path) -> None:
     datagrams = [make.data_frame(bytes(size)) for size in (0, 1, 90, 1300)] + [make.data_frame(bytes(100)) * 3]
     datagrams += [make.nak_frame(), b"something else" * 20]
     packets = [ethernet(make.ip(make.udp(datagram))) for datagram in datagrams]

@@ -16,7 +16,7 @@ from mainstem.demo.encoding import encoded, row_column, spark_schema
 from mainstem.demo.figures import CarrierMonth, ColumnSummary, source_figures
 from mainstem.demo.result import Result
 from mainstem.demo.sampling import Sample
-from mainstem.demo.table import load, normalise
+from mainstem.demo.table import load, normalize
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def messages(table: Any) -> list[dict[str, Any]]:
 
 
 def test_every_row_becomes_one_json_object_without_its_nulls() -> None:
-    rows = messages(normalise(ODD))
+    rows = messages(normalize(ODD))
     assert [row["_row"] for row in rows] == [0, 1, 2]
     assert rows[0]["text"] == 'say "hi"\n\\ ☃'
     assert rows[0]["huge"] == "18446744073709551615"
@@ -40,7 +40,7 @@ def test_every_row_becomes_one_json_object_without_its_nulls() -> None:
 
 
 def test_the_schema_names_every_column_in_spark_s_words() -> None:
-    ddl = spark_schema(normalise(ODD))
+    ddl = spark_schema(normalize(ODD))
     assert ddl.startswith(
         "`_row` BIGINT, `whole` BIGINT, `tiny` BIGINT, `huge` DECIMAL(20, 0), `real` DOUBLE, `text` STRING"
     )
