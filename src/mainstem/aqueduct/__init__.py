@@ -45,27 +45,16 @@ __all__ = [
     "serve",
 ]
 
-_HOMES = {
-    "AqueductStats": "mainstem.aqueduct.stats",
-    "CborSerializer": "mainstem.aqueduct.serializers",
-    "Connection": "mainstem.aqueduct.blocking",
-    "Limits": "mainstem.aqueduct.limits",
-    "Message": "mainstem.aqueduct.serializers",
-    "Mode": "mainstem.aqueduct.events",
-    "MsgspecSerializer": "mainstem.aqueduct.serializers",
-    "RawSerializer": "mainstem.aqueduct.serializers",
-    "Receiver": "mainstem.aqueduct.blocking",
-    "Sender": "mainstem.aqueduct.blocking",
-    "Serializer": "mainstem.aqueduct.serializers",
-    "Server": "mainstem.aqueduct.blocking",
-    "ServerTickets": "mainstem.aqueduct.quic.tickets",
-    "SessionCache": "mainstem.aqueduct.quic.tickets",
-    "Settings": "mainstem.aqueduct.settings",
-    "channel": "mainstem.aqueduct.blocking",
-    "connect": "mainstem.aqueduct.blocking",
-    "make_certificates": "mainstem.aqueduct.certificates",
-    "oneshot": "mainstem.aqueduct.blocking",
-    "serve": "mainstem.aqueduct.blocking",
+_NAMES = {
+    "blocking": ("Connection", "Receiver", "Sender", "Server", "channel", "connect", "oneshot", "serve"),
+    "certificates": ("make_certificates",),
+    "events": ("Mode",),
+    "limits": ("Limits",),
+    "quic.tickets": ("ServerTickets", "SessionCache"),
+    "serializers": ("CborSerializer", "Message", "MsgspecSerializer", "RawSerializer", "Serializer"),
+    "settings": ("Settings",),
+    "stats": ("AqueductStats",),
 }
+_HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES, ("aio",))

@@ -37,7 +37,6 @@ from mainstem.aqueduct.events import (
     Command,
     Event,
     PauseConnection,
-    Readable,
     ReceiverEnded,
     ResetStream,
     SendDatagram,
@@ -281,16 +280,13 @@ class ConnectionState:
 
     def readable(self, receiver: ReceiverHalf) -> None:
         """There is something to receive where there was nothing."""
-        if receiver.owner is None:
-            self.events.append(Readable(receiver.channel_id))
-        else:
+        if receiver.owner is not None:
             receiver.owner.wake()
 
     def receiver_ended(self, receiver: ReceiverHalf) -> None:
         """A receiver that the application can have ceased to exist on the wire."""
         if receiver.owner is None:
             self.events.append(ReceiverEnded(receiver.channel_id, receiver.state))
-            self.events.append(Readable(receiver.channel_id))
         else:
             receiver.owner.receiver_ended(receiver.state)
 

@@ -71,13 +71,6 @@ class PeerHeaders:
 
 
 @dataclass(slots=True)
-class Readable:
-    """A receiver without an owner has messages, or reached its end."""
-
-    channel_id: int
-
-
-@dataclass(slots=True)
 class Writable:
     """A sender that had refused a message has room again. ``owner`` is who it belongs to."""
 
@@ -136,7 +129,7 @@ class ConnectionEnded:
     unsent: frozenset[object] = field(default=frozenset(), compare=False)
 
 
-Event = PeerHeaders | Readable | Writable | SenderEnded | ReceiverEnded | Acknowledged | Lost | ConnectionEnded
+Event = PeerHeaders | Writable | SenderEnded | ReceiverEnded | Acknowledged | Lost | ConnectionEnded
 
 
 @dataclass(slots=True)

@@ -120,6 +120,8 @@ def encode_uint(value: int) -> bytes:
     """Encode an integer canonically: seven bits a byte, lowest first, the high bit set on all bytes but the last."""
     if 0 <= value < 0x80:
         return _SHORT[value]
+    if 0x80 <= value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     if not 0 <= value <= MAX_UINT:
         raise LocalProtocolError(f"{value} is not an unsigned integer of 64 bits", rule="integer range")
     out = bytearray()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from mainstem._internal.endpoint_stats import EndpointStats, Traffic, counters
@@ -50,12 +50,11 @@ def connection_stats(
 ) -> AqueductStats:
     """Return the statistics of an endpoint; ``ended`` has the counters of runners that are gone."""
     runners = tuple(runners)
-    counts = ConnectionCounters()
-    add_counts(counts, ended)
+    open_runners = [runner for runner in runners if runner.is_open]
+    counts = replace(ended)
     for runner in runners:
         add_counts(counts, runner.engine.counts)
-    open_runners = [runner for runner in runners if runner.is_open]
-    values = counters(traffic) | {field.name: getattr(counts, field.name) for field in fields(ConnectionCounters)}
+    values = counters(traffic) | asdict(counts)
     # The engine counts channel halves, as the runner does not see all of them.
     values["streams_opened"] = values.pop("halves_created")
     return AqueductStats(
