@@ -14,8 +14,9 @@ from tests.support.ports import free_port
 
 import mainstem
 from mainstem import archive
-from mainstem.archive import RecordingSignal
+from mainstem.archive import RecordingSignal, extension_channel
 from mainstem.recording import find_problems, messages, open_recordings
+from mainstem.recording.mark_file import MARK_FILE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,3 +102,48 @@ def test_java_replicates_from_it(start_driver: DriverFactory, tmp_path: Path) ->
         assert RecordingSignal.SYNC in [next(events).signal for _ in range(4)]
         with client.replay(0, "aeron:ipc", 1002) as replay:
             assert [bytes(each) for each in replay.messages(timeout=STALL_S)] == sent
+
+
+def record_one(control: str, driver: Path, recording_id: int, sent: list[bytes]) -> None:
+    """Have an archive record a stream under that id, and compare its replay; an earlier one is extended by as many messages."""
+    with archive.connect(control, directory=driver) as client, mainstem.connect(driver) as aeron:
+        client.start_recording("aeron:ipc", 1001, auto_stop=True)
+        with aeron.add_exclusive_publication("aeron:ipc?term-length=64k", 1001) as publication:
+            for message in sent:
+                publication.send(message, timeout=STALL_S)
+            wait_for(lambda: client.recording_position(recording_id) == publication.position)
+        wait_for(lambda: client.stop_position(recording_id) is not None)
+        descriptor = client.list_recording(recording_id - 1) if recording_id else None
+        if descriptor is not None:
+            client.extend_recording(descriptor.recording_id, "aeron:ipc", 1001, auto_stop=True)
+            with aeron.add_exclusive_publication(
+                extension_channel("aeron:ipc?term-length=64k", descriptor), 1001
+            ) as publication:
+                for message in sent:
+                    publication.send(message, timeout=STALL_S)
+                wait_for(lambda: client.recording_position(recording_id - 1) == publication.position)
+            wait_for(lambda: client.stop_position(recording_id - 1) is not None)
+        for each in range(recording_id + 1):
+            with client.replay(each, "aeron:ipc", 1002) as replay:
+                found = [bytes(data) for data in replay.messages(timeout=STALL_S)]
+            assert found == sent * (1 if each == recording_id else 2)
+
+
+def test_each_archive_continues_in_a_directory_of_the_other(start_driver: DriverFactory, tmp_path: Path) -> None:
+    java.require_java()
+    driver = start_driver("mainstem").directory
+    directory = tmp_path / "archive"
+    sent = [number.to_bytes(4, "big") * (1 + number % 600) for number in range(COUNT)]
+    control = f"aeron:udp?endpoint=localhost:{free_port()}"
+    with mainstem_archive(directory, driver, control):
+        record_one(control, driver, 0, sent)
+    with JavaArchive(directory, driver, has_driver=False) as reference:
+        record_one(reference.control, driver, 1, sent)
+        reference.process.kill()  # its recordings have ended, its mark has not
+        reference.process.wait()
+    (directory / MARK_FILE).unlink()  # ten seconds have passed
+    with mainstem_archive(directory, driver, control):
+        record_one(control, driver, 2, sent)
+    with open_recordings(directory) as recordings:
+        for reader in recordings:
+            assert list(find_problems(reader, reader.start_position, reader.end_position())) == []
