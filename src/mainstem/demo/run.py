@@ -144,7 +144,8 @@ def _stream(
         result.offered, result.received = traffic.offered, traffic.recorded
         result.payload_bytes, result.stream_bytes = traffic.payload_bytes, traffic.recorded_position
         result.datagrams_dropped, result.naks, result.retransmits = final.dropped, final.naks, final.retransmits
-        result.samples = traffic.sampler.samples
+        # A copy: the sampler goes on while the traffic ends, and a counter that is freed then reads as 0.
+        result.samples = list(traffic.sampler.samples)
 
 
 def _wait(traffic: Traffic, until: Callable[[], bool], query: TableQuery, *, seconds: float) -> None:

@@ -7,7 +7,6 @@ the offsets from the progress and read the recordings for the rest.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from mainstem.recording import RecordingReader
 from mainstem.recording.catalog import NULL
 from mainstem.spark.sources.archives import ArchiveSet
 from mainstem.spark.sources.offsets import Offset, parse_offset, present_keys
-from mainstem.spark.sources.options import parse_options
+from mainstem.spark.sources.options import source_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -74,16 +73,6 @@ def lag(query: StreamingQuery, path: Path | str | Sequence[Path | str], **option
     """
     progress = query.lastProgress
     return lags_of(progress["sources"] if progress else [], source_options(path, options))
-
-
-def source_options(
-    path: Path | str | Sequence[Path | str], options: Mapping[str, object] | None = None
-) -> RecordingOptions:
-    """Parse a path, or several, and options as the source does. Raises ConfigurationError."""
-    texts = {name: str(value) for name, value in (options or {}).items()}
-    if isinstance(path, str | os.PathLike):
-        return parse_options(texts | {"path": str(path)})
-    return parse_options(texts | {"paths": json.dumps([str(each) for each in path])})
 
 
 def lags_of(sources: Iterable[Any], options: RecordingOptions, clock: Clock = SYSTEM_CLOCK) -> list[Lag]:

@@ -13,9 +13,29 @@ may be added.
 
 from __future__ import annotations
 
-from mainstem.codecs.rows import RESCUE_COLUMNS
-from mainstem.spark.ingest.options import META, OBSERVED, IngestOptions
-from mainstem.spark.ingest.progress import Count, remaining
-from mainstem.spark.ingest.query import source, start, table
+from typing import TYPE_CHECKING
+
+from mainstem._internal.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from mainstem.codecs.rows import RESCUE_COLUMNS
+    from mainstem.spark.ingest.options import META, OBSERVED, IngestOptions
+    from mainstem.spark.ingest.progress import Count, remaining
+    from mainstem.spark.ingest.query import source, start, table
 
 __all__ = ["META", "OBSERVED", "RESCUE_COLUMNS", "Count", "IngestOptions", "remaining", "source", "start", "table"]
+
+# Imported when they are used: `mainstem compact` opens tables without Spark.
+_HOMES = {
+    "META": "mainstem.spark.ingest.options",
+    "OBSERVED": "mainstem.spark.ingest.options",
+    "RESCUE_COLUMNS": "mainstem.codecs.rows",
+    "Count": "mainstem.spark.ingest.progress",
+    "IngestOptions": "mainstem.spark.ingest.options",
+    "remaining": "mainstem.spark.ingest.progress",
+    "source": "mainstem.spark.ingest.query",
+    "start": "mainstem.spark.ingest.query",
+    "table": "mainstem.spark.ingest.query",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.errors import ConfigurationError
 from mainstem.spark.formats.base import DEFAULT_FILE_SIZE
-from mainstem.spark.lags import source_options
-from mainstem.spark.sources.options import TIMESTAMPS
+from mainstem.spark.sources.options import TIMESTAMPS, source_options
 from mainstem.store import open_store
 from mainstem.store.open_store import scheme_of
 

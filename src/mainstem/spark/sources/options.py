@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -26,7 +27,8 @@ from mainstem.spark.sources.archives import is_pattern
 from mainstem.store.options import is_store_option
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from mainstem.recording import RecordingDescriptor, RecordingReader
 
@@ -319,6 +321,16 @@ class Resolvable(Protocol):
     def end_position(self) -> int: ...
     @property
     def reader(self) -> RecordingReader: ...
+
+
+def source_options(
+    path: Path | str | Sequence[Path | str], options: Mapping[str, object] | None = None
+) -> RecordingOptions:
+    """Parse a path, or several, and options as the source does. Raises ConfigurationError."""
+    texts = {name: str(value) for name, value in (options or {}).items()}
+    if isinstance(path, str | os.PathLike):
+        return parse_options(texts | {"path": str(path)})
+    return parse_options(texts | {"paths": json.dumps([str(each) for each in path])})
 
 
 def bound_of(where: Where | dict[str, Where], recording: Resolvable, default: str) -> Where:
