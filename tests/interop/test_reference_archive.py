@@ -16,7 +16,8 @@ from tests.support.shipping import ManualClock, shipped, shipper
 
 from mainstem import open_recordings
 from mainstem.cli import main
-from mainstem.recording import messages
+from mainstem.recording import Recorder, messages
+from mainstem.recording.mark_file import MARK_FILE
 from mainstem.store import open_store
 
 if TYPE_CHECKING:
@@ -99,6 +100,18 @@ def test_verify_finds_the_changed_byte_that_the_archive_tool_finds(
     assert exit_code("recordings", "verify", str(folder)) == 0
     with open_recordings(folder) as recordings:
         check(recordings)
+    catalog = folder / "archive.catalog"
+    sound = catalog.read_bytes()
+    at = sound.index(b"aeron:ipc")
+    catalog.write_bytes(sound[:at] + b"A" + sound[at + 1 :])
+    assert exit_code("recordings", "verify", str(folder)) == 1
+    assert "does not have the checksum that the archive stored" in capsys.readouterr().out
+    catalog.write_bytes(sound)
+    # The recording that the archive did not stop is ended by a recorder, and its entry still has its checksum.
+    (folder / MARK_FILE).unlink()  # ten seconds have passed
+    Recorder(folder).close()
+    assert catalog.read_bytes() != sound
+    assert exit_code("recordings", "verify", str(folder)) == 0
     segment = folder / "0-131072.rec"
     data = bytearray(segment.read_bytes())
     data[40] ^= 1

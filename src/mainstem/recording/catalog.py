@@ -25,6 +25,7 @@ from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
 from mainstem._internal.clock import NS_PER_MS
 from mainstem._internal.once import warn_once
 from mainstem.errors import RecordingError
+from mainstem.recording.frame_checksums import algorithm_of
 from mainstem.recording.life import StreamLife
 from mainstem.store.disk import DISK, Disk
 
@@ -51,6 +52,7 @@ _LENGTH = struct.Struct("<i")
 _ID = struct.Struct("<q")
 _NEXT_ID_OFFSET, _ALIGNMENT_OFFSET = 8, 16
 _ENTRY_ID = 16
+_CHECKSUM_OFFSET = 8
 _START_TIMESTAMP, _STOP_TIMESTAMP, _START_POSITION, _STOP_POSITION = 24, 32, 40, 48
 _SESSION_ID = 72
 
@@ -248,6 +250,7 @@ class _Entry:
     offset: int
     length: int
     state: int
+    checksum: int
     body: bytes
 
     @property
@@ -290,6 +293,23 @@ def find_catalog_problems(directory: Path) -> list[CatalogProblem]:
     """The entries of a directory's catalog that cannot be read. Raises RecordingError as ``read_catalog``."""
     states = (STATE_VALID, STATE_DELETED)
     return [each for each in _read(directory, states) if isinstance(each, CatalogProblem)]
+
+
+def find_changed_entries(directory: Path) -> list[CatalogProblem]:
+    """The entries of a directory's catalog that have another checksum than Aeron Archive stored. Without one it is zero."""
+    path = directory / CATALOG_FILE
+    with path.open("rb") as file:
+        return [
+            CatalogProblem(
+                each.offset,
+                each.length,
+                f"the entry at {each.offset} does not have the checksum that the archive stored",
+            )
+            for each in _entries(file, str(path), os.fstat(file.fileno()).st_size)
+            if isinstance(each, _Entry)
+            and each.checksum
+            and algorithm_of(each.body, 0, each.length, each.checksum) is None
+        ]
 
 
 def _read(directory: Path, states: tuple[int, ...]) -> list[RecordingDescriptor | CatalogProblem]:
@@ -373,10 +393,11 @@ def _entries(file: IO[bytes], name: str, size: int) -> Iterator[_Entry | Catalog
     candidates = MAX_CANDIDATES
     while offset + ENTRY_HEADER_LENGTH <= size:
         file.seek(offset)
-        length, state, _ = _ENTRY_HEADER.unpack_from(file.read(ENTRY_HEADER_LENGTH).ljust(ENTRY_HEADER_LENGTH, b"\0"))
+        header = file.read(ENTRY_HEADER_LENGTH).ljust(ENTRY_HEADER_LENGTH, b"\0")
+        length, state, checksum = _ENTRY_HEADER.unpack_from(header)
         wrong = _wrong_length(offset, length, size)
         if length and not wrong:
-            yield _Entry(offset, length, state, file.read(length))
+            yield _Entry(offset, length, state, checksum, file.read(length))
             offset += _aligned(length, grain)
             continue
         following, looked_at = _next_entry(file, offset, size, grain, candidates)
@@ -425,7 +446,7 @@ def _next_entry(file: IO[bytes], offset: int, size: int, grain: int, candidates:
                 return -1, looked_at
             looked_at += 1
             file.seek(begin + at + ENTRY_HEADER_LENGTH)
-            if isinstance(_decoded(_Entry(begin + at, length, state, file.read(length))), RecordingDescriptor):
+            if isinstance(_decoded(_Entry(begin + at, length, state, 0, file.read(length))), RecordingDescriptor):
                 return begin + at, looked_at
     return -1, looked_at
 
@@ -568,8 +589,14 @@ class Catalog:
         return capacity > size
 
     def _store(self, descriptor: RecordingDescriptor, field_offset: int, value: int) -> None:
-        at = descriptor.entry_offset + ENTRY_HEADER_LENGTH + field_offset
-        self._disk.write(self._fd, struct.pack("<q", value), at)
+        at = descriptor.entry_offset + ENTRY_HEADER_LENGTH
+        length, _, checksum = _ENTRY_HEADER.unpack(os.pread(self._fd, _ENTRY_HEADER.size, descriptor.entry_offset))
+        algorithm = algorithm_of(os.pread(self._fd, length, at), 0, length, checksum) if checksum else None
+        self._disk.write(self._fd, struct.pack("<q", value), at + field_offset)
+        if algorithm is not None:
+            # An archive that stores checksums refuses an entry whose own does not hold.
+            checksum = algorithm.compute(os.pread(self._fd, length, at), 0, length)
+            self._disk.write(self._fd, _LENGTH.pack(checksum), descriptor.entry_offset + _CHECKSUM_OFFSET)
 
     def stop(self, descriptor: RecordingDescriptor, stop_position: int, timestamp_ms: int) -> RecordingDescriptor:
         """Mark a recording as ended at ``stop_position``."""

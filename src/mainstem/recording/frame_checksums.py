@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 _ALGORITHMS = (FrameChecksum(CRC32C), FrameChecksum(CRC32))
 
 
+def algorithm_of(memory: mmap | bytes, offset: int, end: int, checksum: int) -> FrameChecksum | None:
+    """The algorithm by which ``[offset, end)`` has this checksum, a signed integer; None if no one's is."""
+    return next((each for each in _ALGORITHMS if each.compute(memory, offset, end) == checksum), None)
+
+
 class FrameChecksums:
     """Checks the frames of one recording in order. Yields ranges of positions in which no frame has its checksum."""
 
@@ -70,10 +75,7 @@ class FrameChecksums:
         if self._doubtful is not None and session_id == self._doubtful[2]:
             self._doubtful = None
             return session_id
-        for algorithm in _ALGORITHMS:
-            if algorithm.compute(memory, offset + DATA_HEADER_LENGTH, end) == session_id:
-                return algorithm
-        return None
+        return algorithm_of(memory, offset + DATA_HEADER_LENGTH, end, session_id)
 
     def _settle(self, has_checksum: bool = False) -> Iterator[tuple[int, int]]:
         """Decide on a doubtful frame, now that what follows it is known."""

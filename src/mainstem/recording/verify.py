@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.layout import WALK_AT_END, WALK_AT_LIMIT, WALK_CORRUPT, WALK_TORN
 from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
-from mainstem.recording.catalog import NULL, find_catalog_problems, read_catalog
+from mainstem.recording.catalog import NULL, find_catalog_problems, find_changed_entries, read_catalog
 from mainstem.recording.ends import find_end
 from mainstem.recording.fetching import CorruptRangeError
 from mainstem.recording.frame_checksums import FrameChecksums
@@ -73,7 +73,7 @@ def find_problems(reader: RecordingReader, start: int, end: int, *, checksums: b
 
 def find_directory_problems(directory: Path) -> Iterator[Problem]:
     """Find what is wrong with a directory on this machine beside the recordings that it can be read as. Raises RecordingError."""
-    for problem in find_catalog_problems(directory):
+    for problem in (*find_catalog_problems(directory), *find_changed_entries(directory)):
         yield Problem(NULL, problem.offset, "catalog", problem.text)
     descriptors = read_catalog(directory, deleted=True)
     known = {each.recording_id for each in descriptors}

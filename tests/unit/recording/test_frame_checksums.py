@@ -10,7 +10,9 @@ from tests.support.streams import Stream, aligned, record
 
 from mainstem._core.log.checksums import CRC32C, FrameChecksum
 from mainstem.recording import Problem, Recorder, find_problems, open_recording
+from mainstem.recording.catalog import Catalog, read_catalog
 from mainstem.recording.index import index_file
+from mainstem.recording.verify import find_directory_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -139,3 +141,21 @@ def test_checksums_may_be_left_out(tmp_path: Path) -> None:
     flip(frames(tmp_path)[3], 32)
     with open_recording(tmp_path, 0) as reader:
         assert list(find_problems(reader, 0, reader.end_position(), checksums=False)) == []
+
+
+def test_an_entry_of_the_catalog_keeps_its_checksum_and_a_changed_one_is_found(tmp_path: Path) -> None:
+    make(tmp_path)
+    (descriptor,) = read_catalog(tmp_path)
+    path, at = tmp_path / "archive.catalog", descriptor.entry_offset
+    data = path.read_bytes()
+    (length,) = struct.unpack_from("<i", data, at)
+    store(path, at + 8, crc32c(data[at + 32 : at + 32 + length]).to_bytes(4, "little"))
+    assert list(find_directory_problems(tmp_path)) == []
+    catalog = Catalog(tmp_path)
+    catalog.stop(catalog.extend(descriptor), descriptor.stop_position - 32, 5)
+    catalog.close()
+    assert read_catalog(tmp_path)[0].stop_position == descriptor.stop_position - 32
+    assert list(find_directory_problems(tmp_path)) == []
+    store(path, at + 32 + 24, b"\x07")
+    (problem,) = find_directory_problems(tmp_path)
+    assert (problem.kind, problem.position) == ("catalog", at)
