@@ -281,16 +281,16 @@ async def test_what_was_accepted_before_the_stop_and_arrives_after_it_is_not_ser
     with_tls: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     admission = ConnectionAdmission(lambda: pytest.fail("nothing is served"))
-    ends = [await asyncio.open_unix_connection(sock=end) for end in socket.socketpair()]
-    pending = PendingConnection(admission, tls[0] if with_tls else None)
+    accepted, peer = socket.socketpair()
+    pending = PendingConnection(admission, accepted, tls[0] if with_tls else None)
     admission.stop()
-    pending.connection_made(ends[0][1].transport)
-    assert ends[0][1].transport.is_closing()
-    pending.serve(ends[1][1].transport)  # as a handshake that completes in the turn of the stop
-    assert ends[1][1].transport.is_closing()
+    pending.start()
+    assert accepted.fileno() == -1
+    _, writer = await asyncio.open_unix_connection(sock=peer)
+    pending.serve(writer.transport)  # as a handshake that completes in the turn of the stop
+    assert writer.transport.is_closing()
     assert (len(admission), admission.places.refused, admission.tasks) == (0, 0, set())
-    for _, writer in ends:
-        writer.close()
+    writer.close()
 
 
 @pytest.mark.parametrize("name", ["max_connections", "max_connections_per_address", "handshake_timeout"])
@@ -306,14 +306,14 @@ async def test_a_handshake_that_is_dropped_before_it_began_is_counted_once(
 ) -> None:
     timeout = 0.05
     admission = ConnectionAdmission(lambda: pytest.fail("nothing is served"), handshake_timeout=timeout)
-    ends = [await asyncio.open_unix_connection(sock=end) for end in socket.socketpair()]
-    pending = PendingConnection(admission, tls[0])
-    pending.connection_made(ends[0][1].transport)
+    accepted, peer = socket.socketpair()
+    pending = PendingConnection(admission, accepted, tls[0])
+    pending.start()
     (task,) = admission.tasks
     admission.stop()
     with contextlib.suppress(asyncio.CancelledError):
         await task
     await asyncio.sleep(timeout)  # a timer that began later is due after the one of the handshake
     assert (len(admission), admission.places.dropped_silent) == (0, 0)
-    for _, writer in ends:
-        writer.close()
+    assert accepted.fileno() == -1
+    peer.close()

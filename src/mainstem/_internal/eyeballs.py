@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.clock import timeout_of
 from mainstem._internal.tasks import start_task
+from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -51,13 +52,29 @@ def interleaved(addresses: Sequence[HostAddress]) -> list[HostAddress]:
     return [address for address in chain(*zip_longest(*by_family.values())) if address is not None]
 
 
+def look_up(host: str | None, port: int, kind: socket.SocketKind, flags: int = 0) -> list[Any]:
+    """Like `socket.getaddrinfo`, but a name that cannot be one raises ``gaierror`` too."""
+    try:
+        return socket.getaddrinfo(host, port, type=kind, flags=flags)
+    except (UnicodeError, ValueError) as error:  # an empty label, one above 63 characters, a null character
+        reason = error.__cause__ or error
+        raise socket.gaierror(socket.EAI_NONAME, f"{host!r} is not a host name: {reason}") from None
+
+
+def check_port(port: int) -> None:
+    """Raise ConfigurationError for what is not a port number, which `getaddrinfo` would wrap around."""
+    if not isinstance(port, int) or not 0 <= port <= 65535:
+        raise ConfigurationError(f"port must be an integer in 0..65535 (got {port!r})")
+
+
 async def resolve(host: str, port: int, kind: socket.SocketKind) -> list[HostAddress]:
-    """Return the addresses of a host in the order in which to try them. Raises OSError."""
+    """Return the addresses of a host in the order in which to try them. Raises OSError, and ConfigurationError for its port."""
+    check_port(port)
     try:
         # An address is not a name: it needs no thread to be looked up in.
-        found = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_NUMERICHOST)
+        found = look_up(host, port, kind, socket.AI_NUMERICHOST)
     except socket.gaierror:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=kind)
+        found = await asyncio.get_running_loop().run_in_executor(None, look_up, host, port, kind)
     return interleaved([(family, address) for family, _, _, _, address in found])
 
 

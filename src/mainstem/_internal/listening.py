@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from mainstem._internal.eyeballs import check_port, look_up
+from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,9 +35,10 @@ def listening_addresses(
 ) -> list[HostAddress]:
     """Return the addresses to listen on: of one host, of several, or with None of every interface. Raises OSError."""
     hosts = [host or None] if host is None or isinstance(host, str) else list(host)
+    check_port(port)
     found: dict[HostAddress, None] = {}
     for each in hosts:
-        for family, _, _, _, address in socket.getaddrinfo(each, port, type=kind, flags=socket.AI_PASSIVE | flags):
+        for family, _, _, _, address in look_up(each, port, kind, socket.AI_PASSIVE | flags):
             if family in (socket.AF_INET, socket.AF_INET6):
                 found[int(family), address] = None
     return list(found)
@@ -57,10 +61,36 @@ def bind_sockets(
     raise AssertionError("the last attempt returns or raises")
 
 
+def given_sockets(sock: socket.socket | Sequence[socket.socket], kind: socket.SocketKind) -> list[socket.socket]:
+    """Return sockets that a program bound itself, for socket activation or SO_REUSEPORT, ready for an event loop.
+
+    Those of TCP and Unix listen. Raises ConfigurationError where one is of another kind or not bound, and OSError.
+    """
+    sockets = [sock] if isinstance(sock, socket.socket) else list(sock)
+    if not sockets:
+        raise ConfigurationError("cannot listen: sock= is an empty list")
+    for each in sockets:
+        if not isinstance(each, socket.socket) or each.type != kind:
+            raise ConfigurationError(f"cannot listen on {each!r}: sock= must be a socket of type {kind.name}")
+        if each.family != socket.AF_UNIX and not each.getsockname()[1]:
+            raise ConfigurationError(f"cannot listen on {each!r}: it is not bound; call bind() first")
+        each.setblocking(False)
+        if kind == socket.SOCK_STREAM:
+            each.listen(BACKLOG)
+    return sockets
+
+
+def name_of(address: Any) -> str:
+    """Return a socket's address as a text: ``host:port``, IPv6 in brackets, or a Unix path."""
+    if not isinstance(address, tuple):
+        return str(address)
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+
+
 def url_of(sock: socket.socket, scheme: str) -> str:
     """Return the URL of what is served at a socket's address."""
-    host, port, *_ = sock.getsockname()
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{scheme}://{name_of(sock.getsockname())}"
 
 
 def _bind_all(addresses: Sequence[HostAddress], kind: socket.SocketKind, backlog: int) -> list[socket.socket]:

@@ -12,12 +12,14 @@ made of a result is made by the coroutine, in the loop's thread.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem._internal.blocking_call import Call
 from mainstem._internal.tasks import HANDLER_TASK
-from mainstem.errors import ClosedError, Delivery
+from mainstem.errors import ClosedError, Delivery, MainstemError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -37,15 +39,18 @@ class LoopThread:
         self._ending: set[asyncio.Task[Any]] = set()
         self._is_ready = threading.Event()
         self._is_given_up = False
+        self._failure: OSError | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         try:
             self._thread.start()
             self._is_ready.wait()
         except BaseException:
             self._is_given_up = True
-            if self._is_ready.is_set():
+            if self._is_ready.is_set() and self._failure is None:
                 self._post(self._loop.stop)
             raise
+        if self._failure is not None:
+            raise MainstemError(f"cannot start an event loop: {self._failure.strerror}") from self._failure
 
     @classmethod
     def running(
@@ -61,7 +66,16 @@ class LoopThread:
 
     def _run(self) -> None:
         # Made here, where no signal handler runs in the middle of it.
-        self._loop = asyncio.new_event_loop()
+        try:
+            # A loop needs three descriptors. One that finds too few is left half made, and reports that when it is collected.
+            with contextlib.ExitStack() as probes:
+                for _ in range(3):
+                    probes.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            self._loop = asyncio.new_event_loop()
+        except OSError as error:
+            self._failure = error
+            self._is_ready.set()
+            return
         asyncio.set_event_loop(self._loop)
         self._is_ready.set()
         if not self._is_given_up:

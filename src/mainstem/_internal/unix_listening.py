@@ -26,8 +26,10 @@ LOCK_PAUSE_S = 0.01
 class UnixListener:
     """A listening socket at ``path``. Raises OSError where the path is in use, or cannot be used."""
 
-    def __init__(self, path: str, *, backlog: int) -> None:
-        self.path = path
+    def __init__(self, path: str | os.PathLike[str], *, backlog: int) -> None:
+        self.path = path = os.fspath(path)
+        if not path:
+            raise OSError(errno.EINVAL, "the path is empty")
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._file: tuple[int, int] | None = None
         try:

@@ -34,6 +34,7 @@ from mainstem.mux.transports import Publication, PublicationTransport, StreamPai
 
 if TYPE_CHECKING:
     import asyncio
+    import socket
     import ssl as ssl_module
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
@@ -226,6 +227,7 @@ def serve(
     port: int | None = None,
     *,
     path: str | None = None,
+    sock: socket.socket | Sequence[socket.socket] | None = None,
     ssl: ssl_module.SSLContext | None = None,
     on_connection: ConnectionHandler | None = None,
     settings: Settings | None = None,
@@ -252,7 +254,7 @@ def serve(
             max_connections_per_address=settings.max_connections_per_address,
             handshake_timeout=settings.handshake_timeout,
         )
-        await server._start(host, port, path=path, ssl=context)
+        await server._start(host, port, path=path, sock=sock, ssl=context)
         return server
 
     return Opening(open_server, "bymux.aio.serve")

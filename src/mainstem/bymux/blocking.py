@@ -292,6 +292,7 @@ def serve(
     port: int | None = None,
     *,
     path: str | None = None,
+    sock: socket.socket | Sequence[socket.socket] | None = None,
     ssl: ssl_module.SSLContext | None = None,
     on_connection: ConnectionHandler | None = None,
     settings: Settings | None = None,
@@ -307,6 +308,8 @@ def serve(
             all interfaces.
         port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
         path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
+        sock: One or more bound sockets to listen on instead, such as those of socket activation, or with ``SO_REUSEPORT``. The
+            server closes them.
         ssl: A server-side context, for TLS; or give the settings' ``certificate`` and ``key``.
         on_connection: Called with each connection, in a thread of its own. Whatever it raises ends that connection and counts as
             a failed handler; to refuse a peer it calls ``connection.abort()``. Streams are served meanwhile, unless
@@ -341,6 +344,7 @@ def serve(
             host,
             port,
             path=path,
+            sock=sock,
             ssl=ssl,
             on_connection=None if on_connection is None else handlers.adapt(on_connection, view),
             settings=made,

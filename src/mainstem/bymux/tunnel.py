@@ -21,7 +21,7 @@ from mainstem import bymux
 from mainstem._internal.endpoint_stats import Traffic
 from mainstem._internal.exposure import check_exposure, is_loopback
 from mainstem._internal.eyeballs import connect_socket
-from mainstem._internal.listening import BACKLOG, find_listening_addresses
+from mainstem._internal.listening import find_listening_addresses, name_of
 from mainstem._internal.open_files_limit import raise_open_files_limit
 from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.tunnel_token import CONTROL_CREDIT, TOKEN_VARIABLE, answer_handshake, check_token, handshake
@@ -72,7 +72,10 @@ class Address:
     def parse(cls, text: str) -> Address:
         """Parse an address. Raises ``ConfigurationError`` for anything else."""
         if text.startswith("unix:"):
-            return cls(None, None, text.removeprefix("unix:"))
+            path = text.removeprefix("unix:")
+            if not path:
+                raise ConfigurationError("address 'unix:' has no path; give unix:PATH")
+            return cls(None, None, path)
         host, colon, port = text.rpartition(":")
         if not colon or not port.isdigit() or int(port) > 65535:
             raise ConfigurationError(f"address {text!r} is neither HOST:PORT nor unix:PATH")
@@ -84,7 +87,7 @@ class Address:
         return self.path is not None or self.host in (None, "localhost") or is_loopback(self.host or "")
 
     def __str__(self) -> str:
-        return f"unix:{self.path}" if self.path else f"{self.host or ''}:{self.port}"
+        return f"unix:{self.path}" if self.path else name_of((self.host or "", self.port))
 
 
 def settings(
@@ -291,7 +294,7 @@ class TunnelClient:
         self._connection: Connection | None = None
         self._up = asyncio.Event()
         self._reconnector: asyncio.Task[None] | None = None
-        self._sockets = ListeningSockets()
+        self._sockets = ListeningSockets(self._accept)
         self._relays: set[asyncio.Task[None]] = set()
         self._traffic = Traffic()
         self._closed = False
@@ -309,11 +312,7 @@ class TunnelClient:
         raise_open_files_limit()
         await self._connect()
         self._reconnector = asyncio.get_running_loop().create_task(self._reconnect_loop())
-        await self._sockets.start(listen.host, listen.port or 0, listen.path, self._create)
-
-    async def _create(self, sock: socket.socket) -> asyncio.Server:
-        start = asyncio.start_unix_server if sock.family == socket.AF_UNIX else asyncio.start_server
-        return await start(self._accept, sock=sock, backlog=BACKLOG, start_serving=False)
+        await self._sockets.start(listen.host, listen.port, listen.path)
 
     @property
     def port(self) -> int:
@@ -369,12 +368,17 @@ class TunnelClient:
                 except MainstemError as error:
                     logger.warning("the tunnel to %s is still down: %s", self._to, error)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._carry(reader, writer))
+    def _accept(self, accepted: socket.socket) -> None:
+        task = asyncio.get_running_loop().create_task(self._carry(accepted))
         self._relays.add(task)
         task.add_done_callback(self._relays.discard)
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _carry(self, accepted: socket.socket) -> None:
+        try:
+            reader, writer = await asyncio.open_connection(sock=accepted)
+        except BaseException:
+            accepted.close()
+            raise
         try:
             async with asyncio.timeout(WAIT_FOR_TUNNEL_S):
                 await self._up.wait()

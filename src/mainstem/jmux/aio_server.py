@@ -23,6 +23,7 @@ from mainstem.mux.sockets import Server
 from mainstem.mux.tls import server_context
 
 if TYPE_CHECKING:
+    import socket
     import ssl as ssl_module
     from collections.abc import Awaitable, Callable, Sequence
 
@@ -255,6 +256,7 @@ async def start_server(
     port: int | None,
     *,
     path: str | None,
+    sock: socket.socket | Sequence[socket.socket] | None,
     ssl: ssl_module.SSLContext | None,
     settings: Settings,
 ) -> Server[Any]:
@@ -266,7 +268,7 @@ async def start_server(
         max_connections_per_address=settings.max_connections_per_address,
         handshake_timeout=settings.handshake_timeout,
     )
-    await server._start(host, port, path=path, ssl=server_context(ssl, settings))
+    await server._start(host, port, path=path, sock=sock, ssl=server_context(ssl, settings))
     return server
 
 
@@ -276,6 +278,7 @@ def serve(
     port: int | None = None,
     *,
     path: str | None = None,
+    sock: socket.socket | Sequence[socket.socket] | None = None,
     ssl: ssl_module.SSLContext | None = None,
     settings: Settings | None = None,
     **overrides: Any,
@@ -292,5 +295,6 @@ def serve(
         await handler(session)
 
     return Opening(
-        lambda: start_server(handle, host, port, path=path, ssl=ssl, settings=server_settings), "jmux.aio.serve()"
+        lambda: start_server(handle, host, port, path=path, sock=sock, ssl=ssl, settings=server_settings),
+        "jmux.aio.serve()",
     )

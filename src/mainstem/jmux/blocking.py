@@ -17,6 +17,7 @@ from mainstem.mux.blocking import BaseStream, PeerFacade, Server
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S
 
 if TYPE_CHECKING:
+    import socket
     import ssl as ssl_module
     from collections.abc import Callable, Sequence
     from typing import Self
@@ -227,6 +228,7 @@ def serve(
     port: int | None = None,
     *,
     path: str | None = None,
+    sock: socket.socket | Sequence[socket.socket] | None = None,
     ssl: ssl_module.SSLContext | None = None,
     settings: Settings | None = None,
     **overrides: Any,
@@ -243,6 +245,8 @@ def serve(
             all interfaces.
         port: The TCP port of every address; 0 or ``None`` for one that the system chooses.
         path: The path of a Unix socket, in place of host and port. The file of a server that was killed is replaced.
+        sock: One or more bound sockets to listen on instead, such as those of socket activation, or with ``SO_REUSEPORT``. The
+            server closes them.
         ssl: A server-side context, for TLS; or give the settings' ``certificate`` and ``key``.
         settings: The limits and times of the server and its connections.
         overrides: Fields of :class:`Settings`, in place of those of ``settings``.
@@ -267,6 +271,8 @@ def serve(
             return ServerSession(thread, session)
 
         adapted = threads.adapt(handler, view)
-        return Server(thread, await aio_server.start_server(adapted, host, port, path=path, ssl=ssl, settings=made))
+        return Server(
+            thread, await aio_server.start_server(adapted, host, port, path=path, sock=sock, ssl=ssl, settings=made)
+        )
 
     return LoopThread.running(start, _abort)

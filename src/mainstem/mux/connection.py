@@ -46,6 +46,7 @@ from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.endpoint_stats import EndpointStats, Traffic, counters
 from mainstem._internal.tasks import HANDLER_TASK, start_task
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError
+from mainstem.mux.tls import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -177,7 +178,7 @@ class BaseConnection:
                 cause = ConnectionLost(f"{self.engine.peer_name} ended the connection inside a message")
                 cause.__cause__ = violation
         else:
-            cause = ConnectionLost(f"the connection to {self.engine.peer_name} broke: {error}")
+            cause = ConnectionLost(f"the connection to {self.engine.peer_name} broke: {describe(error)}")
             cause.__cause__ = error
         try:
             self._fail(cause)

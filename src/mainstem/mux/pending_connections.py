@@ -4,7 +4,8 @@ Theory of operation
 -------------------
 A connection costs a descriptor and an engine before its peer has proved anything, so a peer that only connects must not keep others
 out. A ``PendingConnection`` holds an accepted socket from the first moment. It checks the address before TLS begins, and begins TLS
-itself, since asyncio's own TLS servers keep no account of handshakes that fail or never end.
+itself, since asyncio's own TLS servers keep no account of handshakes that fail or never end. A handshake that fails is reported to
+the peer by TLS's alert, and to the operator by ``on_refused``.
 
     accepted ──limits──► refused
         │
@@ -16,10 +17,10 @@ itself, since asyncio's own TLS servers keep no account of handshakes that fail 
         │
         └──first byte──► served
 
-An pending that is not served yet ends when it takes too long, when its place is needed, and when the listener stops; one that is
+A pending that is not served yet ends when it takes too long, when its place is needed, and when the listener stops; one that is
 served and silent ends for the first two.
 
-``Admission`` has the places (:mod:`mainstem.mux.admission`). An pending has its place until its socket is gone and every handler
+``Admission`` has the places (:mod:`mainstem.mux.admission`). A pending has its place until its socket is gone and every handler
 of its connection has ended: a peer cannot have more handlers run than the limits allow by connecting again. An IPv6 /64 network
 counts as one address, since its owner has all of them. A connection that has sent anything is never ended for another.
 
@@ -30,19 +31,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import socket
 from typing import TYPE_CHECKING, cast
 
 from mainstem._internal.address_prefixes import owner_of
+from mainstem._internal.listening import name_of
 from mainstem._internal.tasks import start_task
 from mainstem._internal.validation import check_seconds
 from mainstem.errors import Timeout
 from mainstem.mux.admission import Admission
 from mainstem.mux.settings import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
+from mainstem.mux.tls import describe, handshake
 from mainstem.mux.transports import SocketTransport
 
 if TYPE_CHECKING:
+    import socket
     import ssl as ssl_module
     from collections.abc import Callable, Iterator
 
@@ -59,7 +61,9 @@ class ConnectionAdmission:
         max_connections: int = MAX_CONNECTIONS,
         max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS,
         handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S,
+        on_refused: Callable[[str], object] = lambda _: None,
     ) -> None:
+        self.on_refused = on_refused
         self.places: Admission[PendingConnection] = Admission(
             max_connections=max_connections, max_connections_per_address=max_connections_per_address
         )
@@ -78,17 +82,16 @@ class ConnectionAdmission:
             pending.end_unserved()
 
 
-class PendingConnection(asyncio.Protocol):
+class PendingConnection:
     """One accepted socket, until its connection has it; then what is known of it for the limits."""
 
-    def __init__(self, admission: ConnectionAdmission, ssl: ssl_module.SSLContext | None) -> None:
+    def __init__(self, admission: ConnectionAdmission, sock: socket.socket, ssl: ssl_module.SSLContext | None) -> None:
         self.address = ""
         self._admission = admission
         self._ssl = ssl
         self._loop = asyncio.get_running_loop()
-        # The socket is in one of these at a time: as it was accepted, without a transport, in a task, in an connection.
-        self._raw: asyncio.Transport | None = None
-        self._held: socket.socket | None = None
+        # The socket is in one of these at a time: as it was accepted, in a task, in a connection.
+        self._held: socket.socket | None = sock
         self._task: asyncio.Task[None] | None = None
         self._connection: BaseConnection | None = None
         self._transport: SocketTransport | None = None
@@ -102,53 +105,49 @@ class PendingConnection(asyncio.Protocol):
             return True
         return not (self._connection.over or self._transport.has_received)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def start(self) -> None:
         """Admit the socket, or end it."""
-        # Transports of other event loops (uvloop) do not inherit from asyncio's.
-        self._raw = raw = cast("asyncio.Transport", transport)
-        with self._ends_on_error(raw):
-            self.address = owner_of(raw.get_extra_info("peername"))
-            if self._admission.handshake_timeout is not None:
-                self._timer = self._loop.call_later(self._admission.handshake_timeout, self._on_deadline)
-            if not self._admission.places.admit(self):
-                self._gone()
-                raw.abort()
-            elif self._raw is not None:
-                self._hold(raw)
+        assert self._held is not None
+        try:
+            self.address = owner_of(self._held.getpeername())
+        except OSError:  # it has left
+            self._held.close()
+            return
+        if self._admission.handshake_timeout is not None:
+            self._timer = self._loop.call_later(self._admission.handshake_timeout, self._on_deadline)
+        if not self._admission.places.admit(self):
+            self._held.close()
+            self._gone()
 
     def begin(self) -> None:
         """Begin TLS, or the connection: it has a place."""
-        raw = self._raw
-        if raw is not None and self._ssl is None:
-            self._raw = None
-            self.serve(raw)
-            return
-        if raw is not None:
-            self._hold(raw)
         assert self._held is not None
         self._task = task = start_task(self._take(self._held), self._loop)
         self._admission.tasks.add(task)
         task.add_done_callback(self._admission.tasks.discard)
 
-    def _hold(self, raw: asyncio.Transport) -> None:
-        """Take the socket from its transport, which would read from it.
-
-        For TLS too, where `loop.start_tls` cannot do it: uvloop has already passed on the peer's first bytes when it begins.
-        """
-        self._held = socket.socket(fileno=os.dup(raw.get_extra_info("socket").fileno()))
-        self._raw = None
-        raw.abort()
-
     async def _take(self, held: socket.socket) -> None:
         """Make a transport of the socket, with TLS where there is a context."""
         self._held = None
         timeout = None if self._ssl is None else self._admission.handshake_timeout
-        try:
+
+        async def connect(context: ssl_module.SSLContext | None) -> None:
             await self._loop.connect_accepted_socket(
-                lambda: _Taken(self), held, ssl=self._ssl, ssl_handshake_timeout=timeout
+                lambda: _Taken(self), held, ssl=context, ssl_handshake_timeout=timeout
             )
-        except (OSError, TimeoutError):
-            # A peer that speaks no TLS, or has no certificate that is accepted: its handshake's alert is on its way.
+
+        peer = None
+        try:
+            if self._ssl is None:
+                await connect(None)
+            else:
+                peer = held.getpeername()
+                await handshake(held, self._ssl, connect)
+        except (OSError, TimeoutError) as error:
+            # A peer that speaks no TLS, has no certificate that is accepted, or does not accept this end's.
+            if not self._is_gone:
+                self._admission.on_refused(f"the TLS handshake of {name_of(peer)} failed: {describe(error)}")
+            held.close()
             self._gone()
         except BaseException:
             self._gone()
@@ -163,11 +162,6 @@ class PendingConnection(asyncio.Protocol):
             self._gone()
             transport.abort()
             raise
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        """The socket ended before anything was made of it, unless it was taken from its transport."""
-        if self._raw is not None:
-            self._gone()
 
     def drop(self, reason: str) -> None:
         """End the connection from this side."""
@@ -187,7 +181,7 @@ class PendingConnection(asyncio.Protocol):
         self._gone()
 
     def serve(self, transport: asyncio.Transport) -> None:
-        """Give the transport to an connection."""
+        """Give the transport to a connection."""
         if self._is_gone:  # a handshake may complete in the turn in which it is given up
             transport.abort()
             return

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import socket
+import ssl as ssl_module
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from mainstem._internal.endpoint_stats import Traffic
-from mainstem._internal.eyeballs import NoneSucceededError, open_socket, race, resolve
-from mainstem._internal.listening import BACKLOG
+from mainstem._internal.eyeballs import NoneSucceededError, check_port, open_socket, race, resolve
+from mainstem._internal.listening import name_of
 from mainstem._internal.tasks import within
 from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, RemoteProtocolError, Timeout
 from mainstem.mux.connection import CLOSE_TIMEOUT_S, cancel_and_wait, cancel_tasks, connection_stats, logger
 from mainstem.mux.listening import ListeningSockets
 from mainstem.mux.pending_connections import ConnectionAdmission, PendingConnection
 from mainstem.mux.settings import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
+from mainstem.mux.tls import describe, handshake
 from mainstem.mux.transports import SocketTransport
 
 if TYPE_CHECKING:
-    import ssl as ssl_module
     from collections.abc import Callable, Sequence
     from typing import Self
 
@@ -48,8 +50,25 @@ class Address:
     ssl: ssl_module.SSLContext | None = None
     server_hostname: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.path is not None:
+            object.__setattr__(self, "path", os.fspath(self.path))
+            if not self.path:
+                raise ConfigurationError("cannot connect: the path is empty; give the path of a Unix socket")
+            if self.host is not None or self.port is not None:
+                raise ConfigurationError("cannot connect: path= excludes host and port")
+            if self.ssl is not None and self.server_hostname is None:
+                raise ConfigurationError(
+                    f"cannot connect to {self.path}: TLS over a Unix socket needs server_hostname=, "
+                    "the name in the server's certificate"
+                )
+        elif self.host is None or self.port is None:
+            raise ConfigurationError("connecting needs a host and a port, or path= for a Unix socket")
+        else:
+            check_port(self.port)
+
     def __str__(self) -> str:
-        return self.path or f"{self.host}:{self.port}"
+        return name_of((self.host, self.port) if self.path is None else self.path)
 
     async def connect(self, handler: TransportHandler, timeout: float | None) -> None:
         """Connect ``handler`` over the first address that accepts, TLS's handshake included.
@@ -61,19 +80,34 @@ class Address:
             async with asyncio.timeout(timeout):
                 if self.path is not None:
                     await self._connect_path(self.path, dial)
-                elif self.host is None or self.port is None:
-                    raise ConfigurationError("connecting needs a host and a port, or path= for a Unix socket")
                 else:
+                    assert self.host is not None
+                    assert self.port is not None
                     await self._connect_host(self.host, self.port, dial)
-        except (TimeoutError, OSError, NoneSucceededError) as error:
+        except (TimeoutError, OSError, ValueError, NoneSucceededError) as error:
             dial.abort()
             if isinstance(error, TimeoutError) and timeout is not None:
                 raise Timeout(f"{self} did not answer within {timeout:g} s", timeout=timeout) from None
-            cause = error.failures[0][1] if isinstance(error, NoneSucceededError) else error
-            raise ConnectionLost(f"{self} cannot be reached: {error}", delivery=Delivery.NONE) from cause
+            if isinstance(error, ConfigurationError):
+                raise
+            raise self._unreached(error) from (error.failures[0][1] if isinstance(error, NoneSucceededError) else error)
         except BaseException:
             dial.abort()
             raise
+
+    def _unreached(self, error: Exception) -> ConnectionLost:
+        """The error of an attempt to connect: which address failed, in what, and why."""
+        failures = error.failures if isinstance(error, NoneSucceededError) else [(None, error)]
+        # Without an errno it was not the kernel that refused: the handshake was broken off.
+        in_tls = self.ssl is not None and all(
+            isinstance(each, ssl_module.SSLError) or (isinstance(each, ConnectionError) and each.errno is None)
+            for _, each in failures
+        )
+        texts = [describe(each) for _, each in failures]
+        if len(set(texts)) > 1:
+            texts = [f"{where[1][0]}: {text}" for (where, _), text in zip(failures, texts, strict=True) if where]
+        what = "cannot connect to {}: its TLS handshake failed: {}" if in_tls else "{} cannot be reached: {}"
+        return ConnectionLost(what.format(self, "; ".join(dict.fromkeys(texts))), delivery=Delivery.NONE)
 
     async def _connect_path(self, path: str, dial: _Dial) -> None:
         tls: dict[str, Any] = {"ssl": self.ssl, "server_hostname": self.server_hostname}
@@ -81,14 +115,16 @@ class Address:
 
     async def _connect_host(self, host: str, port: int, dial: _Dial) -> None:
         loop = asyncio.get_running_loop()
-        tls: dict[str, Any] = {}
-        if self.ssl is not None:
-            tls = {"ssl": self.ssl, "server_hostname": self.server_hostname or host}
 
         async def attempt(address: HostAddress, _doubt: Callable[[], None]) -> None:
             sock = await open_socket(address)
+            name = None if self.ssl is None else self.server_hostname or host
+
+            async def connect(context: ssl_module.SSLContext | None) -> None:
+                await loop.create_connection(lambda: _Candidate(dial), sock=sock, ssl=context, server_hostname=name)
+
             try:
-                await loop.create_connection(lambda: _Candidate(dial), sock=sock, **tls)
+                await (connect(None) if self.ssl is None else handshake(sock, self.ssl, connect))
             except BaseException:
                 sock.close()
                 raise
@@ -156,8 +192,12 @@ class Server(Generic[E]):
             max_connections=max_connections,
             max_connections_per_address=max_connections_per_address,
             handshake_timeout=handshake_timeout,
+            on_refused=self._log_refusal,
         )
-        self._sockets = ListeningSockets()
+        self._ssl: ssl_module.SSLContext | None = None
+        self._sockets = ListeningSockets(
+            lambda accepted: PendingConnection(self._admission, accepted, self._ssl).start()
+        )
         self._all_connections: set[E] = set()  # until their last handler has ended
         self._connections: set[E] = set()
         self._log_since = float("-inf")
@@ -170,18 +210,12 @@ class Server(Generic[E]):
         port: int | None,
         *,
         path: str | None,
+        sock: socket.socket | Sequence[socket.socket] | None,
         ssl: ssl_module.SSLContext | None,
     ) -> None:
         """Begin to listen. Raises ``ConfigurationError`` if the address cannot be listened on."""
-        loop = asyncio.get_running_loop()
-
-        async def create(sock: socket.socket) -> asyncio.Server:
-            start = loop.create_unix_server if sock.family == socket.AF_UNIX else loop.create_server
-            return await start(
-                lambda: PendingConnection(self._admission, ssl), sock=sock, backlog=BACKLOG, start_serving=False
-            )
-
-        await self._sockets.start(host, port or 0, path, create)
+        self._ssl = ssl
+        await self._sockets.start(host, port, path, sock)
 
     def stats(self) -> EndpointStats:
         """Return what the server has now and has counted, ended connections included; may be called in any thread."""
@@ -203,20 +237,21 @@ class Server(Generic[E]):
     def _on_ended(self, connection: E) -> None:
         self._connections.discard(connection)
         if isinstance(connection.failure, RemoteProtocolError):
-            self._log_violation(connection.failure)
+            error = connection.failure
+            self._log_refusal(f"a connection of {error.peer or 'a peer'} ended, rule {error.rule}: {error}")
 
-    def _log_violation(self, error: RemoteProtocolError) -> None:
-        """Log a broken rule; a flood of them is ``LOG_BURST`` lines a minute, and then a count."""
+    def _log_refusal(self, text: str) -> None:
+        """Log why a peer was refused; a flood of them is ``LOG_BURST`` lines a minute, and then a count."""
         now = asyncio.get_running_loop().time()
         if now - self._log_since >= LOG_INTERVAL_S:
             if self._suppressed:
-                logger.warning("%d more connections ended for broken rules", self._suppressed)
+                logger.warning("%d more connections ended for broken rules or failed TLS handshakes", self._suppressed)
             self._log_since, self._logged, self._suppressed = now, 0, 0
         if self._logged >= LOG_BURST:
             self._suppressed += 1
             return
         self._logged += 1
-        logger.warning("a connection of %s ended, rule %s: %s", error.peer or "a peer", error.rule, error)
+        logger.warning("%s", text)
 
     @property
     def port(self) -> int:

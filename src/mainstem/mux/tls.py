@@ -2,17 +2,77 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ssl as ssl_module
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import socket
+    from collections.abc import Awaitable, Callable
 
     from mainstem.mux.settings import ConnectionSettings
 
 T = TypeVar("T")
+
+
+class _ContextWithAlert:
+    """Stands for a context in asyncio, to reach what OpenSSL has to send when a handshake fails: asyncio drops it."""
+
+    def __init__(self, context: ssl_module.SSLContext) -> None:
+        self._context = context
+        self.alert = b""
+
+    def wrap_bio(
+        self, incoming: ssl_module.MemoryBIO, outgoing: ssl_module.MemoryBIO, *arguments: Any, **options: Any
+    ) -> ssl_module.SSLObject:
+        connection = self._context.wrap_bio(incoming, outgoing, *arguments, **options)
+        do_handshake = connection.do_handshake
+
+        def do_handshake_or_keep_alert() -> None:
+            try:
+                do_handshake()
+            except (ssl_module.SSLWantReadError, ssl_module.SSLWantWriteError):
+                raise
+            except ssl_module.SSLError:
+                self.alert = outgoing.read()
+                raise
+
+        connection.do_handshake = do_handshake_or_keep_alert  # type: ignore[method-assign]
+        return connection
+
+
+async def handshake(
+    sock: socket.socket, context: ssl_module.SSLContext, connect: Callable[[ssl_module.SSLContext], Awaitable[T]]
+) -> T:
+    """Return what ``connect`` makes of a socket and a context. If the handshake fails, send the peer the alert that says why."""
+    if not isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop):
+        return await connect(context)  # uvloop accepts no stand-in
+    with_alert = _ContextWithAlert(context)
+    twin: socket.socket | None = None
+    with contextlib.suppress(OSError):  # no descriptors are left: the peer learns nothing
+        twin = sock.dup()  # asyncio closes the other one
+    try:
+        return await connect(cast("ssl_module.SSLContext", with_alert))
+    except OSError:
+        if twin is not None:
+            with contextlib.suppress(OSError):
+                twin.send(with_alert.alert)
+        raise
+    finally:
+        if twin is not None:
+            twin.close()
+
+
+def describe(error: BaseException) -> str:
+    """Say why a socket or its TLS failed, where the error itself has no text or OpenSSL's."""
+    if isinstance(error, ssl_module.SSLCertVerificationError):
+        return f"the certificate is not trusted: {error.verify_message}"
+    if isinstance(error, ssl_module.SSLError) and error.reason:
+        return str(error.reason).lower().replace("_", " ")
+    return str(error) or "the peer ended the connection"
 
 
 def client_context(ssl: ssl_module.SSLContext | None, settings: ConnectionSettings) -> ssl_module.SSLContext | None:

@@ -11,6 +11,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from mainstem._internal.listening import name_of
 from mainstem._internal.tasks import start_task
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class SocketTransport(asyncio.BufferedProtocol):
                 with contextlib.suppress(OSError):
                     self._fd = os.dup(raw.fileno())
         name = self._facts["peername"]
-        self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "peer")
+        self.peer = name_of(name) if name else "peer"
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         if self._buffer is None:
