@@ -183,7 +183,7 @@ def size_of_first(df: DataFrame) -> int:
         ({"channel": "bymux://localhost"}, "no host and port"),
         ({"channel": "bymux://localhost:1", "column": "colour"}, "only payload"),
         ({"channel": "bymux://localhost:1", "colour": "blue"}, "no option 'colour'"),
-        ({"channel": "bymux://localhost:1", "timeout": "soon"}, "no number of seconds"),
+        ({"channel": "bymux://localhost:1", "timeout": "soon"}, "not a number of seconds"),
     ],
 )
 def test_a_wrong_option_of_the_sink_is_named(spark: SparkSession, options: dict[str, str], reason: str) -> None:

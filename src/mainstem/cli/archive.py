@@ -21,7 +21,7 @@ CHECK_S = 0.25
 
 
 def run(
-    directory: Annotated[Path, typer.Option("--dir", "-d", metavar="PATH", help="Where the recordings are.")],
+    directory: Annotated[Path, typer.Option("--dir", metavar="PATH", help="Where the recordings are.")],
     aeron_directory: Annotated[
         str, typer.Option("--aeron-dir", metavar="PATH", help="The media driver's directory.", show_default="AERON_DIR")
     ] = "",

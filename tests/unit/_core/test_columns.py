@@ -293,7 +293,7 @@ def test_ranges_outside_the_memory_are_refused(columns: Any) -> None:
             columns.FrameWalk().run(data, offset, limit)
     with pytest.raises(ValueError, match="OFFSET"):
         columns.Columns(layout.COLUMN_OFFSET).add_messages(data, 0, 64, 0, columns.Fragments())
-    with pytest.raises(ValueError, match="no column"):
+    with pytest.raises(ValueError, match="not a column"):
         columns.Columns(1 << 11)
 
 

@@ -23,6 +23,8 @@ DIRECTORIES = [MISSING, FORBIDDEN, OF_ANOTHER, FILE, FOLDER]
 COMMANDS = {
     "analyze": [["analyze", place, "--out", "{out}"] for place in (MISSING, UNREADABLE, FILE, FOLDER)]
     + [["analyze", "{capture}", "--out", place] for place in (FORBIDDEN, FILE)],
+    "archive": [["archive", "--dir", "{out}", "--aeron-dir", place] for place in DIRECTORIES]
+    + [["archive", "--dir", "{out}", "--config", place] for place in (MISSING, UNREADABLE, FOLDER)],
     "aqueduct": [["aqueduct", "dump", place] for place in (MISSING, UNREADABLE, FOLDER)],
     "backlog": [["backlog", "--dir", place] for place in DIRECTORIES],
     "cert": [["cert", place] for place in (FORBIDDEN, FILE)],

@@ -180,7 +180,7 @@ def test_a_checkpoint_without_a_commit_allows_nothing_and_no_checkpoint_is_an_er
     folder = checkpoint(tmp_path / "new", {0: offset_of(ship, SEGMENT)}, commits=0)
     assert committed_positions(open_store(folder)) == []
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigurationError, match="no checkpoint"):
+    with pytest.raises(ConfigurationError, match="not a checkpoint"):
         committed_positions(open_store(tmp_path / "empty"))
     foreign = checkpoint(tmp_path / "foreign", {0: {"version": 1, "ends": {}, "identities": {}}}, commits=1)
     with pytest.raises(ConfigurationError, match="no offsets of recordings"):
