@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -77,10 +77,11 @@ class Place:
         self.directory = self.driver()
         self.aeron = self.client(self.directory)
 
-    def driver(self, kind: str = "", **settings: str) -> str:
+    def driver(self, kind: str = "", *, folder: str = "", **settings: str) -> str:
         kind = kind or self.kind
-        folder = tempfile.mkdtemp(prefix="mainstem-why-", dir="/dev/shm")
-        self.stack.callback(lambda: subprocess.run(["rm", "-rf", folder], check=True))
+        if not folder:
+            folder = tempfile.mkdtemp(prefix="mainstem-why-", dir="/dev/shm")
+            self.stack.callback(lambda: subprocess.run(["rm", "-rf", folder], check=True))
         settings = SETTINGS | settings
         command = [REFERENCE] if kind == "reference" else [sys.executable, "-m", "mainstem", "driver"]
         if kind == "java":
@@ -296,6 +297,31 @@ def _(place: Place) -> None:
         reader.poll(lambda _: None, 10)
         patience.check(publication.position)
     wait_for(lambda: not reader.poll(lambda _: None, 100))
+
+
+SMALL_FILES = {
+    "AERON_COUNTERS_BUFFER_LENGTH": "1m",
+    "AERON_LOW_FILE_STORE_WARNING_THRESHOLD": "0",
+}
+
+
+@situation("ipc: the file system is full", Cause.DISK, "disk-full")
+def _(place: Place) -> tuple[str, str]:
+    mount = tempfile.mkdtemp(prefix="mainstem-why-mount-")
+    place.stack.callback(os.rmdir, mount)
+    command = ["mount", "-t", "tmpfs", "-o", "size=24m", "none", mount]
+    if subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("only root can mount a file system")
+    place.stack.callback(lambda: subprocess.run(["umount", "-l", mount], check=True))
+    directory = place.driver(folder=mount, **SMALL_FILES)
+    aeron = place.client(directory)
+    place.stack.enter_context(aeron.add_subscription("aeron:ipc", STREAM))
+    publication = aeron.add_publication("aeron:ipc?term-length=1m|sparse=true", STREAM)
+    place.connected(publication)
+    with open(f"{mount}/filler", "wb", buffering=0) as filler, suppress(OSError):
+        while filler.write(bytes(4096)):
+            pass
+    return directory, "publication"
 
 
 # Unicast.
