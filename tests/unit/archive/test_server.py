@@ -585,9 +585,9 @@ def test_a_channel_is_replaced_also_while_recordings_behind_it_are_active(archiv
     archive.stop()
     archive.start()
     client = archive.connected()
-    found = client.listed("ListRecordingsRequest", from_recording_id=0, record_count=9)
-    assert [each.recording_id for each in found] == [first, second, third]
-    assert [each.stop_position for each in found] == [3 * 1024, end, 3 * 1024]
+    listed = client.listed("ListRecordingsRequest", from_recording_id=0, record_count=9)
+    assert [each.recording_id for each in listed] == [first, second, third]
+    assert [each.stop_position for each in listed] == [3 * 1024, end, 3 * 1024]
     response = client.response(client.send("UpdateChannelRequest", recording_id=99, channel=CHANNEL))
     assert (response.code, response.relevant_id) == (ResponseCode.RECORDING_UNKNOWN, 99)
     assert (
