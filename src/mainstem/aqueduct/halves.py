@@ -252,6 +252,8 @@ class SenderHalf:
     @property
     def unacknowledged(self) -> tuple[int, int]:
         """The reliable messages that were sent or queued and not acknowledged, and their bytes."""
+        if not self.pending:
+            return self.ledger.count, self.ledger.size
         waiting = [len(item.payload) for item in self.pending if item.mode is not Mode.UNRELIABLE]
         return self.ledger.count + len(waiting), self.ledger.size + sum(waiting)
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+
 from aqueduct_pair import SECOND, Pair
+from victim import Victim, message
 
 from mainstem.aqueduct.events import Attach, Command, Mode, PauseConnection
 from mainstem.aqueduct.limits import Limits
@@ -97,3 +101,22 @@ def test_early_data_waits_for_the_handshake_where_it_is_held() -> None:
     pair.server.conn.handshake_completed(pair.now)
     pair.run()
     assert sorted(pair.payloads(pair.server, 0)) == [b"early", b"early and alone", b"early in a datagram"]
+
+
+def test_streams_that_resume_together_need_no_stack() -> None:
+    victim = Victim(is_client=False, limits=Limits(receive_messages=400))
+    victim.uni(*[message(number) for number in range(400)], fin=False)
+    for number in range(100):
+        # The first does not fit; the second is far from the others, so that each is processed alone.
+        victim.uni(message(400 + number), message(1000 - 2 * number), fin=False)
+    limit = sys.getrecursionlimit()
+    frames = len(inspect.stack(0))
+    sys.setrecursionlimit(frames + 60)
+    try:
+        taken = 0
+        while victim.conn.receive(0) is not None:
+            taken += 1
+    finally:
+        sys.setrecursionlimit(limit)
+    assert taken == 600
+    assert victim.error is None
