@@ -82,13 +82,13 @@ def test_a_planted_violation_is_reduced_to_the_faults_that_it_needs_and_replays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A violation that only a crash causes: what is left of a storm of many faults is the crash."""
-    begin = fault_injector.KINDS["crash"].begin
+    begin = fault_injector.KINDS["crash"].start
 
     def broken(struck: fault_injector.FaultInjector, fault: Fault) -> None:
         begin(struck, fault)
         raise Violation("planted")
 
-    monkeypatch.setitem(fault_injector.KINDS, "crash", fault_injector.KINDS["crash"]._replace(begin=broken))
+    monkeypatch.setitem(fault_injector.KINDS, "crash", fault_injector.KINDS["crash"]._replace(start=broken))
     outcomes = (run_one("storm", seed, Plan(size=0.05)) for seed in range(1, 100))
     outcome = next(each for each in outcomes if "planted" in each.failure and len(each.faults) > 3)
     least = smallest(outcome)

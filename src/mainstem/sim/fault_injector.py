@@ -35,9 +35,9 @@ SPACE_LEFT = 1_000  # bytes of a full disk
 
 
 class Kind(NamedTuple):
-    """How a kind of fault begins and ends. ``is_host_fault`` is true if it affects more than the network."""
+    """How a kind of fault starts and ends. ``is_host_fault`` is true if it affects more than the network."""
 
-    begin: Callable[[FaultInjector, Fault], object]
+    start: Callable[[FaultInjector, Fault], object]
     end: Callable[[FaultInjector, Fault], object] = lambda _injector, _fault: None
     is_host_fault: bool = True
 
@@ -189,7 +189,7 @@ class FaultInjector:
                 if fault.kind not in LINK_KINDS:  # those are counted where they strike a datagram
                     self.world.network.counts[fault.kind] += 1
                 self.world.trace.note(f"begins {fault}", now_ns)
-                KINDS[fault.kind].begin(self, fault)
+                KINDS[fault.kind].start(self, fault)
             else:
                 self.world.trace.note(f"ends {fault}", now_ns)
                 KINDS[fault.kind].end(self, fault)

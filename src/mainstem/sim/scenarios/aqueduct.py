@@ -422,12 +422,12 @@ class AqueductRun:
 
     def play(self) -> None:
         """Run everything. Raises Violation if an invariant is broken."""
-        for _ in self.life():
+        for _ in self.procedure():
             due_ns = self.next_due_ns()
             if due_ns is not None:
                 self.world.clock.advance_ns(max(0, due_ns - self.now))
 
-    def life(self) -> Iterator[None]:
+    def procedure(self) -> Iterator[None]:
         """Run everything, yielding whenever time should advance. Raises Violation."""
         self.exchange()
         for number in range(ACTIONS):

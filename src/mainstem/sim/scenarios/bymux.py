@@ -50,7 +50,7 @@ class Way(Direction):
         return f"{super().__repr__()}; {self.writer}, {self.reader}"
 
 
-class Talk:
+class StreamPlan:
     """One stream: the direction from the end that opens it, and the direction back."""
 
     def __init__(self, name: str, opener: int, rng: Random, longest: tuple[int, int]) -> None:
@@ -158,15 +158,15 @@ class BymuxRun(MuxRun):
             self.carry(role, connection, Wire(NAMES[role], connection, starts[1 - role]))
         self.waiting = [
             deque(
-                Talk(f"{NAMES[end]}'s stream {index}", end, rng, (longest[0], longest[1]))
+                StreamPlan(f"{NAMES[end]}'s stream {index}", end, rng, (longest[0], longest[1]))
                 for index in range(rng.randrange(MAX_STREAMS))
             )
             for end in range(2)
         ]
-        self.directions = [way for talks in self.waiting for talk in talks for way in talk.ways]
-        self.talks: list[Talk] = []
-        self.live: tuple[list[Talk], list[Talk]] = ([], [])
-        self.unmet: dict[int, deque[Talk]] = defaultdict(deque)  # opened, and not yet seen by the other end
+        self.directions = [way for plans in self.waiting for plan in plans for way in plan.ways]
+        self.plans: list[StreamPlan] = []
+        self.live: tuple[list[StreamPlan], list[StreamPlan]] = ([], [])
+        self.unmet: dict[int, deque[StreamPlan]] = defaultdict(deque)  # opened, and not yet seen by the other end
         self.has_finished = [False, False]
 
     def _settings(
@@ -194,10 +194,10 @@ class BymuxRun(MuxRun):
         while waiting and connection.can_open:
             self._open(number, waiting.popleft())
             acted = True
-        for talk in self.live[number]:
+        for plan in self.live[number]:
             if rng.random() < 0.7:
-                acted |= self._write(number, talk.outgoing(number))
-                acted |= self._read(number, talk.incoming(number))
+                acted |= self._write(number, plan.outgoing(number))
+                acted |= self._read(number, plan.incoming(number))
         if self.pings_left[number] and rng.random() < 0.02 and connection.own is not HalfState.DONE:
             self.pings_left[number] -= 1
             connection.ping(now_ns=self.world.now_ns)
@@ -206,17 +206,17 @@ class BymuxRun(MuxRun):
             connection.finish()
         return acted
 
-    def _open(self, number: int, talk: Talk) -> None:
+    def _open(self, number: int, plan: StreamPlan) -> None:
         stream = self.connections[number].open_stream(now_ns=self.world.now_ns)
-        self.unmet[stream.id].append(talk)
-        self.talks.append(talk)
-        self._attach(number, talk, stream)
+        self.unmet[stream.id].append(plan)
+        self.plans.append(plan)
+        self._attach(number, plan, stream)
 
-    def _attach(self, number: int, talk: Talk, stream: StreamState) -> None:
-        stream.owner = talk
-        talk.outgoing(number).writer = stream
-        talk.incoming(number).reader = stream
-        self.live[number].append(talk)
+    def _attach(self, number: int, plan: StreamPlan, stream: StreamState) -> None:
+        stream.owner = plan
+        plan.outgoing(number).writer = stream
+        plan.incoming(number).reader = stream
+        self.live[number].append(plan)
 
     def _write(self, number: int, way: Way) -> bool:
         connection, stream = self.connections[number], way.writer
@@ -296,11 +296,11 @@ class BymuxRun(MuxRun):
             raise Violation(f"{way} ended short: {way.writer.sent} bytes were sent, {way.lost} reported lost")
 
     def _on_ended(self, number: int, stream: StreamState) -> None:
-        talk = stream.owner
-        if talk.has_ended[number]:
-            raise Violation(f"{talk.name} ended twice")
-        talk.has_ended[number] = True
-        for way in (talk.outgoing(number), talk.incoming(number)):
+        plan = stream.owner
+        if plan.has_ended[number]:
+            raise Violation(f"{plan.name} ended twice")
+        plan.has_ended[number] = True
+        for way in (plan.outgoing(number), plan.incoming(number)):
             if not way.is_closed:
                 raise Violation(f"{way}: the stream ended at {NAMES[number]} before this direction did")
 
@@ -327,12 +327,12 @@ class BymuxRun(MuxRun):
         if theirs > connection.settings.peer_streams:
             raise Violation(f"{NAMES[number]} has {theirs} streams of its peer, not {connection.settings.peer_streams}")
         live = self.live[number]
-        if any(talk.has_ended[number] for talk in live):
+        if any(plan.has_ended[number] for plan in live):
             # Bytes of a stream that has ended may still wait for their reader.
             live[:] = [t for t in live if not t.has_ended[number] or _unconsumed(t.incoming(number))]
 
     def is_done(self) -> bool:
-        return not any(self.waiting) and all(all(talk.has_ended) for talk in self.talks) and not any(self.live)
+        return not any(self.waiting) and all(all(plan.has_ended) for plan in self.plans) and not any(self.live)
 
     def is_ended(self) -> bool:
         return all(carrier.connection.failure is not None for carrier in self.carriers)
@@ -342,8 +342,8 @@ class BymuxRun(MuxRun):
         if connection.next_event() is not None:
             raise Violation(f"{NAMES[number]} has an event that came after the failure")
         commands: list[Callable[[], object]] = [connection.ping, connection.open_stream, connection.finish]
-        for talk in self.talks:
-            stream = talk.outgoing(number).writer
+        for plan in self.plans:
+            stream = plan.outgoing(number).writer
             if stream is not None:
                 commands += [partial(connection.close, stream), partial(connection.write, stream, b"more")]
         return commands
@@ -364,4 +364,4 @@ def bymux(world: World) -> str:
     run.run()
     data = sum(wire.data_bytes for wire in run.wires)
     packets = sum(sum(wire.counts.values()) for wire in run.wires)
-    return f"{run.fate}: {len(run.talks)} streams, {data} bytes in {packets} packets, {run.steps} steps"
+    return f"{run.fate}: {len(run.plans)} streams, {data} bytes in {packets} packets, {run.steps} steps"

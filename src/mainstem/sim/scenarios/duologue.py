@@ -63,7 +63,7 @@ class EchoServer(ServerCore):
                 session.close(BAD_MESSAGE)
 
 
-class Talker:
+class EchoClient:
     """One client: opens a duologue, sends numbered messages, and checks that each comes back once and in order.
 
     If a duologue fails with an error, the client opens another and starts again from the message without a response.
@@ -113,11 +113,11 @@ class Talker:
         try:
             self.core.do_work(self.world.now_ns)
             if self.core.is_open:
-                self._talk(self.core)
+                self._exchange(self.core)
         except (*ENDS, ConnectRefused, ConnectTimeout):
             self.leave()
 
-    def _talk(self, core: ClientCore) -> None:
+    def _exchange(self, core: ClientCore) -> None:
         while (message := core.receive()) is not None:
             expected = self._message(self.answered)
             if message != expected and not self.world.network.has_damaged:
@@ -155,47 +155,47 @@ def duologue(world: World) -> str:
     key = ServerKey.generate(Random(rng.getrandbits(64))) if rng.random() < 0.5 else None
     channels = ServerChannels(base.address, settings=settings)
     server = EchoServer(base.aeron, channels, rng=Random(rng.getrandbits(64)), key=key)
-    talkers = _clients(world, base, b"" if key is None else key.public)
+    clients = _clients(world, base, b"" if key is None else key.public)
 
     def progress() -> bool:
         server.do_work(world.now_ns)
-        for talker in talkers:
-            talker.step()
-        return all(talker.is_done for talker in talkers)
+        for client in clients:
+            client.step()
+        return all(client.is_done for client in clients)
 
     world.run_until(progress, what="an answer to every message", within_ns=PATIENCE_NS)
-    crashed, leavers = rng.choice(world.hosts[1:]), [t for t in talkers if rng.random() < 0.3]
+    crashed, leavers = rng.choice(world.hosts[1:]), [t for t in clients if rng.random() < 0.3]
     for host in (base, crashed):
         other = base if host is crashed else crashed
         world.network.partition(host.address, other.address)
-    staying = [talker for talker in talkers if talker.host is not crashed and talker not in leavers]
-    gone = [talker for talker in talkers if talker not in staying]
-    attempts = sum(talker.attempts for talker in staying)
-    for talker in gone:
-        talker.leave()
-    for talker in staying:
-        talker.goal += MESSAGES
+    staying = [client for client in clients if client.host is not crashed and client not in leavers]
+    gone = [client for client in clients if client not in staying]
+    attempts = sum(client.attempts for client in staying)
+    for client in gone:
+        client.leave()
+    for client in staying:
+        client.goal += MESSAGES
 
     def settle() -> bool:
         server.do_work(world.now_ns)
-        for talker in staying:
-            talker.step()
-        for talker in gone:
-            talker.closing = [core for core in talker.closing if not core.close()]
+        for client in staying:
+            client.step()
+        for client in gone:
+            client.closing = [core for core in client.closing if not core.close()]
         held = len(server.sessions_in_use)
         if len(server.ports_in_use) != 2 * held:
             raise Violation(f"{held} duologues hold {len(server.ports_in_use)} ports")
-        return all(talker.is_done for talker in staying) and held == len(staying)
+        return all(client.is_done for client in staying) and held == len(staying)
 
     world.run_until(settle, what="that those who went gave everything back", within_ns=PATIENCE_NS)
-    again = sum(talker.attempts for talker in staying) - attempts
-    for talker in staying:
-        talker.leave()
+    again = sum(client.attempts for client in staying) - attempts
+    for client in staying:
+        client.leave()
     world.run_until(lambda: _drained(world, server, staying), what="the end of every duologue", within_ns=PATIENCE_NS)
     server.close()
-    tries = sum(talker.attempts for talker in talkers)
+    tries = sum(client.attempts for client in clients)
     return (
-        f"{len(talkers)} clients in {tries} attempts, {len(gone)} went, {len(staying)} stayed with {again} new attempts, "
+        f"{len(clients)} clients in {tries} attempts, {len(gone)} went, {len(staying)} stayed with {again} new attempts, "
         f"encrypted {key is not None}, {world.network.sent} datagrams, {world.network.lost} lost, {world.ticks} ticks"
     )
 
@@ -204,9 +204,9 @@ def _driver(settings: Settings) -> dict[str, Any]:
     return {**settings.server_driver_settings(), **TIMEOUTS, "driver_stream_session_limit": 1_000}
 
 
-def _clients(world: World, base: Host, server_key: bytes) -> list[Talker]:
+def _clients(world: World, base: Host, server_key: bytes) -> list[EchoClient]:
     """Add hosts with their clients, each behind links drawn from the seed."""
-    talkers = []
+    clients = []
     channels = ClientChannels(base.address)
     for machine in range(MACHINES):
         host = world.add_host(f"machine-{machine}", **{**channels.settings.driver_settings(), **TIMEOUTS})
@@ -214,12 +214,12 @@ def _clients(world: World, base: Host, server_key: bytes) -> list[Talker]:
         world.network.link(host.address, base.address, Faults.drawn(world.rng, max_loss=MAX_LOSS))
         count = world.scaled(CLIENTS_PER_MACHINE - 1) + 1
         first = machine * CLIENTS_PER_MACHINE
-        talkers += [Talker(world, host, first + index, channels, server_key=server_key) for index in range(count)]
-    return talkers
+        clients += [EchoClient(world, host, first + index, channels, server_key=server_key) for index in range(count)]
+    return clients
 
 
-def _drained(world: World, server: ServerCore, talkers: list[Talker]) -> bool:
+def _drained(world: World, server: ServerCore, clients: list[EchoClient]) -> bool:
     server.do_work(world.now_ns)
-    for talker in talkers:
-        talker.closing = [core for core in talker.closing if not core.close()]
+    for client in clients:
+        client.closing = [core for core in client.closing if not core.close()]
     return not server.sessions_in_use and not server.ports_in_use

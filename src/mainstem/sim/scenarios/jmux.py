@@ -273,7 +273,7 @@ class JmuxRun(MuxRun):
         self.consume(number, session)
         return True
 
-    def strike(self) -> None:
+    def shut_down_early(self) -> None:
         """Shut the server down as soon as that is allowed: while no unfinished request is being processed."""
         server = self.server
         if server.failure is not None or self.carriers[SERVER].is_left:
@@ -293,7 +293,7 @@ class JmuxRun(MuxRun):
         if number == CLIENT:
             self.carriers[CLIENT].wants_to_leave = True
             return
-        self.strike()
+        self.shut_down_early()
         if self.server.failure is None:
             raise Violation("the server cannot shut down although every session has ended")
 

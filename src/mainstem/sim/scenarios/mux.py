@@ -338,17 +338,17 @@ class MuxRun:
 
     def run(self) -> None:
         """Run everything. Raises Violation if an invariant is broken."""
-        for moved in self.life():
+        for moved in self.procedure():
             self._advance(moved=moved)
 
-    def life(self) -> Iterator[bool]:
+    def procedure(self) -> Iterator[bool]:
         """Run everything, yielding (whether anything moved) whenever time should advance. Raises Violation."""
         if self.fate == "whole":
             yield from self._until(self.is_done, "the end of every stream")
             self.is_ending = True
             yield from self._until(self.is_ended, "the end of both connections")
         else:
-            yield from self._until(self._is_struck, "the end of every stream")
+            yield from self._until(self._has_fate_happened, "the end of every stream")
             yield from self._until(self._is_noticed, f"that both ends notice that one is {self.fate}")
             for number, connection in enumerate(self.connections):
                 if connection.failure is not None:
@@ -375,7 +375,7 @@ class MuxRun:
         if not self.is_healed and now_ns >= self._heal_ns:
             self._heal()
         if self.fate != "whole" and now_ns >= self._fate_ns:
-            self._strike()
+            self._apply_fate()
         moved = False
         for number, carrier in enumerate(self.carriers):
             moved |= carrier.receive() > 0
@@ -406,7 +406,7 @@ class MuxRun:
         if clogged:
             self.stream.clog(self.victim)
 
-    def _strike(self) -> None:
+    def _apply_fate(self) -> None:
         """Make the fate of this run happen now."""
         carrier = self.carriers[self.victim]
         self.world.trace.note(f"{carrier.name}: {self.fate}", self.world.now_ns)
@@ -422,13 +422,13 @@ class MuxRun:
                 carrier.connection.fail(ClosedError("the program left"))
                 carrier.dispatch()
         else:
-            self.strike()
+            self.shut_down_early()
 
-    def strike(self) -> None:
+    def shut_down_early(self) -> None:
         """Make a protocol-specific fate happen. Called in each step from its instant on."""
         raise NotImplementedError
 
-    def _is_struck(self) -> bool:
+    def _has_fate_happened(self) -> bool:
         """Whether the fate has happened. If everything is done before, both ends begin to finish."""
         if not self.is_ending and self.is_done():
             self.is_ending = True

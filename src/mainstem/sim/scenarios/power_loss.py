@@ -39,7 +39,7 @@ TERM_LENGTH = 64 * 1024
 SEGMENT_LENGTH = 2 * TERM_LENGTH
 MTU_LENGTH = 16 * 1024
 MAX_LENGTH = 10_000  # of a message, which is one frame: some take three pages
-MAX_LIVES = 6
+MAX_RUNS = 6
 MAX_ACTIONS = 60
 MAX_SESSIONS = 12
 MAX_OLD_RECORDINGS = 80  # whose entries are in the catalog before, on some pages
@@ -118,13 +118,13 @@ class PowerLossRun:
 
     def play(self) -> None:
         """Run everything. Raises Violation if an invariant is broken."""
-        for _ in range(self.rng.randrange(1, MAX_LIVES)):
-            self._live()
+        for _ in range(self.rng.randrange(1, MAX_RUNS)):
+            self._run_programs()
         self._recover(loses_power=False)
 
-    # -- a life of the programs --------------------------------------------------------------------------------------
+    # -- a run of the programs ---------------------------------------------------------------------------------------
 
-    def _live(self) -> None:
+    def _run_programs(self) -> None:
         rng = self.rng
         crash_at = rng.randrange(1, rng.choice((60, 1000))) if rng.random() < 0.7 else 0
         disk = FaultyDisk(self.device, crash_at=crash_at)
@@ -142,7 +142,7 @@ class PowerLossRun:
         if loses_power:
             self.losses += 1
             self.device.lose_power()
-            self._look()
+            self._read_before_recovery()
         else:
             self.kills += 1
         self._recover(loses_power=loses_power)
@@ -248,7 +248,7 @@ class PowerLossRun:
 
     # -- what must hold ----------------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _read_before_recovery(self) -> None:
         """Open a reader before the recorder restarts. It must be able to read every intact recording."""
         if not self.has_catalog or not self.directory.exists():
             return

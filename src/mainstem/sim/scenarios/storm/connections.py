@@ -24,7 +24,7 @@ class Run(Protocol):
     def __init__(self, world: World, *, is_killed_later: bool) -> None:
         """Begin the run."""
 
-    def life(self) -> Iterator[object]:
+    def procedure(self) -> Iterator[object]:
         """Run it to its end, yielding whenever time should advance."""
 
     def kill(self, number: int) -> None:
@@ -43,7 +43,7 @@ class ConnectionsWorkload(Workload):
         self.world = world
         self.hosts = hosts
         self._run: Run | None = None
-        self._life: Iterator[object] = iter(())
+        self._procedure: Iterator[object] = iter(())
         self._starts: tuple[int, ...] = ()
         self._is_whole = True  # whether both machines have run since it began
         self._left = 0  # connections that are to end in order, after the storm
@@ -54,7 +54,7 @@ class ConnectionsWorkload(Workload):
             if not all(map(runs, self.hosts)):
                 return
             self._run = self.world.rng.choice(KINDS)(self.world, is_killed_later=True)
-            self._life = self._run.life()
+            self._procedure = self._run.procedure()
             self._starts = tuple(host.starts for host in self.hosts)
             self._is_whole = True
         for number, host in enumerate(self.hosts):
@@ -62,7 +62,7 @@ class ConnectionsWorkload(Workload):
                 self._run.kill(number)
                 self._is_whole = False
         try:
-            next(self._life)
+            next(self._procedure)
         except StopIteration:
             self._left -= self._is_whole
             self._run = None

@@ -9,7 +9,7 @@ from mainstem.duologue.channels import ClientChannels, ServerChannels
 from mainstem.duologue.crypto import ServerKey
 from mainstem.duologue.settings import Settings
 from mainstem.errors import RemoteProtocolError
-from mainstem.sim.scenarios.duologue import EchoServer, Talker
+from mainstem.sim.scenarios.duologue import EchoClient, EchoServer
 from mainstem.sim.scenarios.storm.workload import GONE, Workload, runs
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ class DuologueWorkload(Workload):
         )
         self._channels = ServerChannels(host.address, settings=settings)
         public = b"" if self._key is None else self._key.public
-        self.talkers = [
-            Talker(world, other, number, ClientChannels(host.address), timeout=TIMEOUT_S, server_key=public)
+        self.clients = [
+            EchoClient(world, other, number, ClientChannels(host.address), timeout=TIMEOUT_S, server_key=public)
             for number, other in enumerate(others)
         ]
-        for talker in self.talkers:
-            talker.goal = 0
+        for client in self.clients:
+            client.goal = 0
         self._starts = {other.name: -1 for other in (host, *others)}
         self._server: EchoServer | None = None
 
@@ -56,20 +56,20 @@ class DuologueWorkload(Workload):
                 self._serve()
             except GONE:
                 self._server = None
-        for talker in self.talkers:
-            if offers and talker.is_done:
-                talker.goal += 1
-            if runs(talker.host) and self.world.rng.random() >= pause_probability.get(talker.host.name, 0.0):
-                if self._has_begun_again(talker.host):
-                    talker.forget()
+        for client in self.clients:
+            if offers and client.is_done:
+                client.goal += 1
+            if runs(client.host) and self.world.rng.random() >= pause_probability.get(client.host.name, 0.0):
+                if self._has_begun_again(client.host):
+                    client.forget()
                 try:
-                    talker.step()
+                    client.step()
                 except GONE:
-                    talker.leave()
+                    client.leave()
                 except RemoteProtocolError:
                     if not self.world.network.has_damaged:
                         raise
-                    talker.leave()
+                    client.leave()
 
     def _has_begun_again(self, host: Host) -> bool:
         before, self._starts[host.name] = self._starts[host.name], host.starts
@@ -83,22 +83,22 @@ class DuologueWorkload(Workload):
             self._server = EchoServer(self.host.aeron, self._channels, rng=rng, key=self._key)
         self._server.do_work(self.world.now_ns)
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         """End every duologue."""
-        for talker in self.talkers:
-            talker.leave()
+        for client in self.clients:
+            client.leave()
 
     @property
     def is_connected(self) -> bool:
         """Whether every client has its duologue."""
-        return all(talker.core is not None and talker.core.is_open for talker in self.talkers)
+        return all(client.core is not None and client.core.is_open for client in self.clients)
 
     def aim(self, count: int) -> None:
         """Set how many more messages each client sends."""
-        for talker in self.talkers:
-            talker.goal = talker.answered + count
+        for client in self.clients:
+            client.goal = client.answered + count
 
     @property
     def is_read(self) -> bool:
         """Whether every message has come back."""
-        return all(talker.is_done for talker in self.talkers)
+        return all(client.is_done for client in self.clients)

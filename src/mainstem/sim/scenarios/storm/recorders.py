@@ -30,14 +30,14 @@ class RecorderWorkload(Workload):
 
     Args:
         world: Source of random choices.
-        flow: The stream to record.
+        stream: The stream to record.
         host: The recorder's host; one of the stream's readers.
         channel: The channel to subscribe to.
     """
 
-    def __init__(self, world: World, flow: StreamWorkload, host: Host, channel: str) -> None:
+    def __init__(self, world: World, stream: StreamWorkload, host: Host, channel: str) -> None:
         self.world = world
-        self.flow = flow
+        self.stream = stream
         self.host = host
         self.channel = channel
         self._folder = temporary_directory()
@@ -48,7 +48,7 @@ class RecorderWorkload(Workload):
         self._starts = -1
         self._is_checked = True  # whether what it holds is what was offered
 
-    def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:  # noqa: ARG002 - the flow offers
+    def step(self, *, offers: bool, pause_probability: dict[str, float]) -> None:  # noqa: ARG002 - the stream offers
         """Run one duty cycle if its host runs."""
         if self._recorder is not None and (self._starts != self.host.starts or self.host.aeron.closed):
             self._killed()
@@ -70,7 +70,7 @@ class RecorderWorkload(Workload):
     def _start(self) -> None:
         # A recorder that finds the disk full has no subscription, which would hold the stream.
         recorder = Recorder(self._directory, segment_length=SEGMENT_LENGTH, clock=self.host.clock, disk=self._disk)
-        self._subscription = self.host.aeron.add_subscription(self.channel, self.flow.stream_id)
+        self._subscription = self.host.aeron.add_subscription(self.channel, self.stream.stream_id)
         recorder.add_subscription(self._subscription)
         self._recorder = recorder
         self._starts = self.host.starts
@@ -91,7 +91,7 @@ class RecorderWorkload(Workload):
         """Let every write to its disk succeed from now on."""
         self._disk.heal()
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         """Give up the invariants of earlier recordings: they contain damaged frames."""
         self._is_checked = False
         self._end()
@@ -104,7 +104,7 @@ class RecorderWorkload(Workload):
     @property
     def is_read(self) -> bool:
         """Whether everything offered has been recorded."""
-        publication = self.flow.publication
+        publication = self.stream.publication
         recorder = self._recorder
         return publication is not None and recorder is not None and publication.position in recorder.active.values()
 
@@ -131,8 +131,8 @@ class RecorderWorkload(Workload):
             with RecordingReader(archive, descriptor) as reader:
                 before = None
                 for _, payload in messages(reader, reader.start_position, reader.end_position()):
-                    which = self.flow.checked(payload, f"recording {descriptor.recording_id} of {self.host.name}")
-                    if before is not None and not self.flow.follows(before, which):
+                    which = self.stream.checked(payload, f"recording {descriptor.recording_id} of {self.host.name}")
+                    if before is not None and not self.stream.follows(before, which):
                         raise Violation(f"{which} follows {before} in recording {descriptor.recording_id}")
                     before = which
                     CHECKED.messages += 1

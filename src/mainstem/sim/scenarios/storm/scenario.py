@@ -47,22 +47,22 @@ def storm(world: World) -> str:
     rng = world.rng
     world.tick_ns, world.grain_ns = rng.choice((500_000, NS_PER_MS, 2 * NS_PER_MS)), 200_000
     hosts = [world.add_host(f"host{number}", client_timeout_ns=LIVENESS_NS, **TIMEOUTS) for number in range(HOSTS)]
-    flows = _flows(world, hosts)
-    workloads = [*flows, *_programs(world, hosts, flows)]
+    streams = _streams(world, hosts)
+    workloads = [*streams, *_programs(world, hosts, streams)]
     injector = FaultInjector(
         world,
         length_ns=max(NS_PER_SECOND, int(LENGTH_NS * world.size)),
-        before_client_dies=lambda host: _leave_halves(world, flows, host),
+        before_client_dies=lambda host: _leave_halves(world, streams, host),
     )
     with ExitStack() as stack:
         for each in workloads:
             stack.callback(each.close)
-        _live_through(world, injector, workloads)
+        _run_through_faults(world, injector, workloads)
     faults = "; ".join(map(str, injector.schedule.faults))
-    return f"{CHECKED.messages} messages of {len(flows)} streams, {world.ticks} ticks; {faults}"
+    return f"{CHECKED.messages} messages of {len(streams)} streams, {world.ticks} ticks; {faults}"
 
 
-def _live_through(world: World, injector: FaultInjector, workloads: list[Workload]) -> None:
+def _run_through_faults(world: World, injector: FaultInjector, workloads: list[Workload]) -> None:
     """Run the faults to their end, and check what must happen afterwards."""
     rng = world.rng
 
@@ -95,7 +95,7 @@ def _live_through(world: World, injector: FaultInjector, workloads: list[Workloa
     if world.network.has_damaged:
         # A damaged frame stays in the log that it came into: nothing is promised of these streams, all of new ones.
         for each in workloads:
-            each.begin_again()
+            each.restart()
         gone_ns = world.now_ns + SETTLE_NS
         while world.now_ns < gone_ns:
             world.step()
@@ -121,10 +121,10 @@ def _live_through(world: World, injector: FaultInjector, workloads: list[Workloa
         each.finish()
 
 
-def _flows(world: World, hosts: list[Host]) -> list[StreamWorkload]:
+def _streams(world: World, hosts: list[Host]) -> list[StreamWorkload]:
     """Create two to five streams of drawn kinds."""
     rng = world.rng
-    flows = []
+    streams = []
     for number in range(rng.randrange(2, 6)):
         source, other, third = rng.sample(hosts, 3)
         is_exclusive = rng.random() < 0.5
@@ -132,38 +132,33 @@ def _flows(world: World, hosts: list[Host]) -> list[StreamWorkload]:
         kind = rng.choice(("ipc", "unicast", "multicast", "mdc", "spy"))
         unicast = f"aeron:udp?endpoint={other.address}:{port}"
         if kind == "ipc":
-            flow = StreamWorkload(number, world, source, "aeron:ipc?term-length=64k", is_exclusive=is_exclusive)
-            flow.read_by(source, "aeron:ipc")
-            flow.read_by(source, "aeron:ipc")
+            channel, readers = "aeron:ipc?", [(source, "aeron:ipc"), (source, "aeron:ipc")]
         elif kind == "multicast":
-            channel = f"aeron:udp?endpoint=224.20.30.{2 * number + 1}:{port}"
-            flow = StreamWorkload(number, world, source, f"{channel}|term-length=64k|fc=min", is_exclusive=is_exclusive)
-            flow.read_by(other, channel)
-            flow.read_by(third, channel)
+            group = f"aeron:udp?endpoint=224.20.30.{2 * number + 1}:{port}"
+            channel, readers = f"{group}|fc=min|", [(other, group), (third, group)]
         elif kind == "mdc":
             control = f"control={source.address}:{port}|control-mode=dynamic"
-            flow = StreamWorkload(
-                number, world, source, f"aeron:udp?{control}|term-length=64k|fc=min", is_exclusive=is_exclusive
-            )
-            for host in (other, third):
-                flow.read_by(host, f"aeron:udp?endpoint={host.address}:{port}|{control}")
+            channel = f"aeron:udp?{control}|fc=min|"
+            readers = [(host, f"aeron:udp?endpoint={host.address}:{port}|{control}") for host in (other, third)]
         else:
-            flow = StreamWorkload(number, world, source, f"{unicast}|term-length=64k", is_exclusive=is_exclusive)
-            flow.read_by(other, unicast)
+            channel, readers = f"{unicast}|", [(other, unicast)]
             if kind == "spy":
-                flow.read_by(source, f"aeron-spy:{unicast}")
-        flows.append(flow)
-    return flows
+                readers.append((source, f"aeron-spy:{unicast}"))
+        stream = StreamWorkload(number, world, source, f"{channel}term-length=64k", is_exclusive=is_exclusive)
+        for host, reader_channel in readers:
+            stream.read_by(host, reader_channel)
+        streams.append(stream)
+    return streams
 
 
-def _programs(world: World, hosts: list[Host], flows: list[StreamWorkload]) -> list[Workload]:
+def _programs(world: World, hosts: list[Host], streams: list[StreamWorkload]) -> list[Workload]:
     """Create a recorder, a duologue server with clients, and multiplexer connections, each or not."""
     rng = world.rng
     programs: list[Workload] = []
     if rng.random() < 0.5:
-        flow = rng.choice(flows)
-        reader = rng.choice(flow.readers)
-        programs.append(RecorderWorkload(world, flow, reader.host, reader.channel))
+        stream = rng.choice(streams)
+        reader = rng.choice(stream.readers)
+        programs.append(RecorderWorkload(world, stream, reader.host, reader.channel))
     if rng.random() < 0.5:
         server, *others = rng.sample(hosts, HOSTS)
         programs.append(DuologueWorkload(world, server, others))
@@ -173,10 +168,10 @@ def _programs(world: World, hosts: list[Host], flows: list[StreamWorkload]) -> l
     return programs
 
 
-def _leave_halves(world: World, flows: list[StreamWorkload], host: Host) -> None:
+def _leave_halves(world: World, streams: list[StreamWorkload], host: Host) -> None:
     """Possibly let a client die in the middle of a write."""
-    for flow in flows:
-        if flow.host is host and flow.publication is not None and world.rng.random() < 0.5:
-            step = leave_half(flow.publication, world.rng)
+    for stream in streams:
+        if stream.host is host and stream.publication is not None and world.rng.random() < 0.5:
+            step = leave_half(stream.publication, world.rng)
             if step:
                 world.network.counts[f"half write ({step})"] += 1

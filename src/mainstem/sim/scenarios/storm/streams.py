@@ -27,18 +27,18 @@ _FILLING = Random(1).randbytes(1 << 16)
 MAX_FILLING = 4_000
 
 
-def message(flow: int, incarnation: int, number: int) -> bytes:
+def message(stream: int, incarnation: int, number: int) -> bytes:
     """Return the bytes of a message."""
-    start = (flow * 7_919 + incarnation * 104_729 + number * 1_299_709) % (len(_FILLING) - MAX_FILLING)
+    start = (stream * 7_919 + incarnation * 104_729 + number * 1_299_709) % (len(_FILLING) - MAX_FILLING)
     length = (number * 2_654_435_761 % MAX_FILLING) * (number % 3) // 2  # a third of them are empty
-    return _HEADER.pack(flow, incarnation, number, length) + _FILLING[start : start + length]
+    return _HEADER.pack(stream, incarnation, number, length) + _FILLING[start : start + length]
 
 
 class Reader:
     """One subscription to a stream, added again whenever its client is replaced."""
 
-    def __init__(self, flow: StreamWorkload, host: Host, channel: str) -> None:
-        self.flow = flow
+    def __init__(self, stream: StreamWorkload, host: Host, channel: str) -> None:
+        self.stream = stream
         self.host = host
         self.channel = channel
         self.newest = (-1, -1)  # incarnation and number of the last message
@@ -52,7 +52,7 @@ class Reader:
             self.subscription = None
             self._starts = self.host.starts
             self._images = {}
-            self.subscription = self.host.aeron.add_subscription(self.channel, self.flow.stream_id)
+            self.subscription = self.host.aeron.add_subscription(self.channel, self.stream.stream_id)
         for image in self.subscription.images:
             image.poll_messages(partial(self._on_message, image.correlation_id), 10)
 
@@ -64,14 +64,14 @@ class Reader:
         self.subscription = None
 
     def _on_message(self, key: int, fragment: Fragment) -> None:
-        if self.flow.world.network.has_damaged:
+        if self.stream.world.network.has_damaged:
             # No part of the protocol but UDP's checksum holds the content, and here it did not.
             return
         payload, position = bytes(fragment), fragment.header.position
-        name = f"flow {self.flow.number} at {self.host.name}"
-        incarnation, number = self.flow.checked(payload, name)
+        name = f"stream {self.stream.number} at {self.host.name}"
+        incarnation, number = self.stream.checked(payload, name)
         before = self._images.get(key)
-        if before is not None and not self.flow.follows(before[:2], (incarnation, number)):
+        if before is not None and not self.stream.follows(before[:2], (incarnation, number)):
             raise Violation(f"{name}: {incarnation}:{number} follows {before[0]}:{before[1]} in one image")
         if before is not None and position <= before[2]:
             raise Violation(f"{name}: position went from {before[2]} to {position} in one image")
@@ -133,10 +133,12 @@ class StreamWorkload(Workload):
 
     def checked(self, payload: bytes, name: str) -> tuple[int, int]:
         """Return the incarnation and number of a message. Raises Violation if it is not from this stream."""
-        flow, incarnation, number, _ = _HEADER.unpack_from(payload)
-        if flow != self.number or number >= self.offered.get(incarnation, 0):
-            raise Violation(f"{name}: message {number} of incarnation {incarnation} of flow {flow} was never offered")
-        if payload != message(flow, incarnation, number):
+        stream, incarnation, number, _ = _HEADER.unpack_from(payload)
+        if stream != self.number or number >= self.offered.get(incarnation, 0):
+            raise Violation(
+                f"{name}: message {number} of incarnation {incarnation} of stream {stream} was never offered"
+            )
+        if payload != message(stream, incarnation, number):
             raise Violation(f"{name}: message {number} of incarnation {incarnation} has other bytes than were offered")
         return incarnation, number
 
@@ -155,7 +157,7 @@ class StreamWorkload(Workload):
             and not any(self.offered[each] for each in between)
         )
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         """End the stream at both ends."""
         for end in (self.publication, *(reader.subscription for reader in self.readers)):
             if end is not None and not end.closed:

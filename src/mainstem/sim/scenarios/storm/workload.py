@@ -31,7 +31,7 @@ class Workload:
     def heal(self) -> None:
         """End its own faults. Most have none."""
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         """Start again, without anything that damaged frames have affected."""
 
     @property
