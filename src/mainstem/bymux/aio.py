@@ -253,6 +253,7 @@ def serve(
             max_connections=settings.max_connections or MAX_CONNECTIONS,
             max_connections_per_address=settings.max_connections_per_address,
             handshake_timeout=settings.handshake_timeout,
+            close_timeout=settings.close_timeout,
         )
         await server._start(host, port, path=path, sock=sock, ssl=context)
         return server

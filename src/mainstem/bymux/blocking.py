@@ -187,8 +187,9 @@ class Connection(PeerFacade[aio.Connection]):
         """Create no new streams, wait for the active ones, then end the connection. Closing twice is fine.
 
         Args:
-            timeout: Seconds to wait for the active streams; those that are left are aborted. By default 10 seconds, or as long
-                as streams that were finished here make progress at the peer: the settings' ``stall_timeout`` without any.
+            timeout: Seconds to wait for the active streams; those that are left are aborted. By default the settings'
+                ``close_timeout`` (10), or as long as streams that were finished here make progress at the peer: the settings'
+                ``stall_timeout`` without any.
 
         Raises:
             ClosedError: Streams that were not closed had ``unsent`` bytes that were not sent.

@@ -17,7 +17,6 @@ from mainstem.bymux.engine import BymuxEngine
 from mainstem.bymux.state import HalfState
 from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError, MainstemError, Timeout
 from mainstem.mux.connection import (
-    CLOSE_TIMEOUT_S,
     BaseConnection,
     cancel_and_wait,
     logger,
@@ -211,7 +210,7 @@ class Runner(BaseConnection):
                 logger.warning("the connection to %s was closed with %d streams active", self.peer_name, len(active))
             self.end(abort=True)
         await self.wait_ended()
-        await cancel_and_wait(self.tasks, CLOSE_TIMEOUT_S if timeout is None else timeout)
+        await cancel_and_wait(self.tasks, self.close_timeout if timeout is None else timeout)
         if unsent:
             error = ClosedError(f"the connection was closed here; {unsent} bytes of its streams were not sent")
             error.unsent = unsent
@@ -219,12 +218,12 @@ class Runner(BaseConnection):
 
     async def _wait_streams_ended(self, timeout: float | None) -> None:
         """Wait for the orderly end of the connection, at most as long as :meth:`close` says."""
-        if await self._ends_within(CLOSE_TIMEOUT_S if timeout is None else timeout) or timeout is not None:
+        if await self._ends_within(self.close_timeout if timeout is None else timeout) or timeout is not None:
             return
         progress, since = self._progress(), self._loop.time()
         # A peer that pauses may not have read yet what was written and closed here.
         while any(stream.own & HalfState.CLOSED for stream in self.open_streams):
-            if await self._ends_within(CLOSE_TIMEOUT_S) or self._loop.time() - since >= self.stall_timeout:
+            if await self._ends_within(self.close_timeout) or self._loop.time() - since >= self.stall_timeout:
                 return
             if self._progress() != progress:
                 progress, since = self._progress(), self._loop.time()
@@ -246,11 +245,11 @@ class Runner(BaseConnection):
             for state in self.open_streams:
                 stream = state.owner() or Stream(self, state)
                 with contextlib.suppress(MainstemError):
-                    await stream.flush(timeout=max(0.0, min(deadline - self._loop.time(), CLOSE_TIMEOUT_S)))
+                    await stream.flush(timeout=max(0.0, min(deadline - self._loop.time(), self.close_timeout)))
         else:
             for stream in list(self.streams):
                 stream.abort()
-            await cancel_and_wait(self.tasks, CLOSE_TIMEOUT_S)
+            await cancel_and_wait(self.tasks, self.close_timeout)
         self.end(ClosedError("the server was shut down"))
         await self.wait_ended()
 

@@ -69,6 +69,7 @@ class Settings(ConnectionSettings):
         mark_aborts: Whether the Close of an aborted stream has the bit that marks its data as incomplete. Turn it off for a
             peer that does not ignore unused bits.
         stall_timeout: Seconds without progress after which closing a stream gives up and aborts it (600); None for no limit.
+        close_timeout: Seconds that closing waits for streams without progress, and for handlers that were cancelled (10).
         handshake_timeout: Seconds for TLS and for the peer's first byte (15); None for no limit.
         max_connections: Of a server: connections at once (1024), with those that are gone and whose handlers still run. A further
             one replaces a connection that has sent nothing yet, or is closed if there is no such connection.

@@ -17,7 +17,7 @@ from mainstem.jmux.server_engine import ServerEngine
 from mainstem.jmux.session_stream import JmuxConnection, SessionStream, stream_of
 from mainstem.jmux.settings import Settings
 from mainstem.jmux.state import Half
-from mainstem.mux.connection import CLOSE_TIMEOUT_S, cancel_and_wait, logger, wait_for_tasks
+from mainstem.mux.connection import cancel_and_wait, logger, wait_for_tasks
 from mainstem.mux.settings import MAX_CONNECTIONS
 from mainstem.mux.sockets import Server
 from mainstem.mux.tls import server_context
@@ -207,14 +207,14 @@ class ServerConnection(JmuxConnection):
                 stream = stream_of(session)
                 if stream is not None and session.processing and session.server is not Half.TERMINATED:
                     stream.abort("shutting down")
-            await cancel_and_wait(self.tasks, CLOSE_TIMEOUT_S)
+            await cancel_and_wait(self.tasks, self.close_timeout)
         if self.failure is None:
             if self.engine.established:
                 self.engine.shut_down(b"shutting down")
                 self.dispatch()
             self.end(ClosedError("the server was shut down"))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.1, min(deadline - self._loop.time(), CLOSE_TIMEOUT_S))):
+            async with asyncio.timeout(max(0.1, min(deadline - self._loop.time(), self.close_timeout))):
                 await self.wait_ended()
         if self._transport is not None:
             self._transport.abort()
@@ -267,6 +267,7 @@ async def start_server(
         max_connections=settings.max_connections or MAX_CONNECTIONS,
         max_connections_per_address=settings.max_connections_per_address,
         handshake_timeout=settings.handshake_timeout,
+        close_timeout=settings.close_timeout,
     )
     await server._start(host, port, path=path, sock=sock, ssl=server_context(ssl, settings))
     return server

@@ -28,6 +28,7 @@ class Settings(ConnectionSettings):
         ping_interval: Seconds without received data after which the peer is pinged (10); None switches heartbeats off.
         ping_timeout: Seconds after such a ping without received data until the peer is presumed dead (30), which ends the
             connection with ``Timeout``.
+        close_timeout: Seconds that closing waits for streams without progress, and for handlers that were cancelled (10).
         handshake_timeout: Seconds for TLS and for the peer's connection header (15); None for no limit.
         stall_timeout: Seconds without progress after which a response that the client does not take is aborted (600); None
             for no limit.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from mainstem._internal.facade import asks, waits
 from mainstem.errors import ClosedError
 from mainstem.mux import aio_stream, sockets
-from mainstem.mux.connection import CLOSE_TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -179,13 +178,13 @@ class Server(Facade[sockets.Server[Any]]):
         """
         self._end(lambda: self._inner.shutdown(timeout))
 
-    def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Stop listening and end every connection at once, which ends what handlers wait for. Closing twice is fine.
 
         What was written and not sent yet is dropped; :meth:`shutdown` sends it. A handler may call it; it does not wait for itself.
 
         Args:
-            timeout: Seconds to wait for the end of the handlers.
+            timeout: Seconds to wait for the end of the handlers; ``None`` takes the settings' ``close_timeout`` (10).
         """
         self._end(lambda: self._inner.close(timeout))
 

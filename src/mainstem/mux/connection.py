@@ -63,8 +63,6 @@ FLUSH_BATCH = 64 * 1024
 FLUSH_BATCHES = 8
 # Seconds for the last bytes to leave to a peer that does not read them; then the transport is aborted.
 LINGER_S = 2.0
-# Seconds that closing waits: for streams without progress, and for handlers that were cancelled.
-CLOSE_TIMEOUT_S = 10.0
 
 
 class BaseConnection:
@@ -134,6 +132,11 @@ class BaseConnection:
     def stall_timeout(self) -> float:
         """Seconds without progress after which a stream that is being closed is given up; ``inf`` for no limit."""
         return self.engine.settings.stall_timeout or math.inf
+
+    @property
+    def close_timeout(self) -> float:
+        """Seconds that closing waits: for streams without progress, and for handlers that were cancelled."""
+        return self.engine.settings.close_timeout
 
     @property
     def peer_name(self) -> str:

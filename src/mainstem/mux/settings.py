@@ -21,6 +21,9 @@ READ_ALL_LIMIT = 64 * 1024 * 1024
 # keeps here until then is one window of memory, a stream and its handler.
 STALL_TIMEOUT_S = 600.0
 
+# Seconds that closing waits: for streams without progress, and for handlers that were cancelled.
+CLOSE_TIMEOUT_S = 10.0
+
 # A peer that has sent nothing for the first is pinged, and presumed dead if it sends nothing for the second either: long enough for
 # a process that is stopped for a moment, short enough that a lost one does not hold streams and handlers for long.
 PING_INTERVAL_S = 10.0
@@ -43,6 +46,7 @@ class ConnectionSettings:
     ping_interval: float | None = PING_INTERVAL_S
     ping_timeout: float = PING_TIMEOUT_S
     stall_timeout: float | None = STALL_TIMEOUT_S
+    close_timeout: float = CLOSE_TIMEOUT_S
     handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S
     max_connections: int | None = None
     max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS
@@ -71,4 +75,4 @@ class ConnectionSettings:
             check_int({"max_connections": self.max_connections}, min_value=1)
         times = ("ping_interval", "stall_timeout", "handshake_timeout")
         check_seconds({name: getattr(self, name) for name in times}, may_be_none=True)
-        check_seconds({"ping_timeout": self.ping_timeout})
+        check_seconds({"ping_timeout": self.ping_timeout, "close_timeout": self.close_timeout})

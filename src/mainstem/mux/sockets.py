@@ -15,10 +15,10 @@ from mainstem._internal.eyeballs import NoneSucceededError, check_port, open_soc
 from mainstem._internal.listening import name_of
 from mainstem._internal.tasks import within
 from mainstem.errors import ConfigurationError, ConnectionLost, Delivery, RemoteProtocolError, Timeout
-from mainstem.mux.connection import CLOSE_TIMEOUT_S, cancel_and_wait, cancel_tasks, connection_stats, logger
+from mainstem.mux.connection import cancel_and_wait, cancel_tasks, connection_stats, logger
 from mainstem.mux.listening import ListeningSockets
 from mainstem.mux.pending_connections import ConnectionAdmission, PendingConnection
-from mainstem.mux.settings import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
+from mainstem.mux.settings import CLOSE_TIMEOUT_S, HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
 from mainstem.mux.tls import describe, handshake
 from mainstem.mux.transports import SocketTransport
 
@@ -182,8 +182,10 @@ class Server(Generic[E]):
         max_connections: int = MAX_CONNECTIONS,
         max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS,
         handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S,
+        close_timeout: float = CLOSE_TIMEOUT_S,
     ) -> None:
         self._factory = factory
+        self._close_timeout = close_timeout
         self._protocol = protocol
         self._traffic = Traffic()
         self._closed = asyncio.Event()
@@ -291,11 +293,12 @@ class Server(Generic[E]):
         await asyncio.gather(*(connection.shutdown(deadline) for connection in list(self._connections)))
         await self.close()
 
-    async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+    async def close(self, timeout: float | None = None) -> None:
         """Stop listening, end every connection at once and cancel every handler. Calling it twice is fine.
 
         What was written and not sent yet is dropped; :meth:`shutdown` sends it.
         """
+        timeout = self._close_timeout if timeout is None else timeout
         ending = self._end()
         await cancel_and_wait(self._admission.tasks.union(*(connection.tasks for connection in ending)), timeout)
         for connection in ending:

@@ -7,10 +7,11 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.mux_pair import MemoryTransport, jmux_pair
+from tests.support.mux_pair import MemoryTransport, bymux_pair, jmux_pair
 from tests.support.patience import STALL_S, settle, soon
 
-from mainstem.errors import Aborted, ConnectionLost, Timeout
+from mainstem import bymux
+from mainstem.errors import Aborted, ConfigurationError, ConnectionLost, Timeout
 from mainstem.jmux.aio_client import Client
 
 if TYPE_CHECKING:
@@ -119,3 +120,17 @@ async def test_connecting_ends_with_the_header_or_an_error() -> None:
     connecting.cancel()
     await settle()
     assert endpoint.transport.ended, "a cancelled connect leaves no connection behind"
+
+
+async def test_closing_waits_as_long_as_the_settings_say() -> None:
+    async def endless(stream: bymux.aio.Stream) -> None:
+        await asyncio.Event().wait()
+
+    client, server = bymux_pair(endless, settings=bymux.Settings(close_timeout=0.05))
+    stream = await client.open_stream()
+    await soon(client.close())
+    assert client.closed
+    assert stream.closed
+    await soon(server.close())
+    with pytest.raises(ConfigurationError, match="close_timeout"):
+        bymux.Settings(close_timeout=-1)
