@@ -175,14 +175,14 @@ def counters() -> str:
 
 def endpoint_metrics() -> list[tuple[str, str, str]]:
     """Every metric of ``Endpoints``, from an endpoint that has all of them."""
-    from mainstem._internal.endpoint_stats import Traffic
+    from mainstem._internal.endpoint_stats import EndpointCounters
     from mainstem.aqueduct.connection_state import ConnectionCounters
     from mainstem.aqueduct.stats import connection_stats
     from mainstem.metrics import Endpoints
 
     class Example:
         def stats(self) -> Any:
-            return connection_stats((), Traffic(), ConnectionCounters(), role="server", closed=False)
+            return connection_stats((), EndpointCounters(), ConnectionCounters(), role="server", closed=False)
 
     endpoints = Endpoints()
     endpoints.add("example", Example())

@@ -86,7 +86,7 @@ async def test_silent_connections_make_room_for_one_that_speaks(
         with silent(listener.port, PLACES):
             await until(lambda: len(listener._admission) == PLACES)
             assert await is_served(protocol, listener.port, client)
-            assert listener.stats().connections_silent == 1
+            assert listener.stats().connections_idle_closed == 1
             assert listener.stats().connections_refused == 0
 
 
@@ -99,7 +99,7 @@ async def test_a_peer_has_so_long_for_its_first_byte(
     async with listening(protocol, ssl=server, handshake_timeout=0.2) as listener:
         with silent(listener.port, 3):
             await until(
-                lambda: listener.stats().connections_silent + with_tls * 3 >= 3 and not len(listener._admission)
+                lambda: listener.stats().connections_idle_closed + with_tls * 3 >= 3 and not len(listener._admission)
             )
         assert not listener._connections
 
@@ -113,10 +113,10 @@ async def test_a_peer_that_has_spoken_stays_without_a_deadline(protocol: Any) ->
         await until(lambda: len(listener._connections) == 1)
         # One that came later and says nothing meets its deadline, which is behind the one of the client.
         with silent(listener.port, 1):
-            await until(lambda: listener.stats().connections_silent)
+            await until(lambda: listener.stats().connections_idle_closed)
         await until(lambda: len(listener._admission) <= 1)
         assert len(listener._connections) == 1
-        assert listener.stats().connections_silent == 1
+        assert listener.stats().connections_idle_closed == 1
         if protocol is jmux:
             assert await client.request(b"later") == b"later"
 
@@ -145,9 +145,9 @@ async def test_one_address_has_its_share_and_no_more(
     server, client = tls if with_tls else (None, None)
     async with listening(protocol, ssl=server, max_connections_per_address=2) as listener:
         with silent(listener.port, 5, address="127.0.0.2"), silent(listener.port, 2, address="127.0.0.3"):
-            await until(lambda: listener.stats().connections_silent == 3 and len(listener._admission) == 4)
+            await until(lambda: listener.stats().connections_idle_closed == 3 and len(listener._admission) == 4)
             assert await is_served(protocol, listener.port, client)
-            assert listener.stats().connections_silent == 3
+            assert listener.stats().connections_idle_closed == 3
 
 
 @pytest.mark.parametrize("limit", [{"max_connections": 2}, {"max_connections_per_address": 2}], ids=["all", "address"])
@@ -159,7 +159,7 @@ async def test_full_of_connections_that_spoke_refuses_the_next(limit: dict[str, 
         with pytest.raises(MainstemError):
             await is_served(jmux, listener.port)
         assert listener.stats().connections_refused >= 1
-        assert listener.stats().connections_silent == 0
+        assert listener.stats().connections_idle_closed == 0
 
 
 async def test_close_ends_the_handshakes_that_are_under_way(tls: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:

@@ -1,8 +1,8 @@
 """What a server or client of bymux, Jmux or Aqueduct has done, and what it has now: the figures behind ``stats()``.
 
-An endpoint is a listener, or a client with however many connections it opens one after another. All connections of an endpoint
-count into one ``Traffic``, so that its counters never fall when a connection ends. They count in the thread of the event loop;
-``stats`` may be called in any thread: it reads integers, and copies of collections.
+An endpoint is a server, or a client with however many connections it opens one after another. All connections of an endpoint
+count into one ``EndpointCounters``, so that its counters never fall when a connection ends. They count in the event loop's
+thread. ``stats`` may be called in any thread: it reads integers, and copies of collections.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from mainstem.errors import ClosedError, ConnectionLost, RemoteProtocolError, Ti
 
 
 @dataclass(slots=True)
-class Traffic:
+class EndpointCounters:
     """The counters of an endpoint, which only grow."""
 
     connections_opened: int = 0
     connections_closed: int = 0
     connections_lost: int = 0
     connections_timed_out: int = 0
-    connections_violated: int = 0
+    protocol_errors: int = 0
     connections_failed: int = 0
     connections_unreached: int = 0
     connections_refused: int = 0
-    connections_silent: int = 0
+    connections_idle_closed: int = 0
     streams_opened: int = 0
     handlers_failed: int = 0
     bytes_received: int = 0
@@ -35,7 +35,7 @@ class Traffic:
         if error is None or isinstance(error, ClosedError):
             self.connections_closed += 1
         elif isinstance(error, RemoteProtocolError):
-            self.connections_violated += 1
+            self.protocol_errors += 1
         elif isinstance(error, Timeout):
             self.connections_timed_out += 1
         elif isinstance(error, ConnectionLost):
@@ -43,7 +43,7 @@ class Traffic:
         else:
             self.connections_failed += 1
 
-    def add(self, other: Traffic) -> None:
+    def add(self, other: EndpointCounters) -> None:
         """Add every counter of another instance."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
@@ -65,11 +65,11 @@ class EndpointStats:
         connections_closed: Of these, those that ended in order.
         connections_lost: Those whose transport broke, or whose peer left.
         connections_timed_out: Those whose peer was silent for too long.
-        connections_violated: Those that ended because a rule of the protocol was broken.
+        protocol_errors: Those that ended because a rule of the protocol was broken.
         connections_failed: Those that ended for another error, such as a handler's.
         connections_unreached: Attempts that did not become a connection: no server, or no handshake.
         connections_refused: Connections that a server did not take: one too many, in all or of one address.
-        connections_silent: Connections that a server ended because they had sent nothing.
+        connections_idle_closed: Connections that a server ended because they had sent nothing.
         streams_opened: Streams that were opened, by either end.
         handlers_failed: Handlers that raised.
         bytes_received: Bytes that came from the transport: after TLS; of Aqueduct the UDP payloads.
@@ -91,17 +91,17 @@ class EndpointStats:
     connections_closed: int
     connections_lost: int
     connections_timed_out: int
-    connections_violated: int
+    protocol_errors: int
     connections_failed: int
     connections_unreached: int
     connections_refused: int
-    connections_silent: int
+    connections_idle_closed: int
     streams_opened: int
     handlers_failed: int
     bytes_received: int
     bytes_sent: int
 
 
-def counters(traffic: Traffic) -> dict[str, int]:
+def counters(traffic: EndpointCounters) -> dict[str, int]:
     """Return the counters by their names, which are those of ``EndpointStats``."""
     return {field.name: getattr(traffic, field.name) for field in fields(traffic)}

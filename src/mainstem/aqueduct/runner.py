@@ -22,7 +22,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.callbacks import ends_connection_on_error
-from mainstem._internal.endpoint_stats import Traffic
+from mainstem._internal.endpoint_stats import EndpointCounters
 from mainstem._internal.log_throttle import LogThrottle, kind_of
 from mainstem.aqueduct.events import (
     Acknowledged,
@@ -91,7 +91,7 @@ class Runner:
         # Senders with undelivered messages, until a call has raised that.
         self._undelivered: dict[SenderOwner, None] = {}
         self._handshake_timer: asyncio.TimerHandle | None = None
-        self.traffic = Traffic()
+        self.traffic = EndpointCounters()
         self.warnings = LogThrottle(logger)
         self._is_faulty = False
         self.on_headers: Callable[[Headers], None] = _ignore

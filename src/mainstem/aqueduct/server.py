@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.address_prefixes import owner_of
-from mainstem._internal.endpoint_stats import Traffic
+from mainstem._internal.endpoint_stats import EndpointCounters
 from mainstem._internal.listening import bind_sockets, find_listening_addresses
 from mainstem._internal.log_throttle import kind_of
 from mainstem._internal.opening import Opening
@@ -89,7 +89,7 @@ class Server(UdpEndpoint):
         self._handled: set[Runner] = set()
         self._closing = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._traffic = Traffic()
+        self._traffic = EndpointCounters()
         # Of connections that are gone.
         self._ended_counts = ConnectionCounters()
 

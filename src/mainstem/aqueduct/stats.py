@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from mainstem._internal.endpoint_stats import EndpointStats, Traffic, counters
+from mainstem._internal.endpoint_stats import EndpointCounters, EndpointStats, counters
 from mainstem.aqueduct.connection_state import ConnectionCounters
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def add_counts(total: ConnectionCounters, other: ConnectionCounters) -> None:
 
 
 def connection_stats(
-    runners: Iterable[Runner], traffic: Traffic, ended: ConnectionCounters, *, role: str, closed: bool
+    runners: Iterable[Runner], traffic: EndpointCounters, ended: ConnectionCounters, *, role: str, closed: bool
 ) -> AqueductStats:
     """Return the statistics of an endpoint; ``ended`` has the counters of runners that are gone."""
     runners = tuple(runners)

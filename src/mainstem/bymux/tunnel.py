@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem import bymux
-from mainstem._internal.endpoint_stats import Traffic
+from mainstem._internal.endpoint_stats import EndpointCounters
 from mainstem._internal.exposure import check_exposure, is_loopback
 from mainstem._internal.eyeballs import connect_socket
 from mainstem._internal.listening import find_listening_addresses, name_of
@@ -296,7 +296,7 @@ class TunnelClient:
         self._reconnector: asyncio.Task[None] | None = None
         self._sockets = ListeningSockets(self._accept)
         self._relays: set[asyncio.Task[None]] = set()
-        self._traffic = Traffic()
+        self._traffic = EndpointCounters()
         self._closed = False
         self.reconnects = 0
 

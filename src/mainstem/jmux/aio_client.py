@@ -8,7 +8,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import SYSTEM_CLOCK
-from mainstem._internal.endpoint_stats import Traffic
+from mainstem._internal.endpoint_stats import EndpointCounters
 from mainstem._internal.opening import Opening
 from mainstem._internal.tasks import within
 from mainstem.errors import ConnectionLost, Delivery, MainstemError, Timeout
@@ -173,7 +173,7 @@ class Client:
     ) -> None:
         self._address = address
         self._entropy = entropy or random.SystemRandom()
-        self._traffic = Traffic()
+        self._traffic = EndpointCounters()
         self._pool = Pool(
             address,
             settings=settings or Settings(),

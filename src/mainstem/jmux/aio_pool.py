@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem._internal.clock import Clock
-    from mainstem._internal.endpoint_stats import Traffic
+    from mainstem._internal.endpoint_stats import EndpointCounters
     from mainstem.jmux.settings import Settings
     from mainstem.mux.sockets import Address
 
@@ -92,7 +92,7 @@ class Pool:
         timeout: float | None,
         clock: Clock,
         entropy: random.Random,
-        traffic: Traffic,
+        traffic: EndpointCounters,
     ) -> None:
         self._endpoint = endpoint
         self._settings = settings

@@ -20,7 +20,7 @@ _COUNTERS = {
     "connections_opened": "Connections that were opened",
     "connections_unreached": "Attempts that did not become a connection",
     "connections_refused": "Connections that were one too many",
-    "connections_silent": "Connections that were ended because they had sent nothing",
+    "connections_idle_closed": "Connections that were ended because they had sent nothing",
     "streams_opened": "Streams, sessions or channel halves that were opened",
     "handlers_failed": "Handlers that raised",
     "bytes_received": "Bytes received",
@@ -31,7 +31,7 @@ _CAUSES = {
     "closed": "connections_closed",
     "lost": "connections_lost",
     "timed_out": "connections_timed_out",
-    "rule": "connections_violated",
+    "rule": "protocol_errors",
     "failed": "connections_failed",
 }
 _AQUEDUCT = {

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem._internal.clock import SYSTEM_CLOCK
-from mainstem._internal.endpoint_stats import EndpointStats, Traffic, counters
+from mainstem._internal.endpoint_stats import EndpointCounters, EndpointStats, counters
 from mainstem._internal.tasks import HANDLER_TASK, start_task
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError
 from mainstem.mux.tls import describe
@@ -85,7 +85,7 @@ class BaseConnection:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._done: asyncio.Future[None] = self._loop.create_future()
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.traffic = Traffic()
+        self.traffic = EndpointCounters()
         self.flush_scheduled = False
         self.over = False
         self.failure: MainstemError | None = None
@@ -243,7 +243,7 @@ class BaseConnection:
 
     # ---- figures
 
-    def count_into(self, traffic: Traffic) -> None:
+    def count_into(self, traffic: EndpointCounters) -> None:
         """Count into the counters of the endpoint that the connection belongs to; what was counted before is added to them."""
         traffic.add(self.traffic)
         self.traffic = traffic
@@ -395,7 +395,7 @@ class BaseConnection:
 
 
 def connection_stats(
-    connections: Iterable[BaseConnection], traffic: Traffic, *, protocol: str, role: str, closed: bool
+    connections: Iterable[BaseConnection], traffic: EndpointCounters, *, protocol: str, role: str, closed: bool
 ) -> EndpointStats:
     """Return the figures of an endpoint with these connections."""
     connections = [connection for connection in connections if not connection.over]

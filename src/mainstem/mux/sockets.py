@@ -10,7 +10,7 @@ import ssl as ssl_module
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from mainstem._internal.endpoint_stats import Traffic
+from mainstem._internal.endpoint_stats import EndpointCounters
 from mainstem._internal.eyeballs import NoneSucceededError, check_port, open_socket, race, resolve
 from mainstem._internal.listening import name_of
 from mainstem._internal.tasks import within
@@ -187,7 +187,7 @@ class Server(Generic[E]):
         self._factory = factory
         self._close_timeout = close_timeout
         self._protocol = protocol
-        self._traffic = Traffic()
+        self._traffic = EndpointCounters()
         self._closed = asyncio.Event()
         self._admission = ConnectionAdmission(
             self._make_connection,
@@ -222,7 +222,7 @@ class Server(Generic[E]):
     def stats(self) -> EndpointStats:
         """Return what the server has now and has counted, ended connections included; may be called in any thread."""
         self._traffic.connections_refused = self._admission.places.refused
-        self._traffic.connections_silent = self._admission.places.dropped_silent
+        self._traffic.connections_idle_closed = self._admission.places.dropped_silent
         return connection_stats(
             tuple(self._connections), self._traffic, protocol=self._protocol, role="server", closed=self.closed
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mainstem._internal.endpoint_stats import EndpointStats, Traffic, counters
+from mainstem._internal.endpoint_stats import EndpointCounters, EndpointStats, counters
 from mainstem.errors import (
     ClosedError,
     ConfigurationError,
@@ -34,7 +34,7 @@ class Fixed:
             streams=2,
             unsent_bytes=0,
             unread_bytes=0,
-            **counters(Traffic()),
+            **counters(EndpointCounters()),
         )
         self.figures = replace(stats, **values)
 
@@ -83,12 +83,12 @@ def test_an_endpoint_that_has_ended_is_let_go_and_its_counters_stay() -> None:
         (ClosedError("closed here"), "connections_closed"),
         (ConnectionLost("reset"), "connections_lost"),
         (Timeout("silent", timeout=1.0), "connections_timed_out"),
-        (RemoteProtocolError("broken", rule="r"), "connections_violated"),
+        (RemoteProtocolError("broken", rule="r"), "protocol_errors"),
         (ConfigurationError("else"), "connections_failed"),
     ],
 )
 def test_each_end_has_one_cause(error: MainstemError | None, counter: str) -> None:
-    traffic = Traffic()
+    traffic = EndpointCounters()
     traffic.connection_ended(error)
     assert {name for name, value in counters(traffic).items() if value} == {counter}
 
