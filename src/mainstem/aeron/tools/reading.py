@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from mainstem.aeron.loss_report import LossEntry
 
 
+MAX_LOSS_REPORT = 64 << 20  # bytes that are read of one; a driver's own is 1 MiB
+
+
 class ReadingFiles(MappedFiles):
     """Maps files for reading only: read permission is enough, and a store would stay in this process."""
 
@@ -146,16 +149,16 @@ class DirectoryReader:
     def losses(self) -> list[LossEntry]:
         path = places.loss_report_path(self.directory)
         try:
-            buffer = self._files.map(path)
+            # Through a mapping, a page that the driver never wrote would take room, and on a full file system end the reading.
+            with open(path, "rb") as file:
+                report = file.read(MAX_LOSS_REPORT)
         except FileNotFoundError:
             return []
         except OSError as error:
             raise ConfigurationError(f"{path}: {error.strerror}") from None
-        try:
-            with self._files.reading(buffer, path):
-                return read_losses(buffer)
-        finally:
-            self._files.unmap(buffer)
+        if not report:
+            raise ConfigurationError(f"{path}: it is empty or was truncated while being opened")
+        return read_losses(AtomicBuffer(bytearray(report)))
 
 
 def read_error_file(path: str, *, offset: int = 0) -> list[ErrorObservation]:
