@@ -31,7 +31,7 @@ from mainstem.aqueduct import Message, Mode
 from mainstem.aqueduct.aio import channel, oneshot
 from mainstem.errors import ChannelError, ClosedError
 from mainstem.jmux import aio as jmux
-from mainstem.jmux.state import Half as JmuxHalf
+from mainstem.jmux.state import HalfState as JmuxHalf
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

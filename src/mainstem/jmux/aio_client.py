@@ -16,7 +16,7 @@ from mainstem.jmux.aio_pool import RETRY_FIRST_S, RETRY_MAX_S, ClientConnection,
 from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.session_stream import SessionStream
 from mainstem.jmux.settings import Settings
-from mainstem.jmux.state import Acknowledgment, Half
+from mainstem.jmux.state import Acknowledgment, HalfState
 from mainstem.mux.connection import connection_stats
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Address
 from mainstem.mux.tls import client_context
@@ -75,7 +75,7 @@ class ClientSession(SessionStream):
         """
         session = self._handle
         self._check_writable()
-        if not session.eof_wanted and not session.ended and session.client < Half.FINISHED:
+        if not session.eof_wanted and not session.ended and session.client < HalfState.FINISHED:
             self._connection.engine.finish(session)
             self._connection.schedule_flush()
 
@@ -108,7 +108,7 @@ class ClientSession(SessionStream):
         if session.response_complete:
             if session.ack is Acknowledgment.REQUESTED and not session.ended and not self._buffer.size:
                 self.acknowledge()
-            if session.ended or (session.client is Half.FINISHED and session.ack is not Acknowledgment.REQUESTED):
+            if session.ended or (session.client is HalfState.FINISHED and session.ack is not Acknowledgment.REQUESTED):
                 return
         failure = None if self._reported or session.response_complete else self._write_failure
         if not session.ended:
@@ -123,11 +123,18 @@ class ClientSession(SessionStream):
     def _delivery(self) -> Delivery:
         if self._handle.delivery is not Delivery.PARTIAL:
             return self._handle.delivery
-        return Delivery.UNKNOWN if self._handle.client >= Half.FINISHED and not self._unsent() else Delivery.PARTIAL
+        return (
+            Delivery.UNKNOWN if self._handle.client >= HalfState.FINISHED and not self._unsent() else Delivery.PARTIAL
+        )
 
     async def _wait_for_data(self) -> None:
         session = self._handle
-        if session.client is Half.NONE and not session.ended and not session.flush_wanted and not session.eof_wanted:
+        if (
+            session.client is HalfState.NONE
+            and not session.ended
+            and not session.flush_wanted
+            and not session.eof_wanted
+        ):
             self._connection.engine.flush(session)
             self._connection.schedule_flush()
         await super()._wait_for_data()

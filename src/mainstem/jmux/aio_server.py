@@ -16,7 +16,7 @@ from mainstem.jmux.codec import MAX_SESSIONS
 from mainstem.jmux.server_engine import ServerEngine
 from mainstem.jmux.session_stream import JmuxConnection, SessionStream, stream_of
 from mainstem.jmux.settings import Settings
-from mainstem.jmux.state import Half
+from mainstem.jmux.state import HalfState
 from mainstem.mux.connection import cancel_and_wait, logger, wait_for_tasks
 from mainstem.mux.settings import MAX_CONNECTIONS
 from mainstem.mux.sockets import Server
@@ -63,7 +63,7 @@ class ServerSession(SessionStream):
         """
         session = self._handle
         self._check_writable()
-        if session.eof_wanted or session.ended or session.server >= Half.FINISHED:
+        if session.eof_wanted or session.ended or session.server >= HalfState.FINISHED:
             return
         if ack_required:
             self._acknowledged = asyncio.get_running_loop().create_future()
@@ -77,7 +77,7 @@ class ServerSession(SessionStream):
         False once the client aborted the session, the connection ended, or the response is complete. A handler that waits for
         something is cancelled then anyway; one that computes can ask.
         """
-        return not self._broken and self._connection.failure is None and self._handle.server is Half.OPEN
+        return not self._broken and self._connection.failure is None and self._handle.server is HalfState.OPEN
 
     async def acknowledged(self, *, timeout: float | None = None) -> bool:
         """Wait until the client has acknowledged the response.
@@ -143,10 +143,15 @@ class ServerSession(SessionStream):
         """
         session = self._handle
         self._closed = True
-        if self._write_error is None and not session.ended and not session.eof_wanted and session.server is Half.OPEN:
+        if (
+            self._write_error is None
+            and not session.ended
+            and not session.eof_wanted
+            and session.server is HalfState.OPEN
+        ):
             self.finish()
         await self._flush_in_time()
-        if session.client is Half.OPEN and session.eof_wanted and self._connection.failure is None:
+        if session.client is HalfState.OPEN and session.eof_wanted and self._connection.failure is None:
             self._connection.engine.close(session)
             self._connection.schedule_flush()
 
@@ -205,7 +210,7 @@ class ServerConnection(JmuxConnection):
         if not await wait_for_tasks(self.tasks, max(0.0, deadline - self._loop.time())):
             for session in list(self.engine.sessions.values()):
                 stream = stream_of(session)
-                if stream is not None and session.processing and session.server is not Half.TERMINATED:
+                if stream is not None and session.processing and session.server is not HalfState.TERMINATED:
                     stream.abort("shutting down")
             await cancel_and_wait(self.tasks, self.close_timeout)
         if self.failure is None:

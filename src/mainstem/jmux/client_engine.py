@@ -10,7 +10,7 @@ from mainstem.jmux import codec, events
 from mainstem.jmux.codec import Kind, Message
 from mainstem.jmux.engine import REPORTS, JmuxEngine
 from mainstem.jmux.session import INFINITE, Session
-from mainstem.jmux.state import NEXT, Acknowledgment, Half, Input, Role
+from mainstem.jmux.state import NEXT, Acknowledgment, HalfState, Input, Role
 from mainstem.mux.engine import Rule
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ClientEngine(JmuxEngine):
     def finish(self, session: Session) -> None:
         """Mark the request as complete: eof goes with its last bytes."""
         self._check_alive()
-        if session.eof_wanted or session.ended or session.client >= Half.FINISHED:
+        if session.eof_wanted or session.ended or session.client >= HalfState.FINISHED:
             raise LocalProtocolError(f"eof on session {session.id} a second time", rule="data-on-finished-session")
         session.eof_wanted = True
         self._ready.add(session)
@@ -63,8 +63,8 @@ class ClientEngine(JmuxEngine):
     def abort(self, session: Session, detail: bytes = b"") -> None:
         """Give the session up; the server is notified unless nothing of it was sent."""
         self._check_alive()
-        if session.client is Half.NONE and not session.ended:
-            session.client = session.server = Half.TERMINATED
+        if session.client is HalfState.NONE and not session.ended:
+            session.client = session.server = HalfState.TERMINATED
             session.untouched = True
             self._end(session)
             return
@@ -102,7 +102,7 @@ class ClientEngine(JmuxEngine):
         if flags & (codec.CLOSE | codec.ACK_REQUIRED) and not flags & codec.EOF:
             self._violated("flags-without-eof", _flags_report(flags))
         session = self.sessions.get(message.session_id)
-        half = Half.NONE if session is None else session.server
+        half = HalfState.NONE if session is None else session.server
         sent = (Input.CLOSE_EOF if flags & codec.CLOSE else Input.EOF) if flags & codec.EOF else Input.DATA
         following = NEXT[Role.SERVER][half][sent]
         if isinstance(following, Rule):
@@ -117,9 +117,9 @@ class ClientEngine(JmuxEngine):
             return
         session = self._body_session
         assert session is not None
-        session.server = Half.TERMINATED if flags & codec.CLOSE else Half.FINISHED
+        session.server = HalfState.TERMINATED if flags & codec.CLOSE else HalfState.FINISHED
         ack_required = bool(flags & codec.ACK_REQUIRED)
-        if session.client is not Half.TERMINATED:
+        if session.client is not HalfState.TERMINATED:
             session.response_complete = True
             if ack_required:
                 session.ack = Acknowledgment.REQUESTED
@@ -131,7 +131,7 @@ class ClientEngine(JmuxEngine):
         self._server_terminated(session)
 
     def _receive_abort(self, session: Session, partial: bool, detail: bytes) -> None:
-        if session.client is not Half.TERMINATED:
+        if session.client is not HalfState.TERMINATED:
             session.untouched = not partial
             self._send_abort(session, b"")
             self._events.append(events.SessionAborted(session, partial, detail))
@@ -145,11 +145,11 @@ class ClientEngine(JmuxEngine):
         self._events.append(events.ShutDown(detail))
         for session in self.sessions.values():
             # Aborted with no partial processing, unless the server had finished it.
-            session.untouched = session.server is Half.OPEN or session.client is Half.NONE
+            session.untouched = session.server is HalfState.OPEN or session.client is HalfState.NONE
         self.fail(ClosedError(f"{self.peer_name} shut down: {detail.decode('utf-8', 'replace')}"))
 
     def _server_terminated(self, session: Session) -> None:
-        if session.client is Half.OPEN:
+        if session.client is HalfState.OPEN:
             # The server is not interested in the rest of the request; the response is whole all the same.
             self._send_abort(session, b"")
             session.ack = Acknowledgment.NOT_REQUESTED
@@ -161,20 +161,20 @@ class ClientEngine(JmuxEngine):
         return self._header
 
     def _turn(self, session: Session, out: list[bytes | memoryview]) -> int:
-        if session.ended or session.client >= Half.FINISHED:
+        if session.ended or session.client >= HalfState.FINISHED:
             return 0
         queue = session.queue
         count = min(queue.size, session.outbound, self.settings.fragment_limit)
         eof = session.eof_wanted and count == queue.size
         flags = codec.EOF if eof else 0
-        if session.client is Half.NONE:
+        if session.client is HalfState.NONE:
             if not count and not eof and not session.flush_wanted:
                 return 0
             flags |= codec.OPEN
-            session.server = Half.OPEN
+            session.server = HalfState.OPEN
         elif not count and not eof:
             return 0
-        session.client = Half.FINISHED if eof else Half.OPEN
+        session.client = HalfState.FINISHED if eof else HalfState.OPEN
         out.append(codec.encode_data(session.id, flags, count))
         if count:
             queue.take(count, out)
@@ -187,27 +187,27 @@ class ClientEngine(JmuxEngine):
         return 4 + count
 
     def _send_abort(self, session: Session, detail: bytes) -> None:
-        session.client = Half.TERMINATED
+        session.client = HalfState.TERMINATED
         session.unsent += session.queue.truncate(0)
         self.discard(session)
         self._control += codec.encode_session(Kind.ABORT, session.id, body=detail)
 
     # ---- internals
 
-    def _own_half(self, session: Session) -> Half:
+    def _own_half(self, session: Session) -> HalfState:
         return session.client
 
-    def _peer_half(self, session: Session) -> Half:
+    def _peer_half(self, session: Session) -> HalfState:
         return session.server
 
-    def _set_peer_half(self, session: Session, half: Half) -> None:
+    def _set_peer_half(self, session: Session, half: HalfState) -> None:
         session.server = half
 
     def _is_complete(self, session: Session) -> bool:
         return session.response_complete
 
     def _fail_session(self, session: Session) -> None:
-        if session.client is Half.NONE:
+        if session.client is HalfState.NONE:
             session.untouched = True
         if self._is_complete(session):
             session.ended = True
@@ -216,9 +216,9 @@ class ClientEngine(JmuxEngine):
 
     def _end_if_done(self, session: Session) -> None:
         """The id is free once the server terminated, the client finished, and no acknowledgment is owed."""
-        if session.server is not Half.TERMINATED or session.client < Half.FINISHED:
+        if session.server is not HalfState.TERMINATED or session.client < HalfState.FINISHED:
             return
-        if session.client is Half.FINISHED and session.ack is Acknowledgment.REQUESTED:
+        if session.client is HalfState.FINISHED and session.ack is Acknowledgment.REQUESTED:
             return
         self._end(session)
 

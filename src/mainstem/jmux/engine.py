@@ -41,7 +41,7 @@ from mainstem.jmux import codec, events
 from mainstem.jmux.codec import CONNECTION_HEADER_LENGTH, MAX_RATION, MESSAGE_HEADER_LENGTH, Kind, Message
 from mainstem.jmux.session import INFINITE, Session
 from mainstem.jmux.settings import Settings
-from mainstem.jmux.state import NEXT, Half, Input, Role
+from mainstem.jmux.state import NEXT, HalfState, Input, Role
 from mainstem.mux.engine import MAX_OUTSTANDING_PINGS, SEND_LIMIT, BaseEngine, Rule
 from mainstem.mux.heartbeat import Verdict
 
@@ -197,7 +197,7 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
         """Return the session of a message, its sender's half moved; fail with the rule that the message breaks."""
         session = self.sessions.get(message.session_id)
         peer = self.role ^ 1
-        half = Half.NONE if session is None else self._peer_half(session)
+        half = HalfState.NONE if session is None else self._peer_half(session)
         following = NEXT[peer][half][sent]
         if isinstance(following, Rule):
             self._violated(following, REPORTS[following].format(message.session_id))
@@ -262,7 +262,7 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
         raise NotImplementedError
 
     def _receive_increment(self, session: Session, increment: int) -> None:
-        if self._own_half(session) is not Half.OPEN or session.outbound >= INFINITE:
+        if self._own_half(session) is not HalfState.OPEN or session.outbound >= INFINITE:
             return
         if session.outbound + increment > MAX_RATION:
             self._violated("ration-overflow", f"ration overflow: {increment} on top of {session.outbound}")
@@ -276,7 +276,7 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
         """Queue bytes of the request or response; they leave as the ration and turns allow."""
         if self.failure is not None:
             self._check_alive()
-        if session.eof_wanted or session.ended or self._own_half(session) >= Half.FINISHED:
+        if session.eof_wanted or session.ended or self._own_half(session) >= HalfState.FINISHED:
             raise LocalProtocolError(f"data on finished session {session.id}", rule="data-on-finished-session")
         session.queue.append(data)
         if not session.scheduled and session.queue.size:
@@ -284,7 +284,7 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
 
     def flush(self, session: Session) -> None:
         """Open the session on the wire before there is data, for a client that reads first."""
-        if session.client is Half.NONE and not session.ended:
+        if session.client is HalfState.NONE and not session.ended:
             session.flush_wanted = True
             self._ready.add(session)
 
@@ -394,8 +394,8 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
         return (
             not session.discarding
             and session.inbound < INFINITE
-            and self._peer_half(session) is Half.OPEN
-            and self._own_half(session) in (Half.OPEN, Half.FINISHED)
+            and self._peer_half(session) is HalfState.OPEN
+            and self._own_half(session) in (HalfState.OPEN, HalfState.FINISHED)
             and self.failure is None
         )
 
@@ -435,13 +435,13 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
 
     # ---- internals
 
-    def _own_half(self, session: Session) -> Half:
+    def _own_half(self, session: Session) -> HalfState:
         raise NotImplementedError
 
-    def _peer_half(self, session: Session) -> Half:
+    def _peer_half(self, session: Session) -> HalfState:
         raise NotImplementedError
 
-    def _set_peer_half(self, session: Session, half: Half) -> None:
+    def _set_peer_half(self, session: Session, half: HalfState) -> None:
         raise NotImplementedError
 
     def fail(self, error: MainstemError) -> None:
@@ -469,7 +469,7 @@ class JmuxEngine(BaseEngine[Session, events.Event]):
         self._events.append(events.SessionEnded(session))
 
     def _check_may(self, session: Session, sent: Input, what: str) -> None:
-        following = NEXT[self.role][Half.TERMINATED if session.ended else self._own_half(session)][sent]
+        following = NEXT[self.role][HalfState.TERMINATED if session.ended else self._own_half(session)][sent]
         if isinstance(following, Rule):
             raise LocalProtocolError(f"{what} on session {session.id} is forbidden now ({following})", rule=following)
 

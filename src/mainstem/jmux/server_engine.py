@@ -9,7 +9,7 @@ from mainstem.jmux import codec, events
 from mainstem.jmux.codec import Kind, Message
 from mainstem.jmux.engine import REPORTS, JmuxEngine
 from mainstem.jmux.session import INFINITE, Session
-from mainstem.jmux.state import MAY_OPEN, NEXT, Acknowledgment, Half, Input, Role
+from mainstem.jmux.state import MAY_OPEN, NEXT, Acknowledgment, HalfState, Input, Role
 from mainstem.mux.engine import Rule
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ServerEngine(JmuxEngine):
     def finish(self, session: Session, *, ack_required: bool = False) -> None:
         """Mark the response as complete. Close goes with its last bytes when the request is complete too, else after it."""
         self._check_alive()
-        if session.eof_wanted or session.ended or session.server >= Half.FINISHED:
+        if session.eof_wanted or session.ended or session.server >= HalfState.FINISHED:
             raise LocalProtocolError(f"eof on session {session.id} a second time", rule="data-on-finished-session")
         session.eof_wanted = True
         session.ack_required = ack_required
@@ -40,13 +40,13 @@ class ServerEngine(JmuxEngine):
     def close(self, session: Session) -> None:
         """End a session whose response is finished before its request is; the rest of the request is dropped."""
         self._check_alive()
-        if session.server is Half.TERMINATED or session.ended or session.close_wanted:
+        if session.server is HalfState.TERMINATED or session.ended or session.close_wanted:
             return
         if not session.eof_wanted:
             raise LocalProtocolError(f"Close on open session {session.id}", rule="close-on-open-session")
         self.discard(session)
         session.close_wanted = True
-        if session.server is Half.FINISHED:
+        if session.server is HalfState.FINISHED:
             self._send_close(session)
         else:
             self._ready.add(session)
@@ -65,7 +65,7 @@ class ServerEngine(JmuxEngine):
     def shut_down(self, detail: bytes = b"") -> None:
         """Send Shutdown, the last message: the client may retry all that was not finished."""
         self._check_alive()
-        busy = [s.id for s in self.sessions.values() if s.server is Half.OPEN and s.processing]
+        busy = [s.id for s in self.sessions.values() if s.server is HalfState.OPEN and s.processing]
         if busy:
             raise LocalProtocolError(f"sessions {busy} are being processed: Shutdown would deny that", rule="shutdown")
         self._control += codec.encode_connection(Kind.SHUTDOWN, body=detail)
@@ -92,7 +92,7 @@ class ServerEngine(JmuxEngine):
         else:
             known = self.sessions.get(message.session_id)
             sent = Input.EOF if flags & codec.EOF else Input.DATA
-            following = NEXT[Role.CLIENT][Half.NONE if known is None else known.client][sent]
+            following = NEXT[Role.CLIENT][HalfState.NONE if known is None else known.client][sent]
             if isinstance(following, Rule):
                 self._violated(following, REPORTS[following].format(message.session_id))
             assert known is not None
@@ -107,10 +107,10 @@ class ServerEngine(JmuxEngine):
                 following = NEXT[Role.CLIENT][previous.client][Input.OPEN_EOF if flags & codec.EOF else Input.OPEN]
                 assert isinstance(following, Rule)
                 self._violated(following, REPORTS[following].format(session_id))
-            previous.client = Half.TERMINATED
+            previous.client = HalfState.TERMINATED
             self._end(previous)
         session = Session(session_id, inbound=self._inbound_ration, outbound=self._outbound_ration)
-        session.client = session.server = Half.OPEN
+        session.client = session.server = HalfState.OPEN
         self.sessions[session_id] = session
         self._events.append(events.SessionOpened(session))
         return session
@@ -120,14 +120,14 @@ class ServerEngine(JmuxEngine):
             return
         session = self._body_session
         assert session is not None
-        session.client = Half.FINISHED
-        if session.server is not Half.TERMINATED:
+        session.client = HalfState.FINISHED
+        if session.server is not HalfState.TERMINATED:
             self._events.append(events.DataFinished(session, False))
-        if session.server is Half.FINISHED:
+        if session.server is HalfState.FINISHED:
             self._send_close(session)
 
     def _receive_abort(self, session: Session, partial: bool, detail: bytes) -> None:  # noqa: ARG002 - clients never set it
-        if session.server is not Half.TERMINATED:
+        if session.server is not HalfState.TERMINATED:
             self._send_abort(session, partial=True, detail=b"")
             self._events.append(events.SessionAborted(session, True, detail))
         self._end_if_done(session)
@@ -151,7 +151,7 @@ class ServerEngine(JmuxEngine):
         return self._header
 
     def _turn(self, session: Session, out: list[bytes | memoryview]) -> int:
-        if session.ended or session.server is not Half.OPEN:
+        if session.ended or session.server is not HalfState.OPEN:
             return 0
         queue = session.queue
         count = min(queue.size, session.outbound, self.settings.fragment_limit)
@@ -161,10 +161,10 @@ class ServerEngine(JmuxEngine):
         flags = 0
         if eof:
             flags = codec.EOF
-            session.server = Half.FINISHED
-            if session.client is Half.FINISHED or session.close_wanted:
+            session.server = HalfState.FINISHED
+            if session.client is HalfState.FINISHED or session.close_wanted:
                 flags |= codec.CLOSE
-                session.server = Half.TERMINATED
+                session.server = HalfState.TERMINATED
             session.response_sent = True
             if session.ack_required:
                 flags |= codec.ACK_REQUIRED
@@ -179,12 +179,12 @@ class ServerEngine(JmuxEngine):
         return 4 + count
 
     def _send_close(self, session: Session) -> None:
-        session.server = Half.TERMINATED
+        session.server = HalfState.TERMINATED
         self._control += codec.encode_session(Kind.CLOSE, session.id)
         self._end_if_done(session)
 
     def _send_abort(self, session: Session, *, partial: bool, detail: bytes) -> None:
-        session.server = Half.TERMINATED
+        session.server = HalfState.TERMINATED
         session.unsent += session.queue.truncate(0)
         self.discard(session)
         flags = codec.PARTIAL if partial else 0
@@ -192,17 +192,17 @@ class ServerEngine(JmuxEngine):
 
     # ---- internals
 
-    def _own_half(self, session: Session) -> Half:
+    def _own_half(self, session: Session) -> HalfState:
         return session.server
 
-    def _peer_half(self, session: Session) -> Half:
+    def _peer_half(self, session: Session) -> HalfState:
         return session.client
 
-    def _set_peer_half(self, session: Session, half: Half) -> None:
+    def _set_peer_half(self, session: Session, half: HalfState) -> None:
         session.client = half
 
     def _is_complete(self, session: Session) -> bool:
-        return session.server is Half.TERMINATED and session.client is Half.FINISHED
+        return session.server is HalfState.TERMINATED and session.client is HalfState.FINISHED
 
     def _fail_session(self, session: Session) -> None:
         self._refuse_acknowledgment(session)
@@ -219,7 +219,7 @@ class ServerEngine(JmuxEngine):
 
     def _end_if_done(self, session: Session) -> None:
         """A session whose client only finished stays, for a late Acknowledgment, until its id is opened again."""
-        if session.server is Half.TERMINATED and session.client is Half.TERMINATED:
+        if session.server is HalfState.TERMINATED and session.client is HalfState.TERMINATED:
             self._end(session)
 
     def _end(self, session: Session) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mainstem.errors import Delivery
-from mainstem.jmux.state import Acknowledgment, Half
+from mainstem.jmux.state import Acknowledgment, HalfState
 from mainstem.mux.queues import OutQueue
 
 # Stands for an infinite ration: no sum of 31-bit increments reaches it.
@@ -63,8 +63,8 @@ class Session:
 
     def __init__(self, session_id: int, *, inbound: int, outbound: int) -> None:
         self.id = session_id
-        self.client = Half.NONE
-        self.server = Half.NONE
+        self.client = HalfState.NONE
+        self.server = HalfState.NONE
         self.inbound = inbound
         self.outbound = outbound
         self.queue = OutQueue()
@@ -98,7 +98,7 @@ class Session:
         """Client: whether the server may have processed the request, by what is known now."""
         if self.response_complete:
             return Delivery.COMPLETE
-        if self.untouched or self.client is Half.NONE:
+        if self.untouched or self.client is HalfState.NONE:
             return Delivery.NONE
         return Delivery.PARTIAL
 

@@ -9,7 +9,7 @@ from mainstem._internal.callbacks import ends_connection_on_error
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.errors import Aborted, ClosedError, Delivery, MainstemError
 from mainstem.jmux import events
-from mainstem.jmux.state import Half
+from mainstem.jmux.state import HalfState
 from mainstem.mux.aio_stream import BaseStream
 from mainstem.mux.connection import BaseConnection
 
@@ -75,8 +75,8 @@ class SessionStream(BaseStream):
         session = self._handle
         if self._closed:
             raise ClosedError(f"session {session.id} is closed")
-        is_early = session.response_complete and session.client is not Half.FINISHED
-        if is_early and (session.ended or session.client is Half.TERMINATED):
+        is_early = session.response_complete and session.client is not HalfState.FINISHED
+        if is_early and (session.ended or session.client is HalfState.TERMINATED):
             return  # nobody wants the rest of the request
         self._engine.write(session, data)
         self._written(session.outbound)
@@ -86,10 +86,10 @@ class SessionStream(BaseStream):
         known = isinstance(error, Aborted)
         super()._set_exception(error if known else with_delivery(error, self._delivery()))
 
-    def _end_abruptly(self, own: Half, abort: Callable[[], None]) -> None:
+    def _end_abruptly(self, own: HalfState, abort: Callable[[], None]) -> None:
         """End the session by ``abort``, unless this end's half is over. What was received and not read is dropped."""
         self._closed = True
-        if not self._handle.ended and own is not Half.TERMINATED and self._connection.failure is None:
+        if not self._handle.ended and own is not HalfState.TERMINATED and self._connection.failure is None:
             abort()
             self._connection.dispatch()
             self._connection.schedule_flush()
@@ -137,7 +137,7 @@ class JmuxConnection(BaseConnection):
         return list(self.engine.sessions.values())
 
     def stream_dropped(self, handle: Session) -> None:
-        if self.failure is None and not handle.ended and self.engine._own_half(handle) is not Half.TERMINATED:
+        if self.failure is None and not handle.ended and self.engine._own_half(handle) is not HalfState.TERMINATED:
             self.engine.abort(handle)
             self.dispatch()
             self.schedule_flush()

@@ -19,7 +19,7 @@ class Role(IntEnum):
     SERVER = 1
 
 
-class Half(IntEnum):
+class HalfState(IntEnum):
     """One endpoint's half of a session: not established, established and sending, finished sending, or terminated."""
 
     NONE = 0
@@ -52,103 +52,105 @@ OPENED_BY_SERVER = Rule("open-sent-by-server")
 ACKNOWLEDGED_BY_SERVER = Rule("acknowledgment-sent-by-server")
 
 # (client's half, what the client sends) -> the client's half afterwards, or the rule that forbids it.
-CLIENT_SENDS: dict[tuple[Half, Input], Half | Rule] = {
-    (Half.NONE, Input.OPEN): Half.OPEN,
-    (Half.NONE, Input.OPEN_EOF): Half.FINISHED,
-    (Half.NONE, Input.DATA): INACTIVE,
-    (Half.NONE, Input.EOF): INACTIVE,
-    (Half.NONE, Input.CLOSE_EOF): CLOSED_BY_CLIENT,
-    (Half.NONE, Input.CLOSE): CLOSED_BY_CLIENT,
-    (Half.NONE, Input.ABORT): INACTIVE,
-    (Half.NONE, Input.INCREMENT): INACTIVE,
-    (Half.NONE, Input.ACKNOWLEDGMENT): INACTIVE,
-    (Half.OPEN, Input.OPEN): STILL_OPEN,
-    (Half.OPEN, Input.OPEN_EOF): STILL_OPEN,
-    (Half.OPEN, Input.DATA): Half.OPEN,
-    (Half.OPEN, Input.EOF): Half.FINISHED,
-    (Half.OPEN, Input.CLOSE_EOF): CLOSED_BY_CLIENT,
-    (Half.OPEN, Input.CLOSE): CLOSED_BY_CLIENT,
-    (Half.OPEN, Input.ABORT): Half.TERMINATED,
-    (Half.OPEN, Input.INCREMENT): Half.OPEN,
-    (Half.OPEN, Input.ACKNOWLEDGMENT): Half.OPEN,
-    (Half.FINISHED, Input.OPEN): NOT_TERMINATED,
-    (Half.FINISHED, Input.OPEN_EOF): NOT_TERMINATED,
-    (Half.FINISHED, Input.DATA): FINISHED_ALREADY,
-    (Half.FINISHED, Input.EOF): FINISHED_ALREADY,
-    (Half.FINISHED, Input.CLOSE_EOF): CLOSED_BY_CLIENT,
-    (Half.FINISHED, Input.CLOSE): CLOSED_BY_CLIENT,
-    (Half.FINISHED, Input.ABORT): Half.TERMINATED,
-    (Half.FINISHED, Input.INCREMENT): Half.FINISHED,
-    (Half.FINISHED, Input.ACKNOWLEDGMENT): Half.FINISHED,
-    (Half.TERMINATED, Input.OPEN): NOT_TERMINATED,
-    (Half.TERMINATED, Input.OPEN_EOF): NOT_TERMINATED,
-    (Half.TERMINATED, Input.DATA): INACTIVE,
-    (Half.TERMINATED, Input.EOF): INACTIVE,
-    (Half.TERMINATED, Input.CLOSE_EOF): CLOSED_BY_CLIENT,
-    (Half.TERMINATED, Input.CLOSE): CLOSED_BY_CLIENT,
-    (Half.TERMINATED, Input.ABORT): INACTIVE,
-    (Half.TERMINATED, Input.INCREMENT): INACTIVE,
-    (Half.TERMINATED, Input.ACKNOWLEDGMENT): INACTIVE,
+CLIENT_SENDS: dict[tuple[HalfState, Input], HalfState | Rule] = {
+    (HalfState.NONE, Input.OPEN): HalfState.OPEN,
+    (HalfState.NONE, Input.OPEN_EOF): HalfState.FINISHED,
+    (HalfState.NONE, Input.DATA): INACTIVE,
+    (HalfState.NONE, Input.EOF): INACTIVE,
+    (HalfState.NONE, Input.CLOSE_EOF): CLOSED_BY_CLIENT,
+    (HalfState.NONE, Input.CLOSE): CLOSED_BY_CLIENT,
+    (HalfState.NONE, Input.ABORT): INACTIVE,
+    (HalfState.NONE, Input.INCREMENT): INACTIVE,
+    (HalfState.NONE, Input.ACKNOWLEDGMENT): INACTIVE,
+    (HalfState.OPEN, Input.OPEN): STILL_OPEN,
+    (HalfState.OPEN, Input.OPEN_EOF): STILL_OPEN,
+    (HalfState.OPEN, Input.DATA): HalfState.OPEN,
+    (HalfState.OPEN, Input.EOF): HalfState.FINISHED,
+    (HalfState.OPEN, Input.CLOSE_EOF): CLOSED_BY_CLIENT,
+    (HalfState.OPEN, Input.CLOSE): CLOSED_BY_CLIENT,
+    (HalfState.OPEN, Input.ABORT): HalfState.TERMINATED,
+    (HalfState.OPEN, Input.INCREMENT): HalfState.OPEN,
+    (HalfState.OPEN, Input.ACKNOWLEDGMENT): HalfState.OPEN,
+    (HalfState.FINISHED, Input.OPEN): NOT_TERMINATED,
+    (HalfState.FINISHED, Input.OPEN_EOF): NOT_TERMINATED,
+    (HalfState.FINISHED, Input.DATA): FINISHED_ALREADY,
+    (HalfState.FINISHED, Input.EOF): FINISHED_ALREADY,
+    (HalfState.FINISHED, Input.CLOSE_EOF): CLOSED_BY_CLIENT,
+    (HalfState.FINISHED, Input.CLOSE): CLOSED_BY_CLIENT,
+    (HalfState.FINISHED, Input.ABORT): HalfState.TERMINATED,
+    (HalfState.FINISHED, Input.INCREMENT): HalfState.FINISHED,
+    (HalfState.FINISHED, Input.ACKNOWLEDGMENT): HalfState.FINISHED,
+    (HalfState.TERMINATED, Input.OPEN): NOT_TERMINATED,
+    (HalfState.TERMINATED, Input.OPEN_EOF): NOT_TERMINATED,
+    (HalfState.TERMINATED, Input.DATA): INACTIVE,
+    (HalfState.TERMINATED, Input.EOF): INACTIVE,
+    (HalfState.TERMINATED, Input.CLOSE_EOF): CLOSED_BY_CLIENT,
+    (HalfState.TERMINATED, Input.CLOSE): CLOSED_BY_CLIENT,
+    (HalfState.TERMINATED, Input.ABORT): INACTIVE,
+    (HalfState.TERMINATED, Input.INCREMENT): INACTIVE,
+    (HalfState.TERMINATED, Input.ACKNOWLEDGMENT): INACTIVE,
 }
 
 # (server's half, what the server sends) -> the server's half afterwards, or the rule that forbids it.
 # The server's half becomes OPEN when the client opens the session.
-SERVER_SENDS: dict[tuple[Half, Input], Half | Rule] = {
-    (Half.NONE, Input.OPEN): OPENED_BY_SERVER,
-    (Half.NONE, Input.OPEN_EOF): OPENED_BY_SERVER,
-    (Half.NONE, Input.DATA): INACTIVE,
-    (Half.NONE, Input.EOF): INACTIVE,
-    (Half.NONE, Input.CLOSE_EOF): INACTIVE,
-    (Half.NONE, Input.CLOSE): INACTIVE,
-    (Half.NONE, Input.ABORT): INACTIVE,
-    (Half.NONE, Input.INCREMENT): INACTIVE,
-    (Half.NONE, Input.ACKNOWLEDGMENT): ACKNOWLEDGED_BY_SERVER,
-    (Half.OPEN, Input.OPEN): OPENED_BY_SERVER,
-    (Half.OPEN, Input.OPEN_EOF): OPENED_BY_SERVER,
-    (Half.OPEN, Input.DATA): Half.OPEN,
-    (Half.OPEN, Input.EOF): Half.FINISHED,
-    (Half.OPEN, Input.CLOSE_EOF): Half.TERMINATED,
-    (Half.OPEN, Input.CLOSE): CLOSED_WHILE_OPEN,
-    (Half.OPEN, Input.ABORT): Half.TERMINATED,
-    (Half.OPEN, Input.INCREMENT): Half.OPEN,
-    (Half.OPEN, Input.ACKNOWLEDGMENT): ACKNOWLEDGED_BY_SERVER,
-    (Half.FINISHED, Input.OPEN): OPENED_BY_SERVER,
-    (Half.FINISHED, Input.OPEN_EOF): OPENED_BY_SERVER,
-    (Half.FINISHED, Input.DATA): FINISHED_ALREADY,
-    (Half.FINISHED, Input.EOF): FINISHED_ALREADY,
-    (Half.FINISHED, Input.CLOSE_EOF): FINISHED_ALREADY,
-    (Half.FINISHED, Input.CLOSE): Half.TERMINATED,
-    (Half.FINISHED, Input.ABORT): Half.TERMINATED,
-    (Half.FINISHED, Input.INCREMENT): Half.FINISHED,
-    (Half.FINISHED, Input.ACKNOWLEDGMENT): ACKNOWLEDGED_BY_SERVER,
-    (Half.TERMINATED, Input.OPEN): OPENED_BY_SERVER,
-    (Half.TERMINATED, Input.OPEN_EOF): OPENED_BY_SERVER,
-    (Half.TERMINATED, Input.DATA): INACTIVE,
-    (Half.TERMINATED, Input.EOF): INACTIVE,
-    (Half.TERMINATED, Input.CLOSE_EOF): INACTIVE,
-    (Half.TERMINATED, Input.CLOSE): INACTIVE,
-    (Half.TERMINATED, Input.ABORT): INACTIVE,
-    (Half.TERMINATED, Input.INCREMENT): INACTIVE,
-    (Half.TERMINATED, Input.ACKNOWLEDGMENT): ACKNOWLEDGED_BY_SERVER,
+SERVER_SENDS: dict[tuple[HalfState, Input], HalfState | Rule] = {
+    (HalfState.NONE, Input.OPEN): OPENED_BY_SERVER,
+    (HalfState.NONE, Input.OPEN_EOF): OPENED_BY_SERVER,
+    (HalfState.NONE, Input.DATA): INACTIVE,
+    (HalfState.NONE, Input.EOF): INACTIVE,
+    (HalfState.NONE, Input.CLOSE_EOF): INACTIVE,
+    (HalfState.NONE, Input.CLOSE): INACTIVE,
+    (HalfState.NONE, Input.ABORT): INACTIVE,
+    (HalfState.NONE, Input.INCREMENT): INACTIVE,
+    (HalfState.NONE, Input.ACKNOWLEDGMENT): ACKNOWLEDGED_BY_SERVER,
+    (HalfState.OPEN, Input.OPEN): OPENED_BY_SERVER,
+    (HalfState.OPEN, Input.OPEN_EOF): OPENED_BY_SERVER,
+    (HalfState.OPEN, Input.DATA): HalfState.OPEN,
+    (HalfState.OPEN, Input.EOF): HalfState.FINISHED,
+    (HalfState.OPEN, Input.CLOSE_EOF): HalfState.TERMINATED,
+    (HalfState.OPEN, Input.CLOSE): CLOSED_WHILE_OPEN,
+    (HalfState.OPEN, Input.ABORT): HalfState.TERMINATED,
+    (HalfState.OPEN, Input.INCREMENT): HalfState.OPEN,
+    (HalfState.OPEN, Input.ACKNOWLEDGMENT): ACKNOWLEDGED_BY_SERVER,
+    (HalfState.FINISHED, Input.OPEN): OPENED_BY_SERVER,
+    (HalfState.FINISHED, Input.OPEN_EOF): OPENED_BY_SERVER,
+    (HalfState.FINISHED, Input.DATA): FINISHED_ALREADY,
+    (HalfState.FINISHED, Input.EOF): FINISHED_ALREADY,
+    (HalfState.FINISHED, Input.CLOSE_EOF): FINISHED_ALREADY,
+    (HalfState.FINISHED, Input.CLOSE): HalfState.TERMINATED,
+    (HalfState.FINISHED, Input.ABORT): HalfState.TERMINATED,
+    (HalfState.FINISHED, Input.INCREMENT): HalfState.FINISHED,
+    (HalfState.FINISHED, Input.ACKNOWLEDGMENT): ACKNOWLEDGED_BY_SERVER,
+    (HalfState.TERMINATED, Input.OPEN): OPENED_BY_SERVER,
+    (HalfState.TERMINATED, Input.OPEN_EOF): OPENED_BY_SERVER,
+    (HalfState.TERMINATED, Input.DATA): INACTIVE,
+    (HalfState.TERMINATED, Input.EOF): INACTIVE,
+    (HalfState.TERMINATED, Input.CLOSE_EOF): INACTIVE,
+    (HalfState.TERMINATED, Input.CLOSE): INACTIVE,
+    (HalfState.TERMINATED, Input.ABORT): INACTIVE,
+    (HalfState.TERMINATED, Input.INCREMENT): INACTIVE,
+    (HalfState.TERMINATED, Input.ACKNOWLEDGMENT): ACKNOWLEDGED_BY_SERVER,
 }
 
 # (client's half, server's half): the id may be opened, for the first time or again. A client that finished is terminated
 # implicitly by opening the id once the server terminated the session.
-MAY_OPEN: frozenset[tuple[Half, Half]] = frozenset(
+MAY_OPEN: frozenset[tuple[HalfState, HalfState]] = frozenset(
     {
-        (Half.NONE, Half.NONE),
-        (Half.FINISHED, Half.TERMINATED),
-        (Half.TERMINATED, Half.TERMINATED),
+        (HalfState.NONE, HalfState.NONE),
+        (HalfState.FINISHED, HalfState.TERMINATED),
+        (HalfState.TERMINATED, HalfState.TERMINATED),
     }
 )
 
 # (own half, peer's half) in which a received Abort is still owed an Abort: the peer's is terminated, ours is not.
-OWES_ABORT: frozenset[tuple[Half, Half]] = frozenset({(Half.OPEN, Half.TERMINATED), (Half.FINISHED, Half.TERMINATED)})
+OWES_ABORT: frozenset[tuple[HalfState, HalfState]] = frozenset(
+    {(HalfState.OPEN, HalfState.TERMINATED), (HalfState.FINISHED, HalfState.TERMINATED)}
+)
 
 SENDS = (CLIENT_SENDS, SERVER_SENDS)
 # The same by position: NEXT[role][half][input], for the path that runs once a message.
-NEXT: tuple[tuple[tuple[Half | Rule, ...], ...], ...] = tuple(
-    tuple(tuple(table[half, sent] for sent in Input) for half in Half) for table in SENDS
+NEXT: tuple[tuple[tuple[HalfState | Rule, ...], ...], ...] = tuple(
+    tuple(tuple(table[half, sent] for sent in Input) for half in HalfState) for table in SENDS
 )
 
 

@@ -7,11 +7,11 @@ from itertools import product
 import pytest
 
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
-from mainstem.jmux.state import CLIENT_SENDS, MAY_OPEN, NEXT, SENDS, SERVER_SENDS, Half, Input, Role, Rule
+from mainstem.jmux.state import CLIENT_SENDS, MAY_OPEN, NEXT, SENDS, SERVER_SENDS, HalfState, Input, Role, Rule
 
 from .helpers import client, drain, server
 
-PAIRS = list(product(Half, Input))
+PAIRS = list(product(HalfState, Input))
 WIRE = {
     Input.OPEN: "90000000",
     Input.OPEN_EOF: "94000000",
@@ -25,14 +25,14 @@ WIRE = {
 }
 
 
-def client_may(half: Half, sent: Input) -> bool:
+def client_may(half: HalfState, sent: Input) -> bool:
     """What the specification lets a client send, in its own words turned into conditions."""
-    established = half in (Half.OPEN, Half.FINISHED)
+    established = half in (HalfState.OPEN, HalfState.FINISHED)
     return {
-        Input.OPEN: half is Half.NONE,
-        Input.OPEN_EOF: half is Half.NONE,
-        Input.DATA: half is Half.OPEN,
-        Input.EOF: half is Half.OPEN,
+        Input.OPEN: half is HalfState.NONE,
+        Input.OPEN_EOF: half is HalfState.NONE,
+        Input.DATA: half is HalfState.OPEN,
+        Input.EOF: half is HalfState.OPEN,
         Input.CLOSE_EOF: False,
         Input.CLOSE: False,
         Input.ABORT: established,
@@ -41,28 +41,28 @@ def client_may(half: Half, sent: Input) -> bool:
     }[sent]
 
 
-def server_may(half: Half, sent: Input) -> bool:
-    established = half in (Half.OPEN, Half.FINISHED)
+def server_may(half: HalfState, sent: Input) -> bool:
+    established = half in (HalfState.OPEN, HalfState.FINISHED)
     return {
         Input.OPEN: False,
         Input.OPEN_EOF: False,
-        Input.DATA: half is Half.OPEN,
-        Input.EOF: half is Half.OPEN,
-        Input.CLOSE_EOF: half is Half.OPEN,
-        Input.CLOSE: half is Half.FINISHED,
+        Input.DATA: half is HalfState.OPEN,
+        Input.EOF: half is HalfState.OPEN,
+        Input.CLOSE_EOF: half is HalfState.OPEN,
+        Input.CLOSE: half is HalfState.FINISHED,
         Input.ABORT: established,
         Input.INCREMENT: established,
         Input.ACKNOWLEDGMENT: False,
     }[sent]
 
 
-def after(half: Half, sent: Input) -> Half:
+def after(half: HalfState, sent: Input) -> HalfState:
     if sent is Input.OPEN:
-        return Half.OPEN
+        return HalfState.OPEN
     if sent in (Input.OPEN_EOF, Input.EOF):
-        return Half.FINISHED
+        return HalfState.FINISHED
     if sent in (Input.CLOSE_EOF, Input.CLOSE, Input.ABORT):
-        return Half.TERMINATED
+        return HalfState.TERMINATED
     return half
 
 
@@ -75,7 +75,7 @@ def test_the_tables_name_every_pair() -> None:
 
 @pytest.mark.parametrize(("half", "sent"), PAIRS)
 @pytest.mark.parametrize("role", Role)
-def test_a_half_moves_as_the_specification_says(role: Role, half: Half, sent: Input) -> None:
+def test_a_half_moves_as_the_specification_says(role: Role, half: HalfState, sent: Input) -> None:
     following = SENDS[role][half, sent]
     may = (client_may if role is Role.CLIENT else server_may)(half, sent)
     assert isinstance(following, Rule) == (not may)
@@ -84,21 +84,21 @@ def test_a_half_moves_as_the_specification_says(role: Role, half: Half, sent: In
 
 
 @pytest.mark.parametrize(("half", "sent"), PAIRS)
-def test_a_server_takes_from_a_client_what_the_table_allows(half: Half, sent: Input) -> None:
+def test_a_server_takes_from_a_client_what_the_table_allows(half: HalfState, sent: Input) -> None:
     connection = server()
-    if half is not Half.NONE:
-        connection.receive_data(bytes.fromhex(WIRE[Input.OPEN_EOF if half is Half.FINISHED else Input.OPEN]))
+    if half is not HalfState.NONE:
+        connection.receive_data(bytes.fromhex(WIRE[Input.OPEN_EOF if half is HalfState.FINISHED else Input.OPEN]))
         session = drain(connection)[0].session  # type: ignore[attr-defined]
         if sent is Input.ACKNOWLEDGMENT:
             connection.finish(session, ack_required=True)
             connection.data_to_send()
-        if half is Half.TERMINATED:
+        if half is HalfState.TERMINATED:
             connection.receive_data(bytes.fromhex(WIRE[Input.ABORT]))
-            half = Half.NONE  # we answered at once, so that the session is gone
+            half = HalfState.NONE  # we answered at once, so that the session is gone
     following = CLIENT_SENDS[half, sent]
-    if half is Half.FINISHED and sent in (Input.OPEN, Input.OPEN_EOF):
+    if half is HalfState.FINISHED and sent in (Input.OPEN, Input.OPEN_EOF):
         assert following == "open-before-previous-session-terminated"
-    if isinstance(following, Half):
+    if isinstance(following, HalfState):
         connection.receive_data(bytes.fromhex(WIRE[sent]))
         assert connection.failure is None
     else:
@@ -107,18 +107,18 @@ def test_a_server_takes_from_a_client_what_the_table_allows(half: Half, sent: In
         assert caught.value.rule == following
 
 
-@pytest.mark.parametrize("server_half", [Half.OPEN, Half.FINISHED, Half.TERMINATED])
-@pytest.mark.parametrize("client_half", [Half.OPEN, Half.FINISHED])
-def test_an_id_is_opened_again_exactly_where_the_pair_allows_it(client_half: Half, server_half: Half) -> None:
+@pytest.mark.parametrize("server_half", [HalfState.OPEN, HalfState.FINISHED, HalfState.TERMINATED])
+@pytest.mark.parametrize("client_half", [HalfState.OPEN, HalfState.FINISHED])
+def test_an_id_is_opened_again_exactly_where_the_pair_allows_it(client_half: HalfState, server_half: HalfState) -> None:
     connection = server()
-    connection.receive_data(bytes.fromhex(WIRE[Input.OPEN_EOF if client_half is Half.FINISHED else Input.OPEN]))
+    connection.receive_data(bytes.fromhex(WIRE[Input.OPEN_EOF if client_half is HalfState.FINISHED else Input.OPEN]))
     session = drain(connection)[0].session  # type: ignore[attr-defined]
-    if server_half is Half.FINISHED and client_half is Half.FINISHED:
-        session.server = Half.FINISHED  # passes at once otherwise: Close goes with eof
-    elif server_half is not Half.OPEN:
+    if server_half is HalfState.FINISHED and client_half is HalfState.FINISHED:
+        session.server = HalfState.FINISHED  # passes at once otherwise: Close goes with eof
+    elif server_half is not HalfState.OPEN:
         connection.finish(session)
         connection.data_to_send()
-        if server_half is Half.TERMINATED:
+        if server_half is HalfState.TERMINATED:
             connection.close(session)
     assert (session.client, session.server) == (client_half, server_half)
     reopen = bytes.fromhex(WIRE[Input.OPEN])
@@ -131,19 +131,19 @@ def test_an_id_is_opened_again_exactly_where_the_pair_allows_it(client_half: Hal
 
 
 @pytest.mark.parametrize(("half", "sent"), PAIRS)
-def test_a_client_takes_from_a_server_what_the_table_allows(half: Half, sent: Input) -> None:
+def test_a_client_takes_from_a_server_what_the_table_allows(half: HalfState, sent: Input) -> None:
     connection = client()
-    if half is not Half.NONE:
+    if half is not HalfState.NONE:
         session = connection.open_session()
         connection.flush(session)
         connection.data_to_send()
-        if half is Half.FINISHED:
+        if half is HalfState.FINISHED:
             connection.receive_data(bytes.fromhex(WIRE[Input.EOF]))
-        elif half is Half.TERMINATED:
+        elif half is HalfState.TERMINATED:
             connection.receive_data(bytes.fromhex(WIRE[Input.ABORT]))
-            half = Half.NONE
+            half = HalfState.NONE
     following = SERVER_SENDS[half, sent]
-    if isinstance(following, Half):
+    if isinstance(following, HalfState):
         connection.receive_data(bytes.fromhex(WIRE[sent]))
         assert connection.failure is None
     else:

@@ -8,7 +8,7 @@ from mainstem.errors import Delivery, RemoteProtocolError
 from mainstem.jmux import Settings, events
 from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.server_engine import ServerEngine
-from mainstem.jmux.state import Acknowledgment, Half
+from mainstem.jmux.state import Acknowledgment, HalfState
 
 from .helpers import JAVA, JAVA_HEADER, client, drain, server
 
@@ -200,7 +200,7 @@ def test_the_same_id_again_needs_no_abort_after_eof() -> None:
     assert them.data_to_send() == X("8e000000")
     them.receive_data(X("94000006") + b"second")
     assert drain(them)[:2] == [events.Acknowledged(first, False), events.SessionEnded(first)]
-    assert (first.client, first.server) == (Half.TERMINATED, Half.TERMINATED)
+    assert (first.client, first.server) == (HalfState.TERMINATED, HalfState.TERMINATED)
 
 
 def test_shutdown_means_that_nothing_was_processed() -> None:

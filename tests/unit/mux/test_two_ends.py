@@ -14,7 +14,7 @@ from mainstem.errors import Delivery
 from mainstem.jmux import events as jmux_events
 from mainstem.jmux.client_engine import ClientEngine
 from mainstem.jmux.server_engine import ServerEngine
-from mainstem.jmux.state import Half as JmuxHalf
+from mainstem.jmux.state import HalfState as JmuxHalf
 
 if TYPE_CHECKING:
     from mainstem.bymux.stream import StreamState
