@@ -93,10 +93,12 @@ def pcap(
 ) -> bytes:
     """A pcap file, a packet each millisecond; packets longer than ``snaplen`` are cut."""
     magic = 0xA1B23C4D if nanoseconds else 0xA1B2C3D4
-    out = struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, snaplen, kind)
-    for n, packet in enumerate(packets):
-        out += pcap_record(packet, n, order=order, nanoseconds=nanoseconds, snaplen=snaplen)
-    return out
+    head = struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, snaplen, kind)
+    records = (
+        pcap_record(packet, n, order=order, nanoseconds=nanoseconds, snaplen=snaplen)
+        for n, packet in enumerate(packets)
+    )
+    return head + b"".join(records)
 
 
 def pcap_record(packet: bytes, n: int, *, order: str = "<", nanoseconds: bool = False, snaplen: int = 262144) -> bytes:
