@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -572,7 +573,17 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         yield Place(request.param, stack)
 
 
-@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda each: each.name)
+# These wait until something counts as gone.
+SLOW = re.compile("is dead|is stopped|fell behind|elsewhere")
+
+
+@pytest.mark.parametrize(
+    "situation",
+    [
+        pytest.param(each, marks=[pytest.mark.long] if SLOW.search(each.name) else [], id=each.name)
+        for each in SITUATIONS
+    ],
+)
 def test_a_situation_has_its_verdict(place: Place, situation: Situation) -> None:
     directory, kind = situation.make(place) or (place.directory, "publication")
     patience = Patience(situation.name)

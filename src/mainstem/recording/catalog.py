@@ -591,7 +591,9 @@ class Catalog:
     def _store(self, descriptor: RecordingDescriptor, field_offset: int, value: int) -> None:
         at = descriptor.entry_offset + ENTRY_HEADER_LENGTH
         length, _, checksum = _ENTRY_HEADER.unpack(os.pread(self._fd, _ENTRY_HEADER.size, descriptor.entry_offset))
-        algorithm = algorithm_of(os.pread(self._fd, length, at), 0, length, checksum) if checksum else None
+        algorithm = None
+        if checksum and 0 < length <= MAX_ENTRY_LENGTH:  # else the file was damaged
+            algorithm = algorithm_of(os.pread(self._fd, length, at), 0, length, checksum)
         self._disk.write(self._fd, struct.pack("<q", value), at + field_offset)
         if algorithm is not None:
             # An archive that stores checksums refuses an entry whose own does not hold.
