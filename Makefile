@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEEDS ?= 50
 FUZZ_SECONDS ?= 3
-CANARIES ?= 3
+MUTANTS ?= 3
 ROUNDS ?= 60
 MINUTES ?= 120
 WORKERS ?= 2
@@ -24,7 +24,7 @@ COVERED_UNCOMPILED = tests/unit/_core tests/unit/capture tests/unit/aeron/driver
 UNCOMPILED = build/coverage/uncompiled
 UNCOMPILED_SECONDS ?= 900
 
-.PHONY: help build test check unit lint format generate hooks levels demo sim canary sanitize coverage faults soak atheris ziglang fuzz bench instructions \
+.PHONY: help build test check unit lint format generate hooks levels demo sim mutants sanitize coverage faults soak atheris ziglang fuzz bench instructions \
   audit wheel docs clean
 help:
 	@echo "to see it work"
@@ -41,7 +41,7 @@ help:
 	@echo "before you trust it"
 	@echo "  make check           all that make test leaves out: long tests, style, more seeds, fuzzing, the documentation"
 	@echo "  make sim SEEDS=200   the simulator over that many seeds"
-	@echo "  make canary          plant each known bug, one at a time, and show what finds it"
+	@echo "  make mutants         plant each known bug, one at a time, and show what finds it"
 	@echo "  make sanitize        unit, hostile and fuzz tests under AddressSanitizer and UBSan; shared memory under ThreadSanitizer"
 	@echo "  make coverage        branch coverage of the protocol packages, compiled part included, and what no test takes"
 	@echo "  make faults ROUNDS=500  programs of every kind of connection killed, stopped and restarted; what arrives is checked"
@@ -81,8 +81,8 @@ check: lint
 	@echo "== the simulator, other seeds"
 	$(BIN)/mainstem sim --first 101 --seeds $(SEEDS)
 	$(BIN)/mainstem sim --first 1001 --seeds $$((20 * $(SEEDS))) $(CHEAP)
-	@echo "== known bugs, $(CANARIES) of them chosen by the commit: each must be found"
-	$(BIN)/python -m tests.canary --sample $(CANARIES)
+	@echo "== known bugs, $(MUTANTS) of them chosen by the commit: each must be found"
+	$(BIN)/python -m tests.mutants --sample $(MUTANTS)
 	@if gcc -print-file-name=libasan.so 2>/dev/null | grep -q ^/; then \
 	  echo "== the compiled part under the compiler's sanitizers: its unit tests, and fuzz targets for a second each" && \
 	  $(BIN)/python tools/sanitize.py address --quick --seconds 1; \
@@ -134,8 +134,8 @@ demo: build
 sim: build
 	$(BIN)/mainstem sim --seeds $(SEEDS)
 
-canary: build
-	$(BIN)/python -m tests.canary
+mutants: build
+	$(BIN)/python -m tests.mutants
 
 sanitize: build
 	$(BIN)/python tools/sanitize.py

@@ -19,8 +19,8 @@ from typing import Any
 from tests.faults.chain import Chain, Follower, Logs, recorded_messages
 from tests.faults.programs import STREAM, TIMEOUTS
 from tests.support.held_publisher import HeldPublisher
-from tests.support.patience import STALL_S, wait_for
 from tests.support.ports import free_port
+from tests.support.waiting import STALL_S, wait_for
 
 ROOT = Path(__file__).parents[2]
 STOPPED_S = (1.5, 3.0)  # beyond the time-outs of programs.TIMEOUTS, which are a second or two

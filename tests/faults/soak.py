@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from tests.faults.chain import Broken
 from tests.faults.options import parsed
 from tests.faults.rounds import KINDS
-from tests.support.patience import wait_for
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from tests.faults.rounds import Trial

@@ -8,8 +8,8 @@ import pytest
 from tests.faults.chain import Broken, Chain, Logs, write_record
 from tests.faults.programs import client, open_log
 from tests.faults.rounds import KINDS, Stream, run
-from tests.support.patience import wait_for
 from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 from mainstem.errors import RegistrationError
 

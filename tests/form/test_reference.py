@@ -72,7 +72,7 @@ def test_every_type_in_a_public_signature_is_documented(package: griffe.Module) 
     exported = {each.canonical_path: each for each in exports(package)}
     named: dict[str, str] = {}
     for each in exported.values():
-        for user, annotation in annotations(each):
+        for user, annotation in annotations_of(each):
             for name in names(annotation):
                 target = resolved(package, name.canonical_path)
                 if target is not None and not any(
@@ -96,7 +96,7 @@ def exports(package: griffe.Module) -> Iterator[griffe.Object]:
                 yield target
 
 
-def annotations(target: griffe.Object) -> Iterator[tuple[griffe.Object, str | griffe.Expr | None]]:
+def annotations_of(target: griffe.Object) -> Iterator[tuple[griffe.Object, str | griffe.Expr | None]]:
     """Each annotation that the reference shows of an object, with the member that has it."""
     if isinstance(target, griffe.Function):
         yield from ((target, each.annotation) for each in target.parameters)
@@ -107,7 +107,7 @@ def annotations(target: griffe.Object) -> Iterator[tuple[griffe.Object, str | gr
         for name, member in target.all_members.items():
             own = member.final_target if isinstance(member, griffe.Alias) else member
             if (not name.startswith("_") or name in SHOWN_DUNDERS) and isinstance(own, griffe.Object):
-                yield from annotations(own)
+                yield from annotations_of(own)
 
 
 def names(annotation: str | griffe.Expr | None) -> Iterator[griffe.ExprName]:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from tests.support.patience import STALL_S, Patience
 from tests.support.ports import free_port
+from tests.support.waiting import STALL_S, StallTimeout
 
 HERE = Path(__file__).resolve().parent
 
@@ -34,11 +34,11 @@ class DriverProcess:
         self.process = subprocess.Popen(
             command, env={**os.environ, **environment, "AERON_DIR": str(directory)}, stdout=subprocess.DEVNULL
         )
-        patience = Patience(f"the driver starts: {command}")
+        stall = StallTimeout(f"the driver starts: {command}")
         cnc = directory / "cnc.dat"
         while not (cnc.exists() and cnc.stat().st_size > 128 and cnc.read_bytes()[:4] != bytes(4)):
             assert self.process.poll() is None, f"the driver ended at start: {command}"
-            patience.check()
+            stall.check()
             time.sleep(0.05)
 
     def kill(self) -> None:

@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from tests.support import java
-from tests.support.patience import STALL_S, Patience
 from tests.support.ports import free_port
+from tests.support.waiting import STALL_S, StallTimeout
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,11 +39,11 @@ class JavaArchive:
         settings |= {f"aeron.archive.{name.replace('_', '.')}": value for name, value in properties.items()}
         main = "io.aeron.archive.ArchivingMediaDriver" if has_driver else "io.aeron.archive.Archive"
         self.process = java.start(main, properties=settings, stderr=None)
-        patience = Patience("the archive starts")
+        stall = StallTimeout("the archive starts")
         mark = archive / "archive-mark.dat"
         while not (mark.exists() and mark.read_bytes()[8:12] != bytes(4)):
             assert self.process.poll() is None, "the archive ended at start"
-            patience.check()
+            stall.check()
             time.sleep(0.05)
 
     def __enter__(self) -> Self:

@@ -8,7 +8,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

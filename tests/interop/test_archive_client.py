@@ -14,8 +14,8 @@ import pytest
 from tests.interop.conftest import DriverProcess
 from tests.interop.java_archive import SEGMENT_LENGTH, JavaArchive
 from tests.support import java
-from tests.support.patience import Patience, wait_for
 from tests.support.ports import free_port
+from tests.support.waiting import StallTimeout, wait_for
 
 import mainstem
 from mainstem import MediaDriver, archive
@@ -422,10 +422,10 @@ def test_a_replay_is_merged_with_the_live_stream(served: Served, aeron: mainstem
             client.replay_merge(subscription, recording_id, ANY_PORT, join) as merge,
         ):
             got: list[bytes] = []
-            patience = Patience("the merge")
+            stall = StallTimeout("the merge")
             merged_at = 0
             for message in merge.messages(timeout=30.0):
-                patience.check(len(got))
+                stall.check(len(got))
                 got.append(message)
                 if not merge.is_merged:
                     merged_at = len(got)

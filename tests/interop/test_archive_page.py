@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.interop.java_archive import JavaArchive
 from tests.support import java
-from tests.support.pages import ROOT, blocks
+from tests.support.doc_runner import ROOT, blocks
 
 pytestmark = [pytest.mark.interop]
 

@@ -9,8 +9,8 @@ import pytest
 from tests.interop.java_archive import JavaArchive
 from tests.interop.mainstem_archive import mainstem_archive
 from tests.support import java
-from tests.support.patience import STALL_S, wait_for
 from tests.support.ports import free_port
+from tests.support.waiting import STALL_S, wait_for
 
 import mainstem
 from mainstem import archive

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.captures import rows_of
 from tests.support.dumpcap import Dumpcap
-from tests.support.patience import STALL_S
 from tests.support.tshark import number
+from tests.support.waiting import STALL_S
 from tests.unit.analysis.folds.folding import events_of_wire, run
 
 from mainstem.analysis.folds.path import PathFold

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from tests.support import captures as make
-from tests.support.accounts import accounted
+from tests.support.packet_accounting import accounted
 from tests.support.tunnels import WRAPPED
 
 from mainstem.capture import index as indexing

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.captures import rows_of
+from tests.support.case_selection import long_after
 from tests.support.dumpcap import Dumpcap
 from tests.support.invoked_pair import Machines
 from tests.support.ports import free_port
-from tests.support.tiers import long_after
 from tests.support.tshark import number
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support import channel_cases as table
 from tests.support import java
-from tests.support.patience import wait_for
+from tests.support.waiting import wait_for
 
 from mainstem.aeron.cnc import CncFile
 from mainstem.aeron.files import MappedFiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.patience import wait_for
+from tests.support.waiting import wait_for
 
 import mainstem
 from mainstem.aeron.cnc import CncFile

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.datagram_cases import CASES, HEARTBEAT, IGNORED, INSERTED, INVALID, OVER_RUN, data, pad
-from tests.support.patience import wait_for
+from tests.support.waiting import wait_for
 from tests.unit._core.network import INITIAL_TERM_ID, MTU, SESSION_ID, STREAM_ID, TERM_LENGTH, frame
 
 import mainstem

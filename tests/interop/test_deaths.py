@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.interop.modes import MODES, named
-from tests.support.patience import wait_for
+from tests.support.waiting import wait_for
 
 from mainstem.aeron.cnc import CncFile
 from mainstem.aeron.files import MappedFiles

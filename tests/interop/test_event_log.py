@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import wait_for
+from tests.support.waiting import wait_for
 
 import mainstem
 from mainstem.aeron.driver.event_log import known_events

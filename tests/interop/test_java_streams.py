@@ -17,8 +17,8 @@ import pytest
 from tests.interop.conftest import DriverProcess
 from tests.interop.modes import named
 from tests.support import java
-from tests.support.patience import wait_for
 from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 import mainstem
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.patience import STALL_S, Patience, wait_for
+from tests.support.waiting import STALL_S, StallTimeout, wait_for
 
 import mainstem
 
@@ -43,12 +43,12 @@ def carry(start_driver: DriverFactory, port: int, sender: str, receiver: str, se
             subscription = there.add_subscription(f"aeron:udp?endpoint=127.0.0.1:{port + 1}|{WINDOW}|{PATIENCE}", 1001)
             publication = here.add_exclusive_publication(f"aeron:udp?endpoint=127.0.0.1:{port}|term-length=2m", 1001)
             wait_for(lambda: publication.is_connected and subscription.is_connected)
-            patience = Patience(f"{MESSAGES} messages")
+            stall = StallTimeout(f"{MESSAGES} messages")
             got: list[bytes] = []
             begin = last = time.monotonic()
             longest, sent = 0.0, 0
             while len(got) < MESSAGES:
-                patience.check((sent, len(got)))
+                stall.check((sent, len(got)))
                 if sent < MESSAGES and publication.offer(sent.to_bytes(4, "big") * (LENGTH // 4)) > 0:
                     sent += 1
                 if subscription.poll(lambda fragment: got.append(bytes(fragment)), 100):

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.patience import STALL_S, Patience, wait_for
 from tests.support.ports import free_port
+from tests.support.waiting import STALL_S, StallTimeout, wait_for
 
 pytestmark = [pytest.mark.interop, pytest.mark.long]
 
@@ -70,14 +70,14 @@ def mainstem(*arguments: object) -> Any:
 
 def why(directory: Path, **wanted: object) -> Any:
     """What is said of the stream's publication (or image), once it is what the test waits for."""
-    patience = Patience(f"never {wanted}")
+    stall = StallTimeout(f"never {wanted}")
     kind = wanted.pop("kind", "publication")
     while True:
         answers = mainstem("why", "--dir", directory, "--duration", 0.5, "--samples", 10)["streams"]
         found = [a for a in answers if a["kind"] == kind and all(a[k] == v for k, v in wanted.items())]
         if found:
             return found[0]
-        patience.check()
+        stall.check()
         time.sleep(0.2)
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support import java
-from tests.support.patience import wait_for
 from tests.support.streams import Stream, record
+from tests.support.waiting import wait_for
 
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, find_problems, messages, open_recordings, read_catalog

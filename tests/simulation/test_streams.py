@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.tiers import long_after
+from tests.support.case_selection import long_after
 
 from mainstem import cli
 from mainstem.sim import fault_injector

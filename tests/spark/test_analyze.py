@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pyspark
 import pytest
+from tests.support.case_selection import long_after
 from tests.support.frames import CHANNELS, Wire, everything, lossy_stream, to_arrow
 from tests.support.live_driver import exchange
-from tests.support.patience import STALL_S
 from tests.support.ports import free_port
 from tests.support.streams import Stream, record
-from tests.support.tiers import long_after
 from tests.support.tshark import Capture
+from tests.support.waiting import STALL_S
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import captures as make
-from tests.support.accounts import accounted
 from tests.support.captures import rows_of
+from tests.support.packet_accounting import accounted
 from tests.support.read_limits import limits
 
 if TYPE_CHECKING:

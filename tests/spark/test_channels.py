@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.case_selection import long_after
 from tests.support.live_driver import wait_for
 from tests.support.read_limits import HAS_READ_LIMITS, limits
-from tests.support.tiers import long_after
 
 import pyspark_mainstem_channel
 import pyspark_mainstem_live

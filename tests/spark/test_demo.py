@@ -8,9 +8,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.odd_table import ODD
-from tests.support.patience import wait_for
+from tests.support.all_types_table import ODD
 from tests.support.streams import Stream, record
+from tests.support.waiting import wait_for
 
 from mainstem.demo import check
 from mainstem.demo.encoding import encoded

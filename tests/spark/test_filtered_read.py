@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.case_selection import long_after
 from tests.support.read_limits import limits
 from tests.support.streams import Stream, record
-from tests.support.tiers import long_after
 
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from tests.support.ingesting import ingest, log
 from tests.support.live_driver import wait_for
-from tests.support.patience import STALL_S
 from tests.support.sbe_orders import XML, order
+from tests.support.waiting import STALL_S
 
 from mainstem import Aeron, MediaDriver
 from mainstem.codecs import RowCodec

@@ -17,7 +17,7 @@ pytest.importorskip("aiohttp")
 
 from tests.spark.cluster import EXECUTOR, HOME, descendants, kill_one
 from tests.spark.separate_machines import PORT
-from tests.support.rooms import Room, Rooms
+from tests.support.network_namespaces import Room, Rooms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.support.case_selection import long_after
 from tests.support.frames import everything, to_arrow
 from tests.support.streams import Stream, record
-from tests.support.tiers import long_after
 
 from mainstem.analysis.folds.path import CHANNEL
 from mainstem.capture import schema

@@ -7,8 +7,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.support.patience import until
 from tests.support.ports import free_port
+from tests.support.waiting import until
 
 from mainstem import aio
 from mainstem.errors import ClosedError, NotConnected, OfferError, RegistrationError, Timeout

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.support.patience import Patience
+from tests.support.waiting import StallTimeout
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
@@ -59,9 +59,9 @@ class RunningArchive:
 
     def until(self, what: Callable[[], Any], why: str = "") -> Any:
         """Work until ``what`` returns something; return that."""
-        patience = Patience(why)
+        stall = StallTimeout(why)
         while not (result := what()):
-            patience.check()
+            stall.check()
             self.work()
         return result
 

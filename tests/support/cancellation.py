@@ -19,7 +19,7 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterator

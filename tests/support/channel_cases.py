@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.support.patience import Patience
 from tests.support.ports import free_port
+from tests.support.waiting import StallTimeout
 
 from mainstem.aeron.command import commands, responses
 
@@ -145,7 +145,7 @@ class RawClient:
 
     def _ask(self, command: commands.Command) -> str:
         assert self._cnc.to_driver.write(command.TYPE, command.encode())
-        patience = Patience(f"a response to {command}")
+        stall = StallTimeout(f"a response to {command}")
         found: list[str] = []
 
         def take(type_id: int, payload: bytes) -> None:
@@ -161,7 +161,7 @@ class RawClient:
         while not found:
             if self._receiver.receive(take, 100) <= 0:
                 self._work()
-            patience.check()
+            stall.check()
         return found[0]
 
 

@@ -12,7 +12,7 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 from tests.support.live_driver import PATIENCE_S
-from tests.support.patience import Patience
+from tests.support.waiting import StallTimeout
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,13 +26,13 @@ class Dumpcap:
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE)
         assert self._process.stderr is not None
         os.set_blocking(self._process.stderr.fileno(), False)
-        seen, patience = b"", Patience("dumpcap starts")
+        seen, stall = b"", StallTimeout("dumpcap starts")
         while b"File:" not in seen:
             seen += self._process.stderr.read() or b""
             if self._process.poll() is not None:
                 self._process.stderr.close()
                 pytest.skip(f"capturing is not permitted: {seen.decode(errors='replace').strip()}")
-            patience.check(seen)
+            stall.check(seen)
             time.sleep(0.02)
         return self
 

@@ -13,8 +13,8 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tests.support.patience import until
 from tests.support.ports import free_port
+from tests.support.waiting import until
 
 from mainstem.errors import ClosedError
 

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.recording import RecorderSlot

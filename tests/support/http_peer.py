@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from tests.support.patience import soon
+from tests.support.waiting import soon
 
 
 @dataclass(frozen=True)

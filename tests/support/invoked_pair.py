@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.support.live_driver import message
-from tests.support.patience import Patience, nothing
+from tests.support.waiting import StallTimeout, nothing
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
@@ -37,9 +37,9 @@ class Machines:
 
     def until(self, what: Callable[[], object], *, why: str = "", progress: Callable[[], object] = nothing) -> None:
         """Works until ``what`` is true; ``progress`` is something that changes on the way there."""
-        patience = Patience(why)
+        stall = StallTimeout(why)
         while not what():
-            patience.check(progress())
+            stall.check(progress())
             self.work()
 
     def deliver(self, publication: Any, subscriptions: Sequence[Any], *, messages: int = 300) -> None:

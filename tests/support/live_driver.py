@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from tests.support.patience import STALL_S, Patience, nothing
-from tests.support.patience import wait_for as wait_for
+from tests.support.waiting import STALL_S, StallTimeout, nothing
+from tests.support.waiting import wait_for as wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,10 +56,10 @@ def exchange(
             subscription.add_destination(destination)
             publication.add_destination(destination)
         wait_for(lambda: publication.is_connected and subscription.is_connected, invoke=invoke)
-        patience = Patience(f"{messages} messages over {channel}")
+        stall = StallTimeout(f"{messages} messages over {channel}")
         sent = 0
         while len(received) < messages:
-            patience.check((sent, len(received)))
+            stall.check((sent, len(received)))
             if sent < messages and publication.offer(message(sent)) > 0:
                 sent += 1
             subscription.poll(on_fragment, 10)

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

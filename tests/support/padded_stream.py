@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.support.holed_way import HoledWay
 from tests.support.live_driver import wait_for
+from tests.support.lossy_transport import HoledWay
 
 from mainstem.aeron.counters import CounterType, snapshot
 

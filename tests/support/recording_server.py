@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 from mainstem.serve.server import RecordingServer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.support.patience import until
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from mainstem.aqueduct import SessionCache

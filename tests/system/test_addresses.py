@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import soon, until
+from tests.support.waiting import soon, until
 
 from mainstem import aqueduct, bymux
 from mainstem import jmux as jmux_blocking

@@ -9,8 +9,8 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from tests.support.patience import STALL_S
 from tests.support.ports import own_ports, with_own_ports
+from tests.support.waiting import STALL_S
 
 pytestmark = pytest.mark.system
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import wait_for
 from tests.support.scripted_archive import SESSION, ScriptedArchive, error, nothing, ok
+from tests.support.waiting import wait_for
 
 import mainstem
 from mainstem import MediaDriver, archive

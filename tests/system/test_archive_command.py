@@ -9,8 +9,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tests.support.patience import STALL_S, wait_for
 from tests.support.ports import free_port
+from tests.support.waiting import STALL_S, wait_for
 
 import mainstem
 from mainstem import archive

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S, wait_for
+from tests.support.waiting import STALL_S, wait_for
 
 from mainstem import bymux
 from mainstem.errors import Aborted, ClosedError, ConnectionLost, MainstemError, Timeout

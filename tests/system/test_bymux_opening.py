@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.support.patience import soon
+from tests.support.waiting import soon
 
 from mainstem import bymux
 

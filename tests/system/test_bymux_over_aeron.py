@@ -6,8 +6,8 @@ import asyncio
 import random
 
 import pytest
-from tests.support.patience import soon
 from tests.support.ports import free_port
+from tests.support.waiting import soon
 
 import mainstem
 from mainstem import bymux

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support import aeron_cancellation, cancelled_duologues
 from tests.support.cancellation import Canceller, Leftovers, Watched, awaitables, descriptors
-from tests.support.patience import STALL_S, until
 from tests.support.ports import free_port
+from tests.support.waiting import STALL_S, until
 
 from mainstem import MediaDriver, aqueduct, bymux
 from mainstem.aqueduct import Message, Mode
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mainstem.aqueduct.certificates import CertificateFiles
-    from mainstem.jmux.session import Runner
+    from mainstem.jmux.session import Session
     from mainstem.mux.aio_stream import BaseStream
 
 pytestmark = pytest.mark.system
@@ -402,7 +402,7 @@ def mux_leftovers(connection: Any) -> str:
 # Jmux
 
 
-def is_over(session: Runner) -> bool:
+def is_over(session: Session) -> bool:
     """Whether a server has done all for a session."""
     return session.ended or session.server is JmuxHalf.TERMINATED
 

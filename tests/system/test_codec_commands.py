@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from tests.support.live_driver import wait_for
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 from mainstem import Aeron, MediaDriver
 from mainstem.codecs import find_codec

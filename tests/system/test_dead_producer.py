@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from tests.support.live_driver import wait_for
-from tests.support.patience import STALL_S
 from tests.support.ports import free_port
+from tests.support.waiting import STALL_S
 
 import mainstem
 from mainstem.aeron.client.client import Aeron

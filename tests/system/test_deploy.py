@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from tests.support.patience import STALL_S
 from tests.support.ports import free_port
+from tests.support.waiting import STALL_S
 
 from mainstem import Aeron, MediaDriver, aqueduct, cli
 from mainstem.metrics import Endpoints, render_families

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.duologues import HERE, calling, echo, in_use, serving
 from tests.support.live_driver import shared_memory, wait_for
-from tests.support.patience import STALL_S, until
 from tests.support.ports import free_port
+from tests.support.waiting import STALL_S, until
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver

@@ -11,8 +11,8 @@ import pytest
 from tests.support.duologues import HERE, calling, echo, echo_async, in_use, server_channels, serving
 from tests.support.interruptions import Alarm
 from tests.support.live_driver import shared_memory, wait_for
-from tests.support.patience import STALL_S, soon, until
 from tests.support.ports import free_port
+from tests.support.waiting import STALL_S, soon, until
 
 from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.client.client import Aeron

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.duologues import echo, in_use
-from tests.support.hostile import BEGIN, Hostile, data, setup, status
+from tests.support.hostile_peer import BEGIN, Hostile, data, setup, status
 from tests.support.live_driver import shared_memory, wait_for
-from tests.support.patience import STALL_S, Patience
 from tests.support.ports import free_port
+from tests.support.waiting import STALL_S, StallTimeout
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.counters import OwnCounterType
@@ -207,9 +207,9 @@ def test_a_flood_of_hellos_from_many_spoofed_addresses_ends_with_the_flood() -> 
         flooding.start()
         try:
             until, most, latency = time.monotonic() + 4.0, 0, 0.0
-            patience = Patience("the flood reaches the server")
+            stall = StallTimeout("the flood reaches the server")
             while time.monotonic() < until or made.count("duologues_opened") <= 1:
-                patience.check()
+                stall.check()
                 most = max(most, made.held()[1])
                 latency = max(latency, made.latency_s(5))
         finally:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.nat import CLIENT, SERVER, Nat
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,8 +24,8 @@ REFUSED = "needs Linux, and this is darwin"
 
 
 def elsewhere(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    """A program of tests/support/elsewhere.py, run to its end."""
-    command = [sys.executable, "-m", "tests.support.elsewhere", *map(str, words)]
+    """A program of tests/support/without_linux.py, run to its end."""
+    command = [sys.executable, "-m", "tests.support.without_linux", *map(str, words)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.endings import SIZE, Conversation, Family, Far
-from tests.support.patience import STALL_S, until
+from tests.support.waiting import STALL_S, until
 
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aqueduct.certificates import make_certificates

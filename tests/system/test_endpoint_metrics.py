@@ -12,7 +12,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S, until, wait_for
+from tests.support.waiting import STALL_S, until, wait_for
 
 from mainstem import bymux
 from mainstem import jmux as jmux_blocking

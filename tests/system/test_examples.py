@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.captures import ETHERNET, data_frame, ip, link, pcap, udp
-from tests.support.pages import ROOT
+from tests.support.doc_runner import ROOT
 from tests.support.ports import with_own_ports
 
 pytestmark = [pytest.mark.system, pytest.mark.long]

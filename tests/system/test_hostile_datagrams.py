@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from tests.support.live_driver import shared_memory, wait_for
-from tests.support.patience import STALL_S
 from tests.support.ports import free_port
+from tests.support.waiting import STALL_S
 
 from mainstem._core import layout
 from mainstem.aeron.client.client import Aeron

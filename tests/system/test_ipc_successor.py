@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.patience import wait_for
+from tests.support.waiting import wait_for
 
 import mainstem
 from mainstem import MediaDriver

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 from mainstem import MediaDriver
 from mainstem.aeron.files import MappedFiles

@@ -8,7 +8,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.patience import STALL_S, soon, until
+from tests.support.waiting import STALL_S, soon, until
 
 from mainstem.errors import Aborted, ClosedError, Delivery, MainstemError, RemoteProtocolError, Timeout
 from mainstem.jmux import aio as jmux

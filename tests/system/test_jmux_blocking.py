@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.patience import STALL_S, soon, wait_for
+from tests.support.waiting import STALL_S, soon, wait_for
 
 from mainstem import jmux
 from mainstem.errors import Aborted, ClosedError, ConnectionLost, Delivery, LimitExceeded, MainstemError, Timeout

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.cancellation import descriptors
 from tests.support.endings import run
-from tests.support.patience import STALL_S, soon, until
+from tests.support.waiting import STALL_S, soon, until
 
 from mainstem import bymux
 from mainstem.bymux.engine import BymuxEngine

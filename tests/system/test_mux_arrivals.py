@@ -11,7 +11,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S, settle, soon, until
+from tests.support.waiting import STALL_S, settle, soon, until
 
 from mainstem import bymux
 from mainstem.errors import ConfigurationError, MainstemError

@@ -8,7 +8,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.cutting_proxy import CuttingProxy
+from tests.support.truncating_proxy import CuttingProxy
 
 from mainstem import bymux
 from mainstem.errors import Delivery, MainstemError

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 import pytest
-from tests.support.patience import STALL_S, settle, soon, until
+from tests.support.waiting import STALL_S, settle, soon, until
 
 from mainstem import bymux
 from mainstem.jmux import aio as jmux

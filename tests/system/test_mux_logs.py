@@ -10,7 +10,7 @@ import warnings
 from typing import Any
 
 import pytest
-from tests.support.patience import STALL_S, soon, until
+from tests.support.waiting import STALL_S, soon, until
 
 from mainstem import bymux
 from mainstem.jmux import aio as jmux

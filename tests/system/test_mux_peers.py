@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.mux_pair import awaited
-from tests.support.patience import STALL_S, soon, until
+from tests.support.waiting import STALL_S, soon, until
 
 from mainstem import bymux
 from mainstem import jmux as jmux_blocking

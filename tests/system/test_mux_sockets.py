@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.cancellation import descriptors
 from tests.support.endings import entered, run
-from tests.support.patience import until
+from tests.support.waiting import until
 
 from mainstem import bymux, jmux
 from mainstem.aqueduct import make_certificates

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.endings import entered, run
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 from mainstem import bymux, jmux
 from mainstem.aqueduct import make_certificates

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.patience import STALL_S
-from tests.support.tiers import long_after
+from tests.support.case_selection import long_after
+from tests.support.waiting import STALL_S
 
 import mainstem
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from packaging.requirements import Requirement
-from tests.support.pages import ROOT, Block, Reader, blocks
+from tests.support.doc_runner import ROOT, Block, Reader, blocks
 
 from mainstem.errors import MissingExtraError
 

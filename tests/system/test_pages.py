@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import typer
 from tests.support.captures import loss
-from tests.support.pages import ROOT, Reader, blocks, command_lines
+from tests.support.doc_runner import ROOT, Reader, blocks, command_lines
 
 from mainstem import cli
 

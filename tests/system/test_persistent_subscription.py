@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.live_driver import PATIENCE_S, wait_for
-from tests.support.patience import Patience
+from tests.support.waiting import StallTimeout
 
 from mainstem import Aeron, MediaDriver, aio
 from mainstem.recording import Recorder
@@ -96,9 +96,9 @@ def test_a_late_and_slow_reader_gets_everything_once(
         aeron.add_persistent_subscription(f"{channel}|tether={tether}", 1001, recordings=tmp_path,
                                           recorded_channel=channel) as subscription,
     ):  # fmt: skip
-        patience = Patience(f"{MESSAGES} messages")
+        stall = StallTimeout(f"{MESSAGES} messages")
         while len(received) < MESSAGES:
-            patience.check(len(received))
+            stall.check(len(received))
             got = subscription.poll_bytes(chance.choice([1, 100, 1000]))
             received += got
             if not got or chance.random() < 0.02:

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.patience import STALL_S
 from tests.support.ports import with_own_ports
+from tests.support.waiting import STALL_S
 
 pytestmark = pytest.mark.system
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.patience import Patience, wait_for
+from tests.support.waiting import StallTimeout, wait_for
 from tests.system.programs.recording_station import STREAM, message
 
 from mainstem import Aeron, MediaDriver
@@ -138,16 +138,16 @@ def test_an_anchor_holds_the_stream_until_a_recorder_comes_back_late(tmp_path: P
             says(recorder, "ready")
             hold(time.monotonic() + PATIENCE_S, size_of(COUNT) // 3)
             recorder.kill()
-        patience = Patience("the driver gives the dead recorder up")
+        stall = StallTimeout("the driver gives the dead recorder up")
         while not aeron.counters.value(SystemCounter.CLIENT_TIMEOUTS):
-            patience.check()
+            stall.check()
             hold(time.monotonic() + 0.05)
         assert publisher.poll() is None
         with station("record", driver.directory, channel, recordings) as recorder:
             says(recorder, "ready")
-            patience = Patience("the recorder catches up")
+            stall = StallTimeout("the recorder catches up")
             while recorded_messages(recordings) < COUNT:
-                patience.check(recorded_position(recordings))
+                stall.check(recorded_position(recordings))
                 hold(time.monotonic() + 0.3)
             recorder.communicate("stop\n", timeout=PATIENCE_S)
         says(publisher, "done")

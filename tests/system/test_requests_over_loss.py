@@ -8,8 +8,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S, Patience, soon, until, wait_for
 from tests.support.ports import free_port
+from tests.support.waiting import STALL_S, StallTimeout, soon, until, wait_for
 
 import mainstem
 from mainstem.aeron.system_counter import SystemCounter
@@ -201,9 +201,9 @@ async def test_replies_that_come_late_are_dropped_and_counted(
                 assert await requester.request(b"next", timeout=STALL_S) == b"next"
                 return requester.stats().late_responses == 10
 
-            patience = Patience("all replies came late")
+            stall = StallTimeout("all replies came late")
             while not await all_late():
-                patience.check(requester.stats().late_responses)
+                stall.check(requester.stats().late_responses)
                 await asyncio.sleep(0.01)
             assert requester.stats().late_responses == 10
         await responder.close()

@@ -14,9 +14,9 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
-from tests.support.patience import STALL_S
 from tests.support.ports import free_port
 from tests.support.streams import Stream, record
+from tests.support.waiting import STALL_S
 
 from mainstem.errors import StoreError
 from mainstem.recording import Recorder, messages, open_recordings

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.live_driver import PATIENCE_S, wait_for
-from tests.support.patience import STALL_S
 from tests.support.shipping import ManualClock, Station, check_integrity, payloads
+from tests.support.waiting import STALL_S
 
 from mainstem import Aeron, MediaDriver
 from mainstem._internal.clock import SYSTEM_CLOCK

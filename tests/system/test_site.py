@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.pages import ROOT
+from tests.support.doc_runner import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.live_driver import wait_for
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.tools.reading import DirectoryReader

@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.case_selection import long_after
 from tests.support.live_driver import PATIENCE_S, wait_for
 from tests.support.ports import free_port
-from tests.support.tiers import long_after
 
 from mainstem import Aeron, MediaDriver
 from mainstem.errors import RegistrationError

@@ -7,8 +7,8 @@ import time
 
 import pytest
 from tests.support.invoked_pair import Machines
-from tests.support.patience import STALL_S
 from tests.support.ports import free_port
+from tests.support.waiting import STALL_S
 
 pytestmark = pytest.mark.system
 MINUTE_NS = 60_000_000_000

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("textual", reason="textual is not installed")
 
 from tests.support.live_driver import wait_for
-from tests.support.patience import STALL_S, Patience
+from tests.support.waiting import STALL_S, StallTimeout
 from textual.widgets import Input, Static, TabbedContent
 
 from mainstem.aeron.client.client import Aeron
@@ -56,9 +56,9 @@ def directory() -> Iterator[str]:
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], Any]) -> Any:
-    patience = Patience("what the screen is to show")
+    stall = StallTimeout("what the screen is to show")
     while not (result := condition()):
-        patience.check()
+        stall.check()
         await pilot.pause(OFTEN)
     return result
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S, soon, until
+from tests.support.waiting import STALL_S, soon, until
 
 from mainstem import bymux, jmux
 from mainstem._internal.open_files_limit import raise_open_files_limit

@@ -8,8 +8,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.patience import STALL_S
 from tests.support.ports import free_port
+from tests.support.waiting import STALL_S
 
 if TYPE_CHECKING:
     from pathlib import Path

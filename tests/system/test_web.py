@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 import pytest
-from tests.support.patience import STALL_S, Patience, soon
+from tests.support.waiting import STALL_S, StallTimeout, soon
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
@@ -138,9 +138,9 @@ async def test_each_sample_is_an_event_and_browsers_are_bounded(
             writer.close()
             return b" 200 " in line
 
-        patience = Patience("the place of a browser that left is given away")
+        stall = StallTimeout("the place of a browser that left is given away")
         while not await is_free():
-            patience.check()
+            stall.check()
             await asyncio.sleep(0.05)
 
 

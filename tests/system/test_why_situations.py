@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from tests.interop.conftest import DriverProcess
 from tests.support import java
-from tests.support.patience import Patience, wait_for
 from tests.support.ports import free_port
+from tests.support.waiting import StallTimeout, wait_for
 
 import mainstem
 from mainstem.aeron.tools.diagnosis import Diagnosis, diagnose
@@ -133,11 +133,11 @@ class Place:
         """Offers until the log takes nothing for that long; ``readers`` poll meanwhile."""
         self.connected(publication)
         refused_since = time.monotonic()
-        patience = Patience("the stream is full")
+        stall = StallTimeout("the stream is full")
         while time.monotonic() - refused_since < seconds:
             if publication.offer(bytes(1000)) > 0:
                 refused_since = time.monotonic()
-                patience.check(publication.position)
+                stall.check(publication.position)
             for reader in readers:
                 reader.poll(lambda _: None, 100)
         assert publication.is_connected
@@ -292,11 +292,11 @@ def _(place: Place) -> None:
 def _(place: Place) -> None:
     reader = place.subscribe("aeron:ipc")
     publication = place.connected(place.publish("aeron:ipc?pub-wnd=8k|term-length=1m"))
-    patience = Patience("the window moves on")
+    stall = StallTimeout("the window moves on")
     while publication.position < 1 << 20:
         publication.offer(bytes(1000))
         reader.poll(lambda _: None, 10)
-        patience.check(publication.position)
+        stall.check(publication.position)
     wait_for(lambda: not reader.poll(lambda _: None, 100))
 
 
@@ -586,12 +586,12 @@ SLOW = re.compile("is dead|is stopped|fell behind|elsewhere")
 )
 def test_a_situation_has_its_verdict(place: Place, situation: Situation) -> None:
     directory, kind = situation.make(place) or (place.directory, "publication")
-    patience = Patience(situation.name)
+    stall = StallTimeout(situation.name)
     diagnosis = place.why(directory, kind)
     end = time.monotonic() + 15  # a timeout of the driver may have to pass
     while (diagnosis.cause, diagnosis.rule) != (situation.cause, situation.rule) and time.monotonic() < end:
         diagnosis = place.why(directory, kind)
-        patience.check(end)
+        stall.check(end)
     assert (diagnosis.cause, diagnosis.rule) == (situation.cause, situation.rule), diagnosis
     assert situation.says in diagnosis.sentence
 

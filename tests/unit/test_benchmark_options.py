@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 BENCHMARKS = sorted(Path(__file__).resolve().parents[2].glob("benchmarks/*.py"))
 

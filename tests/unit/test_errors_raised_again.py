@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
-from tests.support.patience import settle
+from tests.support.waiting import settle
 from tests.unit.aeron.client.hand_driver import DIRECTORY, HandDriver
 
 from mainstem.aeron.client import Aeron, ClientContext, ClientSettings

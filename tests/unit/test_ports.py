@@ -9,7 +9,7 @@ import sys
 from contextlib import closing, suppress
 
 import pytest
-from tests.support.pages import ROOT, blocks
+from tests.support.doc_runner import ROOT, blocks
 from tests.support.ports import LOWEST, SLOT, WRITTEN, PortSlot, free_port, highest_port, own_ports, with_own_ports
 
 

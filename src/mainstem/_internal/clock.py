@@ -34,6 +34,7 @@ class Deadline:
     """The end of one wait, ``timeout`` seconds from its creation; never, if that is None."""
 
     def __init__(self, clock: Clock, timeout: float | None) -> None:
+        timeout = timeout_of(timeout)
         self.timeout = timeout
         self._clock = clock
         self._end_ns = NEVER_NS if timeout is None else min(clock.monotonic_ns() + seconds_ns(timeout), NEVER_NS)

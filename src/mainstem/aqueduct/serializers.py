@@ -125,7 +125,7 @@ class RawSerializer:
         payload = message.payload if isinstance(message, Message) else message
         if not isinstance(payload, bytes | bytearray | memoryview):
             raise LocalProtocolError(
-                f"cannot send a {type(payload).__name__} without a serializer: a message must be bytes or a Message of bytes",
+                f"cannot send {type(payload).__name__} without a serializer: a message must be bytes or a Message of bytes",
                 rule="message type",
             )
         if isinstance(message, Message):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.lossy_relay import LossyRelay
-from tests.support.patience import soon
+from tests.support.waiting import soon
 
 from mainstem import aqueduct
 from mainstem.errors import ConnectionLost

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import soon, until
 from tests.support.tickets import completed
+from tests.support.waiting import soon, until
 
 from mainstem import aqueduct
 from mainstem.aqueduct import CborSerializer, Message, Mode, MsgspecSerializer, ServerTickets, SessionCache

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import soon, until
 from tests.support.tickets import completed, has_token
+from tests.support.waiting import soon, until
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Message, ServerTickets, SessionCache

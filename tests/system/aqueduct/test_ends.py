@@ -11,7 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S, settle, soon, until
+from tests.support.waiting import STALL_S, settle, soon, until
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Message

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 pytestmark = pytest.mark.system
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.lossy_relay import LossyRelay
-from tests.support.patience import soon, until
+from tests.support.waiting import soon, until
 
 from mainstem import aqueduct
 from mainstem.aqueduct.admission import MAX_UNPROVEN

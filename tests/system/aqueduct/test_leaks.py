@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import soon, until
+from tests.support.waiting import soon, until
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Message, Mode

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.lossy_relay import LossyRelay
-from tests.support.patience import STALL_S, soon
+from tests.support.waiting import STALL_S, soon
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Settings

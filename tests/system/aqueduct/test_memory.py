@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.aqueduct_frames import ConnectionControl
-from tests.support.patience import STALL_S, wait_for
+from tests.support.waiting import STALL_S, wait_for
 
 from mainstem.aqueduct.frames import MESSAGE, VERSION_BYTES, encode_frame, encode_uint
 from mainstem.aqueduct.quic import load_backend

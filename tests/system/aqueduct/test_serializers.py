@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import soon
+from tests.support.waiting import soon
 
 from mainstem import aqueduct
 from mainstem.aqueduct import CborSerializer, Message, MsgspecSerializer

@@ -7,7 +7,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import wait_for
+from tests.support.waiting import wait_for
 
 from mainstem.aqueduct.quic import udp
 from mainstem.aqueduct.quic.udp import MAX_BACKLOG, UdpSocket

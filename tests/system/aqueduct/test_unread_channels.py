@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import soon, until
+from tests.support.waiting import soon, until
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Message

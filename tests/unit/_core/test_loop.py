@@ -12,7 +12,7 @@ import threading
 import time
 
 import pytest
-from tests.support.patience import STALL_S, wait_for
+from tests.support.waiting import STALL_S, wait_for
 from tests.unit._core import uncompiled
 
 from mainstem._core.driver.loop import Cycle, Loop

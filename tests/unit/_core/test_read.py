@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from tests.support.patience import Patience, wait_for
+from tests.support.waiting import StallTimeout, wait_for
 from tests.unit._core.logs import COMPILED, POSITION, UNCOMPILED, Core, Log, T
 
 from mainstem._core import layout
@@ -479,9 +479,9 @@ def test_a_wait_ends_when_a_message_comes():
     assert time.monotonic() - started >= 0.001
     timer = threading.Timer(0.02, publication.offer, [b"x"])
     timer.start()
-    patience = Patience("the message")
+    stall = StallTimeout("the message")
     while not subscription._wait_for_data(1_000_000_000):
-        patience.check()
+        stall.check()
     timer.join()
     assert subscription.has_data()
     assert subscription.poll_bytes() == [b"x"]

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from tests.support.patience import Patience
+from tests.support.waiting import StallTimeout
 
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem._core.memory.ring_buffer import ManyToOneRingBuffer
@@ -61,10 +61,10 @@ def test_three_processes_lose_and_tear_nothing(tmp_path):
     ring = ManyToOneRingBuffer(AtomicBuffer(mapped))
     arguments = [sys.executable, "-c", PRODUCER, str(path)]
     producers = [subprocess.Popen([*arguments, str(n), str(MESSAGES)]) for n in range(PRODUCERS)]
-    patience = Patience("every message of every producer")
+    stall = StallTimeout("every message of every producer")
     try:
         while True:
-            patience.check(len(correlations))
+            stall.check(len(correlations))
             done = all(producer.poll() is not None for producer in producers)
             if ring.read(take, 64) == 0:
                 if done and ring.size == 0:

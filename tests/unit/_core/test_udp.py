@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.patience import Patience
+from tests.support.waiting import StallTimeout
 from tests.unit._core.network import Writer, modules, new_log
 
 from mainstem._core.driver.datagram import Address
@@ -37,9 +37,9 @@ def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
 def read_all(transport: UdpTransport, length: int) -> list[tuple[bytes, bytes]]:
     """Reads until so many bytes came; loopback delivers at once, a busy machine a little later."""
     result: list[tuple[bytes, bytes]] = []
-    patience = Patience(f"{length} bytes")
+    stall = StallTimeout(f"{length} bytes")
     while sum(len(datagram) for datagram, _ in result) < length:
-        patience.check(len(result))
+        stall.check(len(result))
         result += transport.read()
     return result
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from tests.support.patience import STALL_S, until
+from tests.support.waiting import STALL_S, until
 
 from mainstem._internal.handler_threads import HandlerThreads, Slots
 from mainstem.errors import ConfigurationError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 from mainstem.aeron.agent import AgentInvoker, AgentRunner, AgentTerminated
 from mainstem.aeron.idle import YieldIdle

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S, until
+from tests.support.waiting import STALL_S, until
 from tests.unit.aeron.client.hand_driver import DIRECTORY, HandDriver
 
 import mainstem

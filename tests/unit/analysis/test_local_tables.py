@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.captures import data_frame, ip, link, nak_frame, pcap, udp
 from tests.support.frames import CHANNELS, everything, to_arrow
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 from mainstem.analysis.folds.path import CHANNEL
 from mainstem.analysis.local_tables import MACROS, SETTINGS

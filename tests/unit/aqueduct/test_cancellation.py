@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from memory_adapter import join, turns
-from tests.support.patience import soon
+from tests.support.waiting import soon
 
 from mainstem.aqueduct import Message
 from mainstem.aqueduct.aio import channel, oneshot

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from aqueduct_pair import Pair
-from tests.support.tiers import long_after
+from tests.support.case_selection import long_after
 
 from mainstem.aqueduct.events import Acknowledged, Attach, Lost, Mode, SendDatagram, SenderEnded, SendStream
 from mainstem.aqueduct.limits import Limits

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from memory_adapter import MemoryAdapter, join, turns
-from tests.support.patience import soon
+from tests.support.waiting import soon
 
 from mainstem.aqueduct import Limits, Message, Mode
 from mainstem.aqueduct.aio import channel

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from memory_adapter import join, turns
-from tests.support.patience import soon
+from tests.support.waiting import soon
 
 from mainstem import aqueduct
 from mainstem import errors as mainstem_errors

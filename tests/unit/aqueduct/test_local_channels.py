@@ -6,7 +6,7 @@ import asyncio
 import gc
 
 import pytest
-from tests.support.patience import soon
+from tests.support.waiting import soon
 
 from mainstem.aqueduct import Mode
 from mainstem.aqueduct.aio import Receiver, Sender, channel, oneshot

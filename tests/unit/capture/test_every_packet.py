@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import captures as make
-from tests.support.accounts import accounted
+from tests.support.packet_accounting import accounted
 from tests.support.tunnels import WRAPPED, ethernet, framed
 
 from mainstem.capture import index as indexing

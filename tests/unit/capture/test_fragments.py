@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support import captures as make
-from tests.support.accounts import accounted
 from tests.support.captures import rows_of_bytes
+from tests.support.packet_accounting import accounted
 
 from mainstem.capture import index as indexing
 from mainstem.capture.planning import FrameSelection, plan

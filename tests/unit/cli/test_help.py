@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from tests.support.command_tree import COMMANDS
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 from mainstem import cli
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyarrow import csv, parquet
-from tests.support.odd_table import ODD
+from tests.support.all_types_table import ODD
 
 from mainstem.demo import check, report
 from mainstem.demo.encoding import encoded, row_column, spark_schema

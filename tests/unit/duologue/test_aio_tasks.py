@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.support.patience import STALL_S, soon, until
+from tests.support.waiting import STALL_S, soon, until
 
 from mainstem.duologue import aio
 from mainstem.duologue.channels import ClientChannels, ServerChannels

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.mux_pair import MemoryEndpoint, MemoryTransport
-from tests.support.patience import STALL_S, settle, soon, until
+from tests.support.waiting import STALL_S, settle, soon, until
 
 from mainstem.errors import ClosedError, ConnectionLost
 from mainstem.jmux.aio_client import Client

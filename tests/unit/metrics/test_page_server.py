@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.patience import STALL_S, wait_for
+from tests.support.waiting import STALL_S, wait_for
 
 from mainstem.errors import DriverTimeout
 from mainstem.metrics import MetricsServer, page_server

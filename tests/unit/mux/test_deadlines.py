@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.mux_pair import MemoryTransport, bymux_pair, jmux_pair
-from tests.support.patience import STALL_S, settle, soon
+from tests.support.waiting import STALL_S, settle, soon
 
 from mainstem import bymux
 from mainstem.errors import Aborted, ConfigurationError, ConnectionLost, Timeout

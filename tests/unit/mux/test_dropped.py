@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.cancellation import descriptors
 from tests.support.mux_pair import bymux_pair, jmux_pair
-from tests.support.patience import settle, until, wait_for
+from tests.support.waiting import settle, until, wait_for
 
 from mainstem import bymux, jmux
 from mainstem.errors import ClosedError, MainstemError

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 import pytest
-from tests.support.patience import soon
+from tests.support.waiting import soon
 
 from mainstem import bymux
 from mainstem.errors import ConnectionLost

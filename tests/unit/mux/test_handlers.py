@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair, join
-from tests.support.patience import settle, soon, until
+from tests.support.waiting import settle, soon, until
 
 from mainstem import bymux
 from mainstem.errors import Aborted, ClosedError, ConnectionLost, Delivery, MainstemError, Timeout

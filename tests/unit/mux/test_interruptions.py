@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.mux_pair import awaited, bymux_pair, jmux_pair
-from tests.support.patience import STALL_S, wait_for
+from tests.support.waiting import STALL_S, wait_for
 
 from mainstem import bymux
 from mainstem import jmux as jmux_blocking

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from tests.support.mux_pair import bymux_pair, jmux_pair
-from tests.support.patience import settle, until
+from tests.support.waiting import settle, until
 
 from mainstem import bymux
 from mainstem.jmux.aio_server import MAX_HANDLERS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
-from tests.support.patience import settle
+from tests.support.waiting import settle
 
 from mainstem import bymux
 from mainstem.jmux import aio as jmux

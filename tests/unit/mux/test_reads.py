@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
-from tests.support.patience import STALL_S, settle, soon, until
+from tests.support.waiting import STALL_S, settle, soon, until
 
 from mainstem import bymux
 from mainstem._internal.loop_thread import LoopThread

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
-from tests.support.patience import STALL_S
 from tests.support.remote_store import RemoteStore
 from tests.support.streams import Stream, record
+from tests.support.waiting import STALL_S
 
 from mainstem.errors import ConfigurationError, RecordingError, StoreError
 from mainstem.recording import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.patience import wait_for
+from tests.support.waiting import wait_for
 
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.errors import RecordingError

@@ -10,8 +10,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.patience import STALL_S
 from tests.support.streams import Stream, record
+from tests.support.waiting import STALL_S
 
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, RecordingReader, batches, find_problems, read_catalog

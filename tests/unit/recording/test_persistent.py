@@ -7,8 +7,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import until
 from tests.support.streams import Stream
+from tests.support.waiting import until
 from tests.unit.aeron.client.hand_driver import HandDriver
 
 from mainstem import aio

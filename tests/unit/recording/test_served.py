@@ -12,9 +12,9 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
-from tests.support.patience import wait_for
 from tests.support.plain_server import plain_server
 from tests.support.recording_server import RunningServer
+from tests.support.waiting import wait_for
 from tests.unit.serve.conftest import Live
 
 from mainstem.errors import RecordingError, StoreError

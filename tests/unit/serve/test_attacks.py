@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.http_peer import connect, get
-from tests.support.patience import soon, until
+from tests.support.waiting import soon, until
 
 from mainstem._internal.exposure import check_exposure, is_literal_host
 from mainstem.errors import ConfigurationError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.http_peer import connect, get
-from tests.support.patience import soon, until
+from tests.support.waiting import soon, until
 from tests.unit.serve.conftest import Live
 
 from mainstem.recording.archive import IDENTITY_FILE

@@ -119,7 +119,7 @@ def test_a_bucket_that_does_not_exist_is_an_error_that_says_so(proxy: FaultProxy
         pytest.raises(StoreError, match="there is no such bucket"),
         open_recordings(missing, s3_options(proxy.url)) as recordings,
     ):
-        recordings.to_arrow()
+        recordings.scan().to_arrow()
 
 
 def test_what_is_refused_is_not_tried_again(store: Store, proxy: FaultProxy) -> None:

@@ -15,8 +15,8 @@ from tests.support.plain_server import plain_server
 
 pytest.importorskip("aiohttp")
 
-from tests.support.patience import STALL_S
 from tests.support.recording_server import RunningServer
+from tests.support.waiting import STALL_S
 from tests.unit.serve.conftest import Live
 
 from mainstem.errors import ConfigurationError, StoreError

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 from tests.unit.aeron.client.hand_driver import DIRECTORY, LIVENESS_NS, HandDriver
 
 from mainstem._core import layout

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.interruptions import interruptions
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 import mainstem
 

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S, wait_for
+from tests.support.waiting import STALL_S, wait_for
 from tests.unit.aeron.client.hand_driver import DIRECTORY, HandDriver
 
 import mainstem

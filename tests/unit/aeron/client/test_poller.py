@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.patience import STALL_S, until, wait_for
+from tests.support.waiting import STALL_S, until, wait_for
 
 import mainstem
 from mainstem.errors import ConfigurationError, DriverTimeout, Timeout

@@ -8,8 +8,8 @@ import threading
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from tests.support.patience import STALL_S, until, wait_for
 from tests.support.ports import free_port
+from tests.support.waiting import STALL_S, until, wait_for
 from tests.unit.aeron.client.hand_driver import HandDriver
 
 import mainstem

@@ -8,7 +8,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S
+from tests.support.waiting import STALL_S
 
 import mainstem
 from mainstem.errors import DriverTimeout

@@ -7,10 +7,10 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.case_selection import long_after
 from tests.support.fault_proxy import FaultProxy, is_listing
 from tests.support.object_stores import make_bucket, s3_options, s3_server
 from tests.support.shipping import ManualClock, Station, payloads, shipped, shipper
-from tests.support.tiers import long_after
 
 from mainstem import open_recordings
 from mainstem.recording.shipping.compaction import compact

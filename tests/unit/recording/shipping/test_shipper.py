@@ -12,7 +12,6 @@ import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S
 from tests.support.shipping import (
     STREAM,
     TERM,
@@ -25,6 +24,7 @@ from tests.support.shipping import (
     shipped,
     shipper,
 )
+from tests.support.waiting import STALL_S
 
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.errors import RecordingError, StoreError

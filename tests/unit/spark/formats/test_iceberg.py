@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from tests.support.patience import wait_for
+from tests.support.waiting import wait_for
 
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, StoreError

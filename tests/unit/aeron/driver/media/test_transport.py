@@ -6,8 +6,8 @@ import time
 from dataclasses import replace
 
 import pytest
-from tests.support.patience import wait_for
 from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 from mainstem._core.driver.datagram import Address
 from mainstem._core.driver.loss_generator import RandomLoss

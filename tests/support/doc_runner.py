@@ -8,7 +8,7 @@ stands in a comment before the block, which no reader sees:
 * ``<!-- run: output NAME -->``: the block is the output of that terminal, once it has come;
 * ``<!-- run: stop NAME -->``, ``<!-- run: wait NAME -->``, without a block: Ctrl-C there; it must end by itself;
 * ``<!-- run: session NAME -->``: the ``python`` blocks with this name share one interpreter, which begins with the program
-  ``tests/support/page_parts/NAME.py``: what the page takes for granted;
+  ``tests/support/doc_parts/NAME.py``: what the page takes for granted;
 * ``<!-- run: if COMMAND -->``: the block runs where there is that command, and is only parsed elsewhere;
 * ``<!-- run: no; REASON -->``: the block is only parsed.
 """
@@ -50,7 +50,7 @@ import contextlib, io, json, runpy, sys, traceback
 out, namespace = sys.stdout, {"__name__": "__main__"}
 try:
     with contextlib.redirect_stdout(sys.stderr):
-        namespace |= runpy.run_module(f"tests.support.page_parts.{sys.argv[1]}")
+        namespace |= runpy.run_module(f"tests.support.doc_parts.{sys.argv[1]}")
     for line in sys.stdin:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

@@ -6,10 +6,10 @@ import ast
 from pathlib import Path
 
 import pytest
-from tests.canary.__main__ import sample, table
-from tests.canary.bug import MAX_SEEDS, ROOT, Bug, Simulator, Suite
-from tests.canary.bugs import BUGS
-from tests.canary.planting import Found
+from tests.mutants.__main__ import sample, table
+from tests.mutants.bug import MAX_SEEDS, ROOT, Bug, Simulator, Suite
+from tests.mutants.bugs import BUGS
+from tests.mutants.planting import Found
 
 from mainstem.sim.scenarios import SCENARIOS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.support import patience as module
-from tests.support.patience import Patience, soon, until, wait_for
+from tests.support import waiting as module
+from tests.support.waiting import StallTimeout, soon, until, wait_for
 
 
 class Clock:
@@ -18,15 +18,15 @@ class Clock:
 
 def test_progress_renews_the_deadline() -> None:
     clock = Clock()
-    patience = Patience("the tide", stall_s=10, clock=clock)
+    stall = StallTimeout("the tide", stall_s=10, clock=clock)
     for step in range(100):
         clock.now += 9
-        patience.check(step)
+        stall.check(step)
     clock.now += 9
-    patience.check(99)
+    stall.check(99)
     clock.now += 1
     with pytest.raises(AssertionError, match="no progress for 10 s: the tide"):
-        patience.check(99)
+        stall.check(99)
 
 
 def test_a_wait_returns_what_it_waited_for_and_works_meanwhile() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.canary.bug import Bug, Simulator, Suite
+from tests.mutants.bug import Bug, Simulator, Suite
 
 RECEIVE_PATH = "_core/driver/receive_path.py"
 WINDOW = "        put32(self.frame, SM_RECEIVER_WINDOW_OFFSET, cython.cast(cython.int, window))\n"

@@ -1,4 +1,4 @@
-"""Programs of an interpreter that has nothing of Linux's: ``python -m tests.support.elsewhere PROGRAM [ARGUMENT ...]``.
+"""Programs of an interpreter that has nothing of Linux's: ``python -m tests.support.without_linux PROGRAM [ARGUMENT ...]``.
 
 ``leave_linux`` takes from Python's own modules what macOS does not have, hides the file systems of the kernel, and names
 another system in ``sys.platform``. The compiled modules remain those of Linux: tools/macos.py compiles them for macOS.

@@ -1,4 +1,4 @@
-"""``make canary``: plants every known bug, one at a time, and prints what found it. Ends with 1 where one was not found.
+"""``make mutants``: plants every known bug, one at a time, and prints what found it. Ends with 1 where one was not found.
 
 ``--sample N`` takes N of them, chosen by the commit; ``--only NAME`` takes those whose names contain a word.
 """
@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.canary.bug import ROOT, Bug
-from tests.canary.bugs import BUGS
-from tests.canary.planting import CannotRun, Found, Tree
+from tests.mutants.bug import ROOT, Bug
+from tests.mutants.bugs import BUGS
+from tests.mutants.planting import CannotRun, Found, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +79,7 @@ def _short(by: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.canary", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--sample", type=int, default=0, metavar="N", help="only N bugs, chosen by the commit")
     parser.add_argument("--only", action="append", metavar="WORD", help="only bugs whose names contain this")
     parser.add_argument("--workers", type=int, default=2, help="how many bugs are planted at a time")
@@ -89,7 +89,7 @@ def main() -> int:
         bugs = sample(bugs, options.sample, commit())
         print(f"the sample of commit {commit()[:10] or '(none)'}: {', '.join(bug.name for bug in bugs)}", flush=True)
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="mainstem-canary-") as folder:
+    with tempfile.TemporaryDirectory(prefix="mainstem-mutant-") as folder:
         try:
             found = search(bugs, Path(folder), max(1, min(options.workers, len(bugs))))
         except CannotRun as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.canary.bug import Bug, Simulator, Suite
+from tests.mutants.bug import Bug, Simulator, Suite
 
 CONDUCTOR = "aeron/driver/conductor"
 

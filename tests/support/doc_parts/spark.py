@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.support.captures import loss
-from tests.support.page_parts import tides  # noqa: F401 - it writes them
+from tests.support.doc_parts import tides  # noqa: F401 - it writes them
 
 from mainstem.spark import create_session, register
 

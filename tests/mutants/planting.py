@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.canary.bug import ROOT, Bug, Simulator, Suite
+from tests.mutants.bug import ROOT, Bug, Simulator, Suite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -125,7 +125,7 @@ class Tree:
             if result.returncode < 0:
                 return f"{finder}: ended by signal {-result.returncode}", ""
             return "", _tail(result)
-        seeds = [sys.executable, "-m", "tests.canary.seeds", "--seeds", str(finder.seeds)]
+        seeds = [sys.executable, "-m", "tests.mutants.seeds", "--seeds", str(finder.seeds)]
         result = self.run([*seeds, *finder.scenarios])
         if result.returncode == 1 and (lines := result.stdout.split()) and ":" in lines[-1]:
             return lines[-1], result.stdout.strip().splitlines()[-2]
@@ -145,7 +145,7 @@ class Tree:
         """Raises CannotRun unless these seeds, ``scenario:seed``, keep every promise where there is no bug."""
         words = sorted({word for word in seeds if word.partition(":")[2].isdecimal()})
         if words:
-            result = self.run([sys.executable, "-m", "tests.canary.seeds", *words], seconds=600)
+            result = self.run([sys.executable, "-m", "tests.mutants.seeds", *words], seconds=600)
             if result.returncode:
                 raise CannotRun(f"without any bug, a seed fails:\n{_tail(result)}")
 

@@ -25,7 +25,7 @@ def nothing() -> None:
     """What there is to invoke where threads run the driver, and progress where none is seen."""
 
 
-class Patience:
+class StallTimeout:
     """A deadline that each progress renews: ``check(progress)`` raises where it was the same value for ``STALL_S``."""
 
     def __init__(
@@ -55,9 +55,9 @@ def wait_for(
     poll_s: float = POLL_S,
 ) -> T:
     """Polls until ``what`` is true and returns it; ``progress`` is something that changes on the way there."""
-    patience = Patience(why)
+    stall = StallTimeout(why)
     while not (value := what()):
-        patience.check(progress())
+        stall.check(progress())
         invoke()
         time.sleep(poll_s)
     return value
@@ -65,9 +65,9 @@ def wait_for(
 
 async def until(what: Callable[[], T], *, progress: Callable[[], object] = nothing, poll_s: float = POLL_S) -> T:
     """``wait_for`` in asyncio."""
-    patience = Patience()
+    stall = StallTimeout()
     while not (value := what()):
-        patience.check(progress())
+        stall.check(progress())
         await asyncio.sleep(poll_s)
     return value
 
@@ -75,10 +75,10 @@ async def until(what: Callable[[], T], *, progress: Callable[[], object] = nothi
 async def soon(step: Awaitable[T], *, progress: Callable[[], object] = nothing) -> T:
     """What an awaitable returns; a failure where nothing moved for ``STALL_S`` before it did."""
     task = asyncio.ensure_future(step)
-    patience = Patience(repr(task))
+    stall = StallTimeout(repr(task))
     try:
         while not task.done():
-            patience.check(progress())
+            stall.check(progress())
             await asyncio.wait([task], timeout=1.0)
         return task.result()
     finally:

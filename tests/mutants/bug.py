@@ -1,4 +1,4 @@
-"""What a canary is: a bug that anybody could write, where it goes, and what must find it."""
+"""What a mutant is: a bug that anybody could write, where it goes, and what must find it."""
 
 from __future__ import annotations
 

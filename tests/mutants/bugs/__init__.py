@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.canary.bugs import channels, logs, receiver, recordings, sender, streams
+from tests.mutants.bugs import channels, logs, receiver, recordings, sender, streams
 
 if TYPE_CHECKING:
-    from tests.canary.bug import Bug
+    from tests.mutants.bug import Bug
 
 BUGS: tuple[Bug, ...] = (
     *sender.BUGS,
