@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Coroutine
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,8 +12,9 @@ from mainstem._internal.clock import timeout_of
 from mainstem.errors import Delivery, Timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 # The task that waits for the current thread, if that runs a handler of a blocking server: not one to wait for in the handler.
@@ -26,6 +28,22 @@ def start_task(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) ->
     connection dispatches its events would call back into that connection before the step is complete.
     """
     return loop.create_task(work if loop.get_task_factory() is None else _after_this_step(work))
+
+
+def as_coroutine_function(handler: Callable[[A], Awaitable[object]]) -> Callable[[A], Awaitable[object]]:
+    """Return a program's handler. If it is a plain function, each call raises TypeError unless it returns something to await."""
+    if inspect.iscoroutinefunction(handler):
+        return handler
+
+    async def checked(argument: A) -> None:
+        outcome = handler(argument)
+        if not inspect.isawaitable(outcome):
+            raise TypeError(
+                f"the handler {handler!r} returned {outcome!r}, which cannot be awaited: define it with async def"
+            )
+        await outcome
+
+    return checked
 
 
 async def _after_this_step(work: Coroutine[Any, Any, T]) -> T:

@@ -33,6 +33,7 @@ from mainstem.errors import ClosedError
 from mainstem.instruments import NULL_INSTRUMENT
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from mainstem.aqueduct.connection import HeaderSource
@@ -474,6 +475,7 @@ def serve(
     host: str | Sequence[str] = "127.0.0.1",
     port: int = 0,
     *,
+    sock: socket.socket | Sequence[socket.socket] | None = None,
     headers: HeaderSource | Callable[[Headers], HeaderSource] = None,
     serializers: Sequence[Serializer] = (RAW,),
     tickets: ServerTickets | None = None,
@@ -492,6 +494,8 @@ def serve(
         handler: A function that is called with a `Connection`.
         host: One or more addresses or names to listen on.
         port: The UDP port of every address; 0 for any.
+        sock: One or more bound UDP sockets to listen on instead, such as those of socket activation, or with ``SO_REUSEPORT``. The
+            server closes them.
         headers: Connection headers, or a function of the client's headers that returns them and does not block.
         serializers: Serializers for messages; the client's preference decides.
         tickets: Storage for session tickets. With it, clients may send in their first flight; that data is processed at once,
@@ -523,6 +527,7 @@ def serve(
             threads.adapt(handler, Connection),
             host,
             port,
+            sock=sock,
             headers=headers,
             serializers=serializers,
             tickets=tickets,

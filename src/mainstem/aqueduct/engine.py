@@ -338,7 +338,8 @@ class AqueductEngine(ConnectionState):
     def receive_stop_sending(self, stream_id: int, now_ns: int) -> None:
         """The peer reads no more of a stream; the QUIC connection has reset it."""
         self.now_ns = now_ns
-        streams.stream_stopped(self, stream_id)
+        if not self.is_ended:
+            self._step(streams.stream_stopped, stream_id)
 
     def receive_datagram(self, data: bytes, now_ns: int) -> None:
         """A datagram came."""

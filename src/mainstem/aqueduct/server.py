@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.address_prefixes import owner_of
 from mainstem._internal.endpoint_stats import EndpointCounters
-from mainstem._internal.listening import bind_sockets, find_listening_addresses
+from mainstem._internal.listening import bind_sockets, find_listening_addresses, given_sockets
 from mainstem._internal.log_throttle import kind_of
 from mainstem._internal.opening import Opening
 from mainstem._internal.overrides import apply_overrides
-from mainstem._internal.tasks import HANDLER_TASK, start_task, within
+from mainstem._internal.tasks import HANDLER_TASK, as_coroutine_function, start_task, within
 from mainstem.aqueduct.admission import Admission, FirstPackets
 from mainstem.aqueduct.connection import LINGER_S, Connection, HeaderSource
 from mainstem.aqueduct.connection_state import ConnectionCounters
@@ -69,7 +69,7 @@ class Server(UdpEndpoint):
         instrument: Instrument,
     ) -> None:
         super().__init__(*sockets)
-        self._handler = handler
+        self._handler = as_coroutine_function(handler)
         self._headers = headers
         self._serializers = serializers
         self._settings = settings
@@ -413,6 +413,7 @@ def serve(
     host: str | Sequence[str] = "127.0.0.1",
     port: int = 0,
     *,
+    sock: socket.socket | Sequence[socket.socket] | None = None,
     headers: HeaderSource | Callable[[Headers], HeaderSource] = None,
     serializers: Sequence[Serializer] = (RAW,),
     tickets: ServerTickets | None = None,
@@ -431,9 +432,12 @@ def serve(
     async def open_server() -> Server:
         context = load_backend(chosen.backend).server_context(chosen, tickets)
         kind = socket.SOCK_DGRAM
-        addresses = await find_listening_addresses(host, port, kind)
+        if sock is not None:
+            bound = given_sockets(sock, kind)
+        else:
+            bound = bind_sockets(await find_listening_addresses(host, port, kind), kind=kind)
         return Server(
-            [UdpSocket(bound=bound) for bound in bind_sockets(addresses, kind=kind)],
+            [UdpSocket(bound=each) for each in bound],
             context,
             handler,
             headers=headers,

@@ -129,15 +129,17 @@ def receive_reset(state: ConnectionState, stream_id: int, code: int) -> None:
 
 
 def stream_stopped(state: ConnectionState, stream_id: int) -> None:
-    """The peer reads no more of a stream, and the QUIC connection has reset it."""
+    """The peer reads no more of a stream, and the QUIC connection has reset it. Raises RemoteProtocolError."""
+    stream = state.streams.get(stream_id)
+    if stream is not None and stream.role is Role.CONNECTION:
+        raise protocol_error("connection control lasts", "the peer stopped reading the connection control stream")
     state.forget_writes(stream_id)
     for sender in state.senders.values():
         if sender.ordered_stream == stream_id:
             sender.ordered_stream = None
             sender.ledger.close()
             break
-    stream = state.streams.get(stream_id)
-    if stream is not None and stream.role is not Role.CONNECTION:
+    if stream is not None:
         stream.out_done = True
         state.forget_if_done(stream)
 

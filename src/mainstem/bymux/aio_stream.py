@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from mainstem._internal.clock import timeout_of
 from mainstem.bymux.state import HalfState
 from mainstem.errors import Aborted, ClosedError, MainstemError, Timeout
 from mainstem.mux.aio_stream import BaseStream
@@ -54,6 +55,7 @@ class Stream(BaseStream):
 
     @property
     def closed(self) -> bool:
+        """Whether it is closed, by either side."""
         return self._is_closed or super().closed
 
     @property
@@ -278,7 +280,7 @@ class PingWaiters:
         future: asyncio.Future[float | MainstemError] = asyncio.get_running_loop().create_future()
         self._waiters.append(future)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout_of(timeout)):
                 result = await future
         except TimeoutError:
             raise Timeout(f"no pong came within {timeout:g} s", timeout=timeout) from None

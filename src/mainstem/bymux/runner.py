@@ -11,6 +11,8 @@ import weakref
 from typing import TYPE_CHECKING
 
 from mainstem._internal.callbacks import ends_connection_on_error
+from mainstem._internal.clock import timeout_of
+from mainstem._internal.tasks import as_coroutine_function
 from mainstem.bymux import events
 from mainstem.bymux.aio_stream import PingWaiters, Stream
 from mainstem.bymux.engine import BymuxEngine
@@ -53,8 +55,8 @@ class Runner(BaseConnection):
         self.view: Connection | None = None
         super().__init__(BymuxEngine(role, settings, now_ns=clock.monotonic_ns()), clock)
         self.engine.holds_streams = True
-        self._handler = handler
-        self._on_connection = on_connection
+        self._handler = None if handler is None else as_coroutine_function(handler)
+        self._on_connection = None if on_connection is None else as_coroutine_function(on_connection)
         self._accepts = True
         self._greeter: asyncio.Task[object] | None = None
         self.openers: set[asyncio.Future[None]] = set()
@@ -230,7 +232,7 @@ class Runner(BaseConnection):
 
     async def _ends_within(self, timeout: float) -> bool:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout_of(timeout)):
                 await self.wait_ended()
         return self.over
 

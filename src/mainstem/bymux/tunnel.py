@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem import bymux
+from mainstem._internal.clock import timeout_of
 from mainstem._internal.endpoint_stats import EndpointCounters
 from mainstem._internal.exposure import check_exposure, is_loopback
 from mainstem._internal.eyeballs import connect_socket
@@ -260,7 +261,7 @@ async def open_connection(
     to: Address, *, timeout: float | None = None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to the address; return a reader and a writer. Raises OSError, and TimeoutError after ``timeout`` seconds."""
-    async with asyncio.timeout(timeout):
+    async with asyncio.timeout(timeout_of(timeout)):
         if to.path is not None:
             return await asyncio.open_unix_connection(to.path)
         sock = await connect_socket(to.host or "localhost", to.port or 0, timeout=None)

@@ -24,11 +24,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mainstem._internal.address_prefixes import AddressPrefixes
-from mainstem._internal.clock import SYSTEM_CLOCK
+from mainstem._internal.clock import SYSTEM_CLOCK, timeout_of
 from mainstem._internal.lazy import lazy_names
 from mainstem._internal.opening import Opening
 from mainstem._internal.overrides import apply_overrides
-from mainstem._internal.tasks import start_task, within
+from mainstem._internal.tasks import as_coroutine_function, start_task, within
 from mainstem.aeron.agent import AgentTerminated
 from mainstem.aeron.aio.waiting import Pause
 from mainstem.duologue.channels import HOST, PORT, ClientChannels, ServerChannels
@@ -85,7 +85,7 @@ class _Changed(Unlocked):
         """Wait for a change that comes after this call."""
         self._event.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout_of(timeout)):
                 await self._event.wait()
 
 
@@ -192,7 +192,7 @@ class _Handlers:
     """Runs the handler of each duologue in a task."""
 
     def __init__(self, handler: Callable[[Duologue], Awaitable[object]]) -> None:
-        self._handler = handler
+        self._handler = as_coroutine_function(handler)
         self.tasks: set[asyncio.Task[None]] = set()
 
     def start(self, session: Session) -> None:

@@ -7,7 +7,7 @@ import random
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from mainstem._internal.clock import SYSTEM_CLOCK
+from mainstem._internal.clock import SYSTEM_CLOCK, timeout_of
 from mainstem._internal.endpoint_stats import EndpointCounters
 from mainstem._internal.opening import Opening
 from mainstem._internal.tasks import within
@@ -269,7 +269,7 @@ class Client:
             >>> response = await client.request(b"whole request", timeout=5)
         """
         made = _Attempts()
-        deadline = asyncio.timeout(timeout)
+        deadline = asyncio.timeout(None if timeout is None else timeout_of(timeout))
         try:
             async with deadline:
                 pause = RETRY_FIRST_S

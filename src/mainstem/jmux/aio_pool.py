@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from mainstem._internal.clock import timeout_of
 from mainstem._internal.tasks import start_task
 from mainstem.errors import ClosedError, Delivery, MainstemError, Timeout
 from mainstem.jmux import events
@@ -217,7 +218,7 @@ class Pool:
     async def _connect(self) -> ClientConnection:
         connection = ClientConnection(self._settings, self._clock, on_free=self._on_free, on_lost=self._on_lost)
         connection.count_into(self._traffic)
-        deadline = asyncio.timeout(self._timeout)
+        deadline = asyncio.timeout(timeout_of(self._timeout))
         try:
             async with deadline:
                 await self._endpoint.connect(connection, self._timeout)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._internal.clock import SYSTEM_CLOCK
 from mainstem._internal.opening import Opening
-from mainstem._internal.tasks import within
+from mainstem._internal.tasks import as_coroutine_function, within
 from mainstem.errors import ClosedError
 from mainstem.jmux import events
 from mainstem.jmux.codec import MAX_SESSIONS
@@ -295,10 +295,11 @@ def serve(
     connection ends, and when the server closes.
     """
     server_settings = Settings.of(settings, overrides)
+    awaited = as_coroutine_function(handler)
 
     async def handle(session: ServerSession) -> None:
         session._begin()
-        await handler(session)
+        await awaited(session)
 
     return Opening(
         lambda: start_server(handle, host, port, path=path, sock=sock, ssl=ssl, settings=server_settings),

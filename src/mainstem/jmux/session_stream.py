@@ -47,6 +47,7 @@ class SessionStream(BaseStream):
 
     @property
     def closed(self) -> bool:
+        """Whether it is closed, by either side."""
         return self._closed or super().closed
 
     async def close(self) -> None:

@@ -10,6 +10,7 @@ import ssl as ssl_module
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from mainstem._internal.clock import timeout_of
 from mainstem._internal.endpoint_stats import EndpointCounters
 from mainstem._internal.eyeballs import NoneSucceededError, check_port, open_socket, race, resolve
 from mainstem._internal.listening import name_of
@@ -77,7 +78,7 @@ class Address:
         """
         dial = _Dial(handler)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout_of(timeout)):
                 if self.path is not None:
                     await self._connect_path(self.path, dial)
                 else:

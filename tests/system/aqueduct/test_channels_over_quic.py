@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import gc
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.tickets import completed
-from tests.support.waiting import soon, until
+from tests.support.waiting import STALL_S, soon, until
 
 from mainstem import aqueduct
 from mainstem.aqueduct import CborSerializer, Message, Mode, MsgspecSerializer, ServerTickets, SessionCache
@@ -430,8 +431,46 @@ async def test_both_sides_must_name_the_same_protocol(certificates: CertificateF
         echo, certificate=certificates.certificate, key=certificates.key, backend=server, alpn="other"
     )
     async with serving:
-        with pytest.raises(MainstemError):
-            await aqueduct.aio.connect("localhost", serving.port, ca=certificates.ca, backend=client, timeout=5)
+        with pytest.raises(ConnectionLost, match="the TLS handshake failed: No common ALPN protocols"):
+            await aqueduct.aio.connect("localhost", serving.port, ca=certificates.ca, backend=client, timeout=STALL_S)
+
+
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_a_certificate_of_an_unknown_authority_is_named(certificates: CertificateFiles, backend: str) -> None:
+    async with aqueduct.aio.serve(
+        echo, certificate=certificates.certificate, key=certificates.key, backend=backend
+    ) as serving:
+        with pytest.raises(ConnectionLost, match="ca= names the authority of the server's certificate"):
+            await aqueduct.aio.connect("localhost", serving.port, backend=backend, timeout=STALL_S)
+
+
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_a_server_listens_on_given_sockets(certificates: CertificateFiles, backend: str) -> None:
+    shared = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+    for each in shared:
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        each.bind(("127.0.0.1", shared[0].getsockname()[1]))
+    pem = {"certificate": certificates.certificate, "key": certificates.key, "backend": backend}
+    # Bound to one port, as in two processes: the system gives each client to one of them.
+    async with (
+        aqueduct.aio.serve(echo, sock=shared[0], **pem) as one,
+        aqueduct.aio.serve(echo, sock=shared[1], **pem) as other,
+    ):
+        assert one.port == other.port
+        for _ in range(8):
+            async with aqueduct.aio.connect("127.0.0.1", one.port, ca=certificates.ca, backend=backend) as connection:
+                answer_to, answer = oneshot()
+                await connection.sender.send(Message(b"x", [answer_to]))
+                assert await soon(answer) == b"echo x"
+        assert one.stats().connections_opened + other.stats().connections_opened == 8
+    assert {each.fileno() for each in shared} == {-1}
+
+
+async def test_a_socket_that_cannot_serve_is_refused(certificates: CertificateFiles) -> None:
+    with socket.socket() as stream, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unbound:
+        for sock, reason in ((stream, "SOCK_DGRAM"), (unbound, "not bound"), ([], "empty list")):
+            with pytest.raises(ConfigurationError, match=reason):
+                await aqueduct.aio.serve(echo, sock=sock, certificate=certificates.certificate, key=certificates.key)
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])

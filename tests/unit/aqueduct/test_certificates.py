@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mainstem.aqueduct import make_certificates
+from mainstem.aqueduct import aio, make_certificates
 from mainstem.aqueduct.certificates import describe_certificate
 from mainstem.errors import ConfigurationError
 
@@ -61,3 +61,26 @@ def test_a_replaced_key_is_its_owners_alone(tmp_path: Path) -> None:
         key.chmod(0o644)
     make_certificates(tmp_path, clients=["gauge"])
     assert [stat.S_IMODE(key.stat().st_mode) for key in keys] == [0o600, 0o600]
+
+
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_a_file_that_is_not_what_it_should_be_is_named_before_anything_is_opened(
+    tmp_path: Path, backend: str
+) -> None:
+    pytest.importorskip(backend)
+    files = make_certificates(tmp_path)
+    bad = tmp_path / "bad.pem"
+    bad.write_text("-----BEGIN CERTIFICATE-----\nnothing\n-----END CERTIFICATE-----\n")
+    for certificate, key in (
+        (bad, files.key),
+        (files.certificate, bad),
+        (files.certificate, files.ca),
+        (files.key, files.ca),
+    ):
+        with pytest.raises(ConfigurationError, match=rf"certificate '{certificate}' with key '{key}' cannot be used"):
+            await aio.serve(print, certificate=certificate, key=key, backend=backend)  # type: ignore[arg-type]
+    for ca in (bad, files.key):
+        with pytest.raises(ConfigurationError, match=f"certificate authority '{ca}' has no certificate in PEM"):
+            await aio.connect("localhost", 1, ca=ca, backend=backend)
+    with pytest.raises(ConfigurationError, match="certificate '/nowhere' is not a file"):
+        await aio.serve(print, certificate="/nowhere", key=files.key, backend=backend)  # type: ignore[arg-type]

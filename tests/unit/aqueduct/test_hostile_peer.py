@@ -200,6 +200,10 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
         _on(client, lambda v: v.stream(0, b"", True)),
     ),
     "server's connection control stream reset": ("connection control lasts", _on(client, lambda v: v.reset(0, 2))),
+    "server reads no more of the connection control stream": (
+        "connection control lasts",
+        _on(client, lambda v: v.stop(0)),
+    ),
     "server's second connection control": (
         "connection control once",
         _on(client, lambda v: v.stream(0, ConnectionControl().encode())),
@@ -207,6 +211,10 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
     "headers of an odd count": ("header pairs", _early(lambda v: v.stream(0, VERSION_BYTES + b"\x01\x02\x01a"))),
     "connection control stream finished": ("connection control lasts", _on(server, lambda v: v.stream(0, b"", True))),
     "connection control stream reset": ("connection control lasts", _on(server, lambda v: v.reset(0, 1))),
+    "client reads no more of the connection control stream": (
+        "connection control lasts",
+        _on(server, lambda v: v.stop(0)),
+    ),
     "other frame on the connection control stream": (
         "frame place",
         _on(server, lambda v: v.stream(0, SentUnreliable(1).encode())),

@@ -75,6 +75,10 @@ class Victim:
         self.conn.receive_reset(stream_id, code, self.now)
         self.pump()
 
+    def stop(self, stream_id: int) -> None:
+        self.conn.receive_stop_sending(stream_id, self.now)
+        self.pump()
+
     def send(self, channel_id: int = 0, **options: object) -> tuple[int, ...]:
         ids = self.conn.send(channel_id, b"x", **options)  # type: ignore[arg-type]
         self.pump()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from ssl import PROTOCOL_TLS_CLIENT, PROTOCOL_TLS_SERVER, SSLContext
 from typing import TYPE_CHECKING, Any
 
 from mainstem.aqueduct.events import (
@@ -54,6 +55,9 @@ PEERS_COMPLAINT = "peer's complaint"
 """The rule of the error if the peer closed the connection because of a broken rule."""
 
 SUCCESS_CODES = (0, EXPLICIT_CLOSE)
+CRYPTO_ERROR = 0x100  # plus the TLS alert: QUIC's error codes of a failed handshake (RFC 9001, 4.8)
+ALERTS = range(256)
+CERTIFICATE_ALERTS = (42, 45, 46, 48)  # bad, expired or unknown certificate, unknown authority
 """Close codes that are not errors."""
 
 REFUSALS = (SERIALIZATION_ERROR, HANDSHAKE_TIMED_OUT, NO_PLACE)
@@ -81,6 +85,26 @@ def read_pem(path: str | Path | None, what: str) -> str:
     return str(path)
 
 
+def read_authority(path: str | Path | None, what: str) -> str:
+    """Return the path of a file with certificates of authorities as text. Raises ConfigurationError."""
+    text = read_pem(path, what)
+    try:
+        SSLContext(PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=text)
+    except OSError as error:
+        raise ConfigurationError(f"{what} {text!r} has no certificate in PEM ({error})") from error
+    return text
+
+
+def read_chain(certificate: str | Path | None, key: str | Path | None) -> tuple[str, str]:
+    """Return the paths of a certificate and its key as text. Raises ConfigurationError."""
+    chain = read_pem(certificate, "certificate"), read_pem(key, "key")
+    try:
+        SSLContext(PROTOCOL_TLS_SERVER).load_cert_chain(*chain, password="")
+    except OSError as error:
+        raise ConfigurationError(f"certificate {chain[0]!r} with key {chain[1]!r} cannot be used: {error}") from error
+    return chain
+
+
 class QuicAdapter:
     """One QUIC connection; the subclasses read and set what differs between the libraries."""
 
@@ -103,6 +127,7 @@ class QuicAdapter:
         self._error: Exception | None = None
         # Set once this side's close has gone out.
         self._farewell: Farewell | None = None
+        self._is_drained = False
         self._handlers = {
             "StreamReset": self._stream_reset,
             "StopSendingReceived": self._stop_sending,
@@ -138,16 +163,20 @@ class QuicAdapter:
             # An unproven address gets it only once.
             is_proven = self.is_client or self.handshake_done
             self._farewell = Farewell(datagrams if is_proven else [], now, self.round_trip or 0.0)
+        # The peer has closed. The library reports it after its draining period, seconds later if that was in the handshake.
+        self._is_drained = not datagrams and self.quic._close_event is not None
         return datagrams
 
     def timer(self) -> float | None:
         if self.closing:
             return None if self._farewell is None else self._farewell.due
+        if self._is_drained:
+            return 0.0
         return self.quic.get_timer()  # type: ignore[no-any-return]
 
     def handle_timer(self, now: float) -> None:
         if not self.closing:
-            self.quic.handle_timer(now=now)
+            self.quic.handle_timer(now=max(now, self.quic.get_timer() or now) if self._is_drained else now)
         elif self._farewell is not None:
             self._farewell.handle_timer(now)
             if self._farewell.is_over:
@@ -275,7 +304,7 @@ class QuicAdapter:
             )
         elif event.error_code not in SUCCESS_CODES or event.frame_type is not None or event.reason_phrase:
             error = ConnectionLost(
-                f"the connection ended: {event.reason_phrase or 'no reason given'} ({event.error_code})",
+                self._reason_of(event),
                 delivery=Delivery.NONE
                 if event.error_code in REFUSALS and event.frame_type is None
                 else Delivery.UNKNOWN,
@@ -283,6 +312,18 @@ class QuicAdapter:
             if event.error_code in SUCCESS_CODES and event.frame_type is None:
                 error = None
         engine.connection_lost(self._error or error, now_ns)
+
+    def _reason_of(self, event: Any) -> str:
+        reason, code = event.reason_phrase or "no reason given", event.error_code
+        alert = code - CRYPTO_ERROR
+        if alert not in ALERTS:
+            return f"the connection ended: {reason} ({code})"
+        hint = (
+            "; ca= names the authority of the server's certificate"
+            if self.is_client and alert in CERTIFICATE_ALERTS
+            else ""
+        )
+        return f"the TLS handshake failed: {reason} (alert {alert}){hint}"
 
     # From the engine to the library.
 
@@ -408,11 +449,11 @@ class Backend:
             if not settings.verify:
                 configuration.verify_mode = NO_VERIFICATION
             elif settings.ca is not None:
-                configuration.load_verify_locations(cafile=read_pem(settings.ca, "certificate authority"))
+                configuration.load_verify_locations(cafile=read_authority(settings.ca, "certificate authority"))
             if settings.client_ca is not None:
                 raise ConfigurationError("client_ca is a server's setting; a client's authorities are ca")
         if settings.certificate is not None or not configuration.is_client:
-            configuration.load_cert_chain(read_pem(settings.certificate, "certificate"), read_pem(settings.key, "key"))
+            configuration.load_cert_chain(*read_chain(settings.certificate, settings.key))
         return configuration
 
     def client(

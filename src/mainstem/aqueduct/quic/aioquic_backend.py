@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import ExtendedKeyUsage, ExtensionNotFound
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from mainstem.aqueduct.quic.adapter import DATAGRAM_BACKLOG, Backend, PacketHeader, QuicAdapter, read_pem
+from mainstem.aqueduct.quic.adapter import DATAGRAM_BACKLOG, Backend, PacketHeader, QuicAdapter, read_authority
 from mainstem.aqueduct.settings import CID_LENGTH
 from mainstem.errors import ConfigurationError
 
@@ -65,6 +65,12 @@ class _Connection(QuicConnection):  # type: ignore[misc]
         for limit in (self._local_max_streams_bidi, self._local_max_streams_uni):
             limit.value = limit.sent = settings.max_streams
 
+    def receive_datagram(self, data: bytes, addr: Any, now: float) -> None:
+        super().receive_datagram(data, addr, now)
+        if self._close_pending and not self._network_paths:
+            # The library keeps a path once it has accepted a packet, and without one it could not say why it refused this one.
+            self._network_paths.append(self._find_network_path(addr))
+
     def _write_stream_limits(self, builder: Any, space: Any, stream: Any) -> None:  # noqa: ARG002
         limit = stream.max_stream_data_local
         if not limit or stream.stream_id in self.paused_streams:
@@ -93,7 +99,7 @@ class _MutualConnection(_Connection):
 
     def __init__(self, *, settings: Settings, **options: Any) -> None:
         super().__init__(settings=settings, **options)
-        self._client_ca = read_pem(settings.client_ca, "client authority")
+        self._client_ca = read_authority(settings.client_ca, "client authority")
 
     def _initialize(self, peer_cid: bytes) -> None:
         super()._initialize(peer_cid)
@@ -151,7 +157,8 @@ class AioquicAdapter(QuicAdapter):
 
     @property
     def has_begun(self) -> bool:
-        return any(len(space.ack_queue) for space in self.quic._spaces.values())
+        # A first packet that was refused is not acknowledged.
+        return self.quic._close_pending or any(len(space.ack_queue) for space in self.quic._spaces.values())
 
     @property
     def is_in_flight(self) -> bool:
