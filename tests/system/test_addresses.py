@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.waiting import soon, until
+from tests.support.waiting import settle, soon, until
 
 from mainstem import aqueduct, bymux
 from mainstem import jmux as jmux_blocking
@@ -129,8 +129,13 @@ async def test_blocking_clients_pass_a_silent_address_by(api: Any, two_addresses
 @PROTOCOLS
 async def test_attempts_that_lose_leave_nothing_open(protocol: Any, two_addresses: None) -> None:
     async with serving(protocol) as port:
+        tasks = len(asyncio.all_tasks())
+        async with await protocol.connect(SECOND, port):
+            pass  # uvloop opens a spare descriptor with its first connection, and keeps it
+        await until(lambda: len(asyncio.all_tasks()) == tasks)
+        await settle()
         with silent_tcp(port):
-            before, tasks = open_files(), len(asyncio.all_tasks())
+            before = open_files()
             async with await protocol.connect("host", port):
                 pass
             await until(lambda: (open_files(), len(asyncio.all_tasks())) == (before, tasks))
@@ -315,8 +320,8 @@ async def test_port_0_is_one_port_in_both_families(protocol: Any, host: Any) -> 
     async def handler(_: Any) -> None: ...
 
     async with await protocol.serve(handler, host, 0) as listener:
-        ports = {server.sockets[0].getsockname()[1] for server in listener._sockets.servers}
-        assert (len(listener._sockets.servers), ports) == (2, {listener.port})
+        sockets = listener._sockets._sockets
+        assert [each.getsockname()[1] for each in sockets] == [listener.port] * 2
         for address in BOTH:
             async with await protocol.connect(address, listener.port):
                 pass

@@ -9,6 +9,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.support.ports import free_port
 from tests.support.waiting import STALL_S, wait_for
 
@@ -47,6 +48,7 @@ def chained(count: int) -> list[bytes]:
     return out
 
 
+@pytest.mark.long
 def test_what_an_archive_recorded_survives_kills(tmp_path: Path) -> None:
     directory, control = tmp_path / "archive", f"aeron:udp?endpoint=localhost:{free_port()}"
     sent = chained(400)

@@ -266,6 +266,7 @@ def send(stream: bymux.Stream | bymux.aio.Stream, blocks: bool) -> Any:
     return stream.drain(timeout=0.01)  # type: ignore[union-attr]
 
 
+@pytest.mark.long
 async def test_a_flooder_that_is_ended_for_responses_it_does_not_read_is_read_no_further() -> None:
     pings = bytes.fromhex("50") * 100_000
 

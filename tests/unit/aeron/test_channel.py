@@ -119,7 +119,7 @@ def test_every_parameter_that_is_read_is_tried():
         ("^udp://localhost:1", "begins with"),
         ("aeron-spy:^udp?endpoint=a:1", "begins with"),
         ("aeron:^tcp?endpoint=a:1", "medium 'tcp'"),
-        ("aeron:^udp", "has no parameters"),
+        ("aeron:^udp", "needs parameters"),
         ("aeron:udp?endpoint=a:1|^|mtu=64", "'' is not a parameter"),
         ("aeron:udp?^endpoint|mtu=64", "'endpoint' is not a parameter"),
         ("aeron:udp?endpoint=^|mtu=64", "endpoint has no value"),

@@ -32,7 +32,7 @@ def block(stream: Any) -> None:
 
 
 async def test_calls_that_time_out_leave_no_waiter() -> None:
-    client, server = bymux_pair(settings=bymux.Settings(peer_streams=1))
+    client, server = bymux_pair(settings=bymux.Settings(peer_streams=1, close_timeout=0.1))
     await settle()
     async with client.open_stream():
         for _ in range(100):
