@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 SENDINGS = 3
 """How many times the last packets are sent, apart from responses."""
 
-SHORTEST_GAP = 0.0015
-"""Minimum number of seconds between two sendings. Leaving waits for all of them, so over loopback it takes some 5 ms."""
+SHORTEST_GAP = 0.05
+"""Minimum number of seconds between two sendings, so that a burst of losses does not take all of them."""
 
 ROUND_TRIPS = 1.5
 """Round trips between two sendings: what the peer had in flight has arrived by then."""
