@@ -10,8 +10,8 @@ It works, and shows every weakness that the guide lists. `mainstem.duologue` (th
   has a time limit and fails by name (`ConnectTimeout`), and a server that ends is a `ClosedError` (`client_core.py`).
 * 3.3.2, the MTU is implicit: messages here are short by luck. There, the MTU is 1184, a multiple of 32 below 1200, and a message
   that is too long is refused before it is sent (`settings.py`).
-* 3.3.3, bad messages are not punished: a first message that is not a HELLO makes this server complain for ever. There, the
-  client gets `ERROR bad message` and is disconnected (`server_core.py`, `session.py`).
+* 3.3.3, bad messages are not punished: this server prints a line for every message until a HELLO comes. There, the client
+  gets `ERROR bad message` and is disconnected (`server_core.py`, `session.py`).
 * 3.3.4, sending is not robust: five tries and a shrug here. There, a message is tried for 500 ms, and then it is an error
   (`outbox.py`).
 * 3.3.5, work is done on Aeron's threads: here a client is taken in by the handler of its image, on the conductor's thread. There,

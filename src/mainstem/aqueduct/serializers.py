@@ -321,9 +321,9 @@ def offer_headers(serializers: Sequence[Serializer]) -> list[tuple[str, bytes]]:
 
 
 def choose(serializers: Sequence[Serializer], headers: Sequence[tuple[str, bytes]]) -> Serializer | None:
-    """Choose the serializer that the first matching header of the peer names; None if none matches.
+    """Choose the serializer that the first matching header of the peer names, or return None.
 
-    A serializer without a header is chosen if the peer names none of those that have one.
+    If none matches, the serializer without a header is the fallback, if there is one.
     """
     by_header = {serializer.header: serializer for serializer in serializers}
     for key, _ in headers:

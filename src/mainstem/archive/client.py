@@ -580,7 +580,7 @@ class Client(ClientBase[Subscription], Closing):
         )
 
     def stop_replay(self, replay_session_id: int, *, timeout: float | None = TIMEOUT) -> None:
-        """Stop a replay; one that has ended already is no error.
+        """Stop a replay; one that has ended already is not an error.
 
         Args:
             replay_session_id: What ``start_replay`` returned.

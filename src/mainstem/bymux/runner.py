@@ -59,8 +59,9 @@ class Runner(BaseConnection):
         self._on_connection = None if on_connection is None else as_coroutine_function(on_connection)
         self._accepts = True
         self._greeter: asyncio.Task[object] | None = None
-        self.openers: set[asyncio.Future[None]] = set()
-        self.accepters: set[asyncio.Future[None]] = set()
+        # In the order in which they came.
+        self.openers: dict[asyncio.Future[None], None] = {}
+        self.accepters: dict[asyncio.Future[None], None] = {}
         self.pings = PingWaiters(self, None)
         self.streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._handlers = {
@@ -165,13 +166,13 @@ class Runner(BaseConnection):
         self.connection._accepted.appendleft(stream)
         _wake(self.accepters)
 
-    async def _wait_in(self, waiters: set[asyncio.Future[None]]) -> None:
+    async def _wait_in(self, waiters: dict[asyncio.Future[None], None]) -> None:
         waiter: asyncio.Future[None] = self._loop.create_future()
-        waiters.add(waiter)
+        waiters[waiter] = None
         try:
             await waiter
         finally:
-            waiters.discard(waiter)
+            waiters.pop(waiter, None)
 
     def send_ping(self, stream: StreamState | None) -> None:
         self._check_open()
@@ -342,7 +343,7 @@ class Runner(BaseConnection):
         _wake(self.accepters)
 
 
-def _wake(waiters: set[asyncio.Future[None]]) -> None:
+def _wake(waiters: dict[asyncio.Future[None], None]) -> None:
     for waiter in waiters:
         if not waiter.done():
             waiter.set_result(None)

@@ -126,7 +126,7 @@ def _time(text: str, kind: Any) -> time:
 
 
 def _no_time(text: Any, kind: Any) -> str:
-    """Why a text is none of a type's dates or times."""
+    """Return why a text is not a date or time of a type."""
     import pyarrow as pa
     import pyarrow.types as is_
 

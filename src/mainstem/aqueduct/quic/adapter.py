@@ -55,10 +55,11 @@ PEERS_COMPLAINT = "peer's complaint"
 """The rule of the error if the peer closed the connection because of a broken rule."""
 
 SUCCESS_CODES = (0, EXPLICIT_CLOSE)
+"""Close codes that are not errors."""
+
 CRYPTO_ERROR = 0x100  # plus the TLS alert: QUIC's error codes of a failed handshake (RFC 9001, 4.8)
 ALERTS = range(256)
 CERTIFICATE_ALERTS = (42, 45, 46, 48)  # bad, expired or unknown certificate, unknown authority
-"""Close codes that are not errors."""
 
 REFUSALS = (SERIALIZATION_ERROR, HANDSHAKE_TIMED_OUT, NO_PLACE)
 """Close codes by which a peer ends a connection before its application has received anything."""
@@ -163,7 +164,8 @@ class QuicAdapter:
             # An unproven address gets it only once.
             is_proven = self.is_client or self.handshake_done
             self._farewell = Farewell(datagrams if is_proven else [], now, self.round_trip or 0.0)
-        # The peer has closed. The library reports it after its draining period, seconds later if that was in the handshake.
+        # The connection is closed and nothing is left to send. The library reports it only after its closing or draining period,
+        # which takes seconds in the handshake.
         self._is_drained = not datagrams and self.quic._close_event is not None
         return datagrams
 

@@ -113,7 +113,7 @@ class ArchiveFiles(Recorder):
         return index_file(self.directory, recording_id)
 
     def delete_file(self, path: Path) -> None:
-        """Delete a file, or what an older archive has renamed it to; one that is missing is no error."""
+        """Delete a file, or what an older archive has renamed it to; a missing one is not an error."""
         for each in (path, path.with_name(f"{path.name}.del")):
             with suppress(FileNotFoundError):
                 self._disk.delete(each)
