@@ -67,10 +67,10 @@ CURVES = (
         points=(1, 3, 10, 30, 100, 200, 300),
         quick=(1, 100),
         measure=lossy,
-        why="What is lost is sent again, and what is lost of that once more: the bytes grow with the loss, and from one in ten on "
-        "a little faster. Time bends upwards there: a repair that is lost too can be asked for again only after the sender's "
-        "`retransmit_unicast_linger` (10 ms; with 5 ms it takes half to two thirds of the time), and then nearly every window "
-        "has one.",
+        why="Lost bytes are sent again, and so are lost repairs, so the bytes grow with the loss, a little faster from "
+        "10 % on. Time then bends upward: nearly every window has a repair that is lost too, which can only be "
+        "requested again after the sender's `retransmit_unicast_linger` (10 ms; with 5 ms, the transfer takes half "
+        "to two thirds of the time).",
     ),
     Curve(
         name="delay",
@@ -79,7 +79,7 @@ CURVES = (
         points=(1, 3, 10, 30, 100, 250),
         quick=(1, 100),
         measure=slow,
-        why="A window of 128 KiB is what may be on its way at once, so the time is in proportion to the delay: sixteen windows, "
-        "some with a repair. A wider window (`rcv-wnd`) makes it shorter.",
+        why="Up to 128 KiB (a window) can be in flight, so the time is proportional to the delay: sixteen windows, some "
+        "with a repair. A wider window (`rcv-wnd`) shortens it.",
     ),
 )
