@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from mainstem.archive.channels import extension_channel
     from mainstem.archive.client import Client, ReplayMerge, connect
     from mainstem.archive.messages import RecordingSignal, SourceLocation
+    from mainstem.archive.recording_events import (
+        RecordingEvents,
+        RecordingProgress,
+        RecordingStarted,
+        RecordingStopped,
+    )
     from mainstem.archive.session import Signal
     from mainstem.recording.catalog import RecordingDescriptor
 
@@ -26,7 +32,11 @@ _HOMES = {
     "Client": "mainstem.archive.client",
     "ClientStats": "mainstem.archive.calls",
     "RecordingDescriptor": "mainstem.recording.catalog",
+    "RecordingEvents": "mainstem.archive.recording_events",
+    "RecordingProgress": "mainstem.archive.recording_events",
     "RecordingSignal": "mainstem.archive.messages",
+    "RecordingStarted": "mainstem.archive.recording_events",
+    "RecordingStopped": "mainstem.archive.recording_events",
     "RecordingSubscription": "mainstem.archive.calls",
     "ReplayMerge": "mainstem.archive.client",
     "Signal": "mainstem.archive.session",
@@ -39,7 +49,11 @@ __all__ = [
     "Client",
     "ClientStats",
     "RecordingDescriptor",
+    "RecordingEvents",
+    "RecordingProgress",
     "RecordingSignal",
+    "RecordingStarted",
+    "RecordingStopped",
     "RecordingSubscription",
     "ReplayMerge",
     "Signal",

@@ -36,6 +36,12 @@ from mainstem.archive.calls import (
 from mainstem.archive.channels import extension_channel
 from mainstem.archive.merge import MESSAGES_AT_ONCE, PROGRESS_TIMEOUT, MergeBase
 from mainstem.archive.messages import RecordingSignal, SourceLocation
+from mainstem.archive.recording_events import (
+    RecordingEventsBase,
+    RecordingProgress,
+    RecordingStarted,
+    RecordingStopped,
+)
 from mainstem.archive.session import Signal
 from mainstem.errors import Timeout
 from mainstem.recording.catalog import RecordingDescriptor
@@ -51,7 +57,11 @@ __all__ = [
     "Client",
     "ClientStats",
     "RecordingDescriptor",
+    "RecordingEvents",
+    "RecordingProgress",
     "RecordingSignal",
+    "RecordingStarted",
+    "RecordingStopped",
     "RecordingSubscription",
     "ReplayMerge",
     "Signal",
@@ -84,6 +94,22 @@ class ReplayMerge(MergeBase, Closing):
                 return
             elif not await pause.step():
                 raise Timeout(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
+
+
+class RecordingEvents(RecordingEventsBase[Subscription]):
+    """The recording events of an archive, read from a subscription to its events channel."""
+
+    def __aiter__(self) -> AsyncIterator[RecordingStarted | RecordingProgress | RecordingStopped]:
+        return self.events()
+
+    async def events(
+        self, *, timeout: float | None = None
+    ) -> AsyncIterator[RecordingStarted | RecordingProgress | RecordingStopped]:
+        """Yield events as they come, until the archive ends or the subscription is closed."""
+        async for data in self.subscription.messages(timeout=timeout):
+            event = self._event_of(data)
+            if event is not None:
+                yield event
 
 
 class Client(ClientBase[Subscription], Closing):

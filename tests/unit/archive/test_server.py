@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.archive_server import CHANNEL, CONTROL, SEGMENT, ControlClient, RunningArchive
 
-from mainstem.archive.messages import RecordingSignal, ResponseCode, encode
+from mainstem.aeron.client.offer_status import OfferStatus
+from mainstem.archive.messages import RecordingSignal, ResponseCode, decode, encode
 from mainstem.archive.server import Accept, ArchiveServer, Challenge, Reject
 from mainstem.errors import ArchiveErrorCode, ConfigurationError, RecordingError
 from mainstem.recording import find_problems, messages, open_recordings
@@ -335,6 +336,28 @@ def test_recording_events_tell_of_start_progress_and_stop(tmp_path: Path) -> Non
         positions = [each.position for each in events.received if each.name == "RecordingProgress"]
         assert positions == sorted(positions)
         assert positions[-1] == end
+
+
+def test_progress_that_the_events_had_no_room_for_is_reported_later(tmp_path: Path) -> None:
+    with RunningArchive(tmp_path, recording_events_channel=CONTROL) as archive:
+        client = archive.connected()
+        client.record()
+        subscription = archive.aeron.add_subscription(CONTROL, 30)
+        archive.until(lambda: subscription.is_connected)
+        with archive.aeron.add_exclusive_publication(CHANNEL, 1001) as publication:
+            end, sent = 0, 0
+            while (status := archive.server._conductor._events._publication.offer(bytes(1000))) > 0:
+                sent += 1  # nobody reads them: the publication has no room for an event
+            assert status == OfferStatus.BACK_PRESSURED
+            end = publish(archive, publication)
+            archive.until(lambda: archive.server._conductor._recordings[0].position == end)
+            found: list[Any] = []
+
+            def has_come() -> bool:
+                found.extend(decode(data) for data in subscription.poll_bytes(100) if data != bytes(1000))
+                return any(each.name == "RecordingProgress" and each.position == end for each in found)
+
+            archive.until(has_come, "the progress that had no room")
 
 
 # -- listings ------------------------------------------------------------------------------------------------------------

@@ -104,6 +104,8 @@ class RecordingEvents:
         """Offer an event; return whether it was taken."""
         if self._publication is None:
             return True
+        if not self._publication.is_connected:
+            return False
         message = encode(name, **values)
         return any(self._publication.offer(message) > 0 for _ in range(attempts))
 
@@ -172,10 +174,12 @@ class RecordingSession:
         if length:
             image.release(image.position + length)
             self._counter.set_release(self.position)
-            self._report_progress()
         elif image.is_end_of_stream:
             self.end()
             return 1
+        # What the events had no room for is reported by a later cycle.
+        if self._reported != self.position:
+            self._report_progress()
         return length
 
     def _has_begun(self) -> bool:
