@@ -141,7 +141,7 @@ def settings() -> str:
 
 def counters() -> str:
     """Every counter of a driver, with its name for Prometheus."""
-    from mainstem.aeron.counters import CounterType, OwnCounterType
+    from mainstem.aeron.counters import ArchiveCounterType, CounterType, OwnCounterType
     from mainstem.aeron.system_counter import SystemCounter
     from mainstem.metrics.families import GAUGES, PREFIX
 
@@ -165,6 +165,11 @@ def counters() -> str:
         + table(
             ["type", "label", "meaning", "metric"],
             [(each.value, each.label, each.meaning, code(f"{PREFIX}counter")) for each in OwnCounterType],
+        )
+        + "\nOf an Aeron Archive and its clients, by the names that `mainstem stat --type` takes:\n\n"
+        + table(
+            ["type", "name", "meaning", "metric"],
+            [(each.value, code(each.label), each.meaning, code(f"{PREFIX}counter")) for each in ArchiveCounterType],
         )
         + f"\nBesides these: `{PREFIX}driver_heartbeat_age_seconds`, -1 once the driver has shut down.\n"
         + "\n## Of servers and clients of bymux, Jmux and Aqueduct\n\nA program exports them itself "

@@ -75,6 +75,37 @@ class OwnCounterType(DescribedId):
     )
 
 
+class ArchiveCounterType(DescribedId):
+    """Types of the counters that an Aeron Archive and its clients allocate. Labels are free text: these are names for them."""
+
+    RECORDING_POSITION = 100, "rec-pos", "the position up to which a recording is written; freed when it stops"
+    ERRORS = 101, "archive-errors", "errors of the archive"
+    CONTROL_SESSIONS = 102, "archive-control-sessions", "clients that are connected to the archive"
+    MAX_CYCLE_TIME = 103, "archive-max-cycle-time", "the longest duty cycle of an agent of the archive, in ns"
+    CYCLE_TIME_EXCEEDED = 104, "archive-cycle-time-exceeded", "duty cycles that took longer than their threshold"
+    RECORDER_MAX_WRITE_TIME = 105, "archive-max-write-time", "the longest write of the recorder, in ns"
+    RECORDER_WRITE_BYTES = 106, "archive-write-bytes", "bytes that the recorder has written"
+    RECORDER_WRITE_TIME = 107, "archive-write-time", "how long the recorder has been writing, in ns"
+    REPLAYER_MAX_READ_TIME = 108, "archive-max-read-time", "the longest read of the replayer, in ns"
+    REPLAYER_READ_BYTES = 109, "archive-read-bytes", "bytes that the replayer has read"
+    REPLAYER_READ_TIME = 110, "archive-read-time", "how long the replayer has been reading, in ns"
+    RECORDING_SESSIONS = 111, "archive-recordings", "recordings that are active"
+    REPLAY_SESSIONS = 112, "archive-replays", "replays that are active"
+    CONTROL_SESSION = 113, "control-session", "the id of a control session; its client is in the label"
+    PERSISTENT_SUBSCRIPTION_STATE = 114, "persistent-subscription-state", "what a persistent subscription does"
+    PERSISTENT_SUBSCRIPTION_JOIN_DIFFERENCE = (
+        115,
+        "persistent-subscription-join-difference",
+        "how far the live stream is ahead of the replay, in bytes; -2^63 if that is not known",
+    )
+    PERSISTENT_SUBSCRIPTION_LIVE_LEFT = 116, "persistent-subscription-live-left", "times that it fell back to a replay"
+    PERSISTENT_SUBSCRIPTION_LIVE_JOINED = (
+        117,
+        "persistent-subscription-live-joined",
+        "times that it joined the live stream",
+    )
+
+
 STREAM_COUNTER_TYPES = frozenset(kind for kind in CounterType if kind.label)
 
 

@@ -210,6 +210,12 @@ class TopApp(App[None]):
             f"{state.error_count:,} error{'' if state.error_count == 1 else 's'}",
             "red bold" if state.error_count else "",
         )
+        for archive in state.archives:
+            parts = [f"\n  archive {archive.archive_id}"]
+            for value, name in ((archive.recordings, "recordings"), (archive.replays, "replays")):
+                parts.append(f"{value} {name}")
+            line.append("  ".join([*parts, f"{archive.control_sessions} clients  "]))
+            line.append(f"{archive.errors:,} errors", "red bold" if archive.errors else "")
         for note in state.warnings[:2]:
             line.append(f"\n  ! {printable(note)}", "yellow")
         return line

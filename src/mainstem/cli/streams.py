@@ -21,6 +21,7 @@ from mainstem.cli._output import Column, Table, number, print_table, print_title
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from mainstem.aeron.tools.archives import ActiveRecording
     from mainstem.aeron.tools.streams import Image, Publication, Stream, Subscriber
 
 COLUMNS = (
@@ -48,8 +49,8 @@ def run(
     """List the streams of a driver, one line each.
 
     For each stream: how far the publisher has written, its limit, how far the sender, the receiver and every subscriber
-    are (in brackets: the subscription's registration id and its client). A dash means that this driver has no such
-    stage. "client" is the publisher's.
+    are (in brackets: the subscription's registration id, its client, and the recording that an archive makes of it). A
+    dash means that this driver has no such stage. "client" is the publisher's, with what an archive publishes there.
 
     Example: mainstem streams --channel localhost:20121 --watch
     """
@@ -88,13 +89,20 @@ def _cells(stream: Stream) -> list[str]:
         number(publication.sender_position if publication else None),
         ", ".join(number(i.position) for i in stream.images) or "-",
         ", ".join(_reader(s) for s in readers) or "-",
-        publication.client.shown if publication else "-",
+        _publisher(publication) if publication else "-",
         stream.channel,
     ]
 
 
+def _publisher(publication: Publication) -> str:
+    return publication.client.shown + (f", {publication.purpose}" if publication.purpose else "")
+
+
 def _reader(subscriber: Subscriber) -> str:
-    return f"{subscriber.position:,}{' spy' if subscriber.is_spy else ''} [{subscriber.registration_id} {subscriber.client.shown}]"
+    text = f"{subscriber.registration_id} {subscriber.client.shown}"
+    if subscriber.recording is not None:
+        text += f", {subscriber.recording.name} at {subscriber.recording.position:,}"
+    return f"{subscriber.position:,}{' spy' if subscriber.is_spy else ''} [{text}]"
 
 
 def _row(stream: Stream) -> dict[str, object]:
@@ -112,6 +120,7 @@ def _publication_row(publication: Publication) -> dict[str, object]:
         "registration_id": publication.key.registration_id,
         "client_id": publication.client.client_id,
         "client_name": publication.client.name,
+        "purpose": publication.purpose,
         "position": publication.position,
         "limit": publication.limit,
         "window": publication.window,
@@ -148,4 +157,13 @@ def _subscriber_row(subscriber: Subscriber) -> dict[str, object]:
         "position": subscriber.position,
         "join_position": subscriber.join_position,
         "is_spy": subscriber.is_spy,
+        "recording": _recording_row(subscriber.recording) if subscriber.recording else None,
+    }
+
+
+def _recording_row(recording: ActiveRecording) -> dict[str, object]:
+    return {
+        "archive_id": recording.archive_id,
+        "recording_id": recording.recording_id,
+        "position": recording.position,
     }

@@ -13,6 +13,7 @@ SENDER = "sender"
 RECEIVER = "receiver"
 SUBSCRIBER = "subscriber"
 SPY = "spy"
+RECORDING = "recording"  # of an archive; its id is the recording's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,8 @@ def _publication(publication: Publication) -> list[Stage]:
             )
         )
     kind = SUBSCRIBER if publication.is_ipc else SPY
-    steps += [_follower(kind, s, publication.position, publication.window) for s in publication.subscribers]
+    for each in publication.subscribers:
+        steps += _follower(kind, each, publication.position, publication.window)
     return steps
 
 
@@ -100,17 +102,31 @@ def _image(image: Image, publication: Publication | None) -> list[Stage]:
             room=None if window is None else max(0, lowest + window - image.high_water_mark),
         )
     ]
-    steps += [_follower(SUBSCRIBER, s, image.position, image.window) for s in image.subscribers]
+    for each in image.subscribers:
+        steps += _follower(SUBSCRIBER, each, image.position, image.window)
     return steps
 
 
-def _follower(kind: str, subscriber: Subscriber, reference: int, window: int | None) -> Stage:
+def _follower(kind: str, subscriber: Subscriber, reference: int, window: int | None) -> list[Stage]:
     backlog = max(0, reference - subscriber.position)
-    return Stage(
-        kind=kind,
-        registration_id=subscriber.registration_id,
-        position=subscriber.position,
-        client=subscriber.client,
-        backlog=backlog,
-        room=None if window is None else max(0, window - backlog),
-    )
+    steps = [
+        Stage(
+            kind=kind,
+            registration_id=subscriber.registration_id,
+            position=subscriber.position,
+            client=subscriber.client,
+            backlog=backlog,
+            room=None if window is None else max(0, window - backlog),
+        )
+    ]
+    if (recording := subscriber.recording) is not None:
+        steps.append(
+            Stage(
+                kind=RECORDING,
+                registration_id=recording.recording_id,
+                position=recording.position,
+                client=subscriber.client,
+                backlog=max(0, subscriber.position - recording.position),
+            )
+        )
+    return steps

@@ -134,6 +134,7 @@ def _observe_publication(status: PublicationStatus) -> Observation:
         culprit = status.slowest.client
     elif rule.cause in (Cause.SLOW_SUBSCRIBER, Cause.DISK) and status.reader:
         culprit = status.reader.client
+    sentence = rule.sentence(status)
     figures = {
         "pub_pos": publication.position,
         "pub_lmt": publication.limit,
@@ -150,7 +151,7 @@ def _observe_publication(status: PublicationStatus) -> Observation:
     return Observation(
         rule=rule.name,
         cause=rule.cause,
-        sentence=rule.sentence(status),
+        sentence=f"{publication.purpose}: {sentence}" if publication.purpose else sentence,
         epoch_ms=status.snapshot.epoch_ms,
         figures={name: value for name, value in figures.items() if value is not None},
         silent_since_ms=_silent_since(status.snapshot, culprit),

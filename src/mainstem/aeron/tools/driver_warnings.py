@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.aeron.counters import ChannelStatus, CounterType
 from mainstem.aeron.system_counter import SystemCounter
+from mainstem.aeron.tools.archives import archive_states
 from mainstem.aeron.tools.stream_state import DRIVER_TIMEOUT_MS
 from mainstem.aeron.tools.streams import group_streams
 
@@ -47,6 +48,14 @@ def driver_warnings(snapshots: Sequence[Snapshot], errors: Sequence[ErrorObserva
             risen = last.system(counter) - first.system(counter)
             if risen > 0:
                 warnings.append(f"{risen:,} {what}")
+        then = {each.archive_id: each for each in archive_states(first)}
+        for archive in archive_states(last):
+            before = then.get(archive.archive_id, archive)
+            if archive.errors > before.errors:
+                warnings.append(f"{archive.errors - before.errors:,} errors of archive {archive.archive_id}")
+            if archive.late_cycles > before.late_cycles:
+                late = archive.late_cycles - before.late_cycles
+                warnings.append(f"{late:,} cycles of archive {archive.archive_id} took longer than their threshold")
     return tuple(warnings)
 
 

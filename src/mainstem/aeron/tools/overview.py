@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.system_counter import SystemCounter
+from mainstem.aeron.tools.archives import ArchiveState, archive_states
 from mainstem.aeron.tools.backlog import stage_row, stages
 from mainstem.aeron.tools.diagnosis import diagnose
 from mainstem.aeron.tools.driver_warnings import driver_warnings
@@ -106,6 +107,7 @@ class Overview:
     error_count: int = 0
     lost: int = 0
     clients: tuple[ClientState, ...] = ()
+    archives: tuple[ArchiveState, ...] = ()
     streams: tuple[StreamState, ...] = ()
     errors: tuple[ErrorObservation, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -149,6 +151,7 @@ def overview(
         error_count=now.system(SystemCounter.ERRORS),
         lost=lost,
         clients=_client_states(now),
+        archives=archive_states(now),
         streams=tuple(_stream_state(s, earlier.get(_name(s)), seconds, losses) for s in group_streams(now)),
         errors=tuple(sorted(errors, key=lambda e: e.last_observation_ms, reverse=True)[:MAX_ERRORS]),
         warnings=driver_warnings([before or now, now], errors),

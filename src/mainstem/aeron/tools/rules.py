@@ -101,7 +101,7 @@ def _reader_is_slow(status: PublicationStatus) -> bool:
 
 
 def _recorder_is_slow(status: PublicationStatus) -> bool:
-    return _reader_is_slow(status) and status.reader is not None and status.reader.client.records
+    return _reader_is_slow(status) and status.reader is not None and status.reader.recording is not None
 
 
 def _window_cut(status: PublicationStatus) -> bool:
@@ -248,11 +248,11 @@ def _loss(status: PublicationStatus) -> str:
 @PUBLICATION_RULES.row(
     "slow-recorder",
     Cause.DISK,
-    "as slow-subscriber, and that client owns an archive's recording position",
+    "as slow-subscriber, and an archive records by that subscription",
     _recorder_is_slow,
 )
 def _slow_recorder(status: PublicationStatus) -> str:
-    return f"{_slow_reader(status)}; it is a recorder: check its disk first (counters cannot tell a slow disk from a busy CPU)"
+    return f"{_slow_reader(status)}; {_recorder(status.reader)}"
 
 
 @PUBLICATION_RULES.row(
@@ -394,7 +394,7 @@ def _flowing(status: PublicationStatus) -> str:
 
 @PUBLICATION_RULES.row("idle", Cause.NONE, "otherwise", lambda _: True)
 def _idle(status: PublicationStatus) -> str:
-    return f"nothing waits: the publisher may write{_left_out(status)}"
+    return f"nothing waits: the publisher may write{_recorded(status.publication.subscribers)}{_left_out(status)}"
 
 
 @IMAGE_RULES.row(
@@ -430,11 +430,11 @@ def _image_loss(status: ImageStatus) -> str:
 @IMAGE_RULES.row(
     "image-slow-recorder",
     Cause.DISK,
-    "as image-slow-subscriber, and that client owns an archive's recording position",
-    lambda f: _subscriber_fills_window(f) and f.slowest is not None and f.slowest.client.records,
+    "as image-slow-subscriber, and an archive records by that subscription",
+    lambda f: _subscriber_fills_window(f) and f.slowest is not None and f.slowest.recording is not None,
 )
 def _image_recorder(status: ImageStatus) -> str:
-    return f"{_image_slow(status)}; it is a recorder: check its disk first (counters cannot tell a slow disk from a busy CPU)"
+    return f"{_image_slow(status)}; {_recorder(status.slowest)}"
 
 
 @IMAGE_RULES.row(
@@ -473,7 +473,7 @@ def _receiving(status: ImageStatus) -> str:
 @IMAGE_RULES.row("quiet", Cause.NONE, "otherwise", lambda _: True)
 def _quiet(status: ImageStatus) -> str:
     unread = f"; {_count(status.unread)} are unread" if status.unread else ""
-    return f"nothing comes in: the sender sends nothing{unread}"
+    return f"nothing comes in: the sender sends nothing{unread}{_recorded(status.image.subscribers)}"
 
 
 def _count(value: int) -> str:
@@ -489,6 +489,26 @@ def _client(who: Client) -> str:
 def _reader(who: Subscriber) -> str:
     """Return a subscription and its client."""
     return f"subscription {who.registration_id} of {_client(who.client)}"
+
+
+def _recorder(who: Subscriber | None) -> str:
+    """Return what an archive's counters say of a recorder that is behind."""
+    assert who is not None
+    assert who.recording is not None
+    recording = who.recording
+    text = f"it writes {recording.name}, which has come to {recording.position:,}"
+    if not recording.write_bytes:
+        return f"{text}: check the disk first (counters cannot tell a slow disk from a busy CPU)"
+    rate = recording.write_bytes / max(recording.write_ns, 1) * 1e3
+    return (
+        f"{text}; while it wrote, this archive's recorder has written {rate:,.0f} MB/s, and its longest write took "
+        f"{recording.max_write_ns / 1e6:,.1f} ms"
+    )
+
+
+def _recorded(readers: tuple[Subscriber, ...]) -> str:
+    """Return how far archives have recorded a stream that stands still."""
+    return "".join(f"; {s.recording.name} stands at {s.recording.position:,}" for s in readers if s.recording)
 
 
 def _number(value: int, one: str, several: str) -> str:

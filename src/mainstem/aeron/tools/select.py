@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.counters import CounterType
+from mainstem.aeron.counters import ArchiveCounterType, CounterType
+from mainstem.aeron.tools.archives import archive_id
 from mainstem.aeron.tools.snapshot import stream_key
 
 if TYPE_CHECKING:
@@ -16,10 +17,15 @@ if TYPE_CHECKING:
     from mainstem.aeron.tools.snapshot import Snapshot
 
 
+_OF_ARCHIVES = {int(each): each.label for each in ArchiveCounterType}
+
+
 def type_name(counter: CounterSnapshot) -> str:
     """Return the name of a counter's type: ``system``, ``snd-pos``, ``client-heartbeat`` …; its number where it has none."""
     if counter.type_id == CounterType.SYSTEM:
         return "system"
+    if counter.type_id in _OF_ARCHIVES:
+        return _OF_ARCHIVES[counter.type_id]
     name, separator, _ = counter.label.partition(": ")
     return name.partition(" (")[0] if separator and " " not in name.partition(" (")[0] else str(counter.type_id)
 
@@ -73,6 +79,10 @@ def counter_row(counter: CounterSnapshot) -> dict[str, object]:
     key = stream_key(counter)
     if key is not None:
         row |= {"session_id": key.session_id, "stream_id": key.stream_id, "channel": key.channel}
+    if (archive := archive_id(counter)) is not None:
+        row["archive_id"] = archive
+    if key is not None and counter.type_id == ArchiveCounterType.RECORDING_POSITION:
+        row["recording_id"] = key.registration_id
     return row
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.counters import STREAM_COUNTER_TYPES, CounterType, parse_stream_key
+from mainstem.aeron.counters import STREAM_COUNTER_TYPES, ArchiveCounterType, CounterType, parse_stream_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.system_counter import SystemCounter
     from mainstem.aeron.tools.log_state import LogState
 
-RECORDING_POSITION = 100  # the type id of an archive's recording positions
-
+ARCHIVE_ID = " - archiveId="  # in the labels of an archive's counters
 STREAM_TYPES = STREAM_COUNTER_TYPES | {CounterType.PER_IMAGE}
 
 
@@ -68,7 +67,12 @@ class Snapshot:
 
 
 def stream_key(counter: CounterSnapshot) -> StreamKey | None:
-    """Return the key of a stream's counter, or None for a counter of another kind."""
+    """Return the key of a stream's counter, or None for a counter of another kind.
+
+    That of an archive's recording position has the recording's id for a registration id.
+    """
+    if counter.type_id == ArchiveCounterType.RECORDING_POSITION:
+        return _recording_key(counter.label)
     if counter.type_id not in STREAM_TYPES:
         return None
     key = parse_stream_key(counter.key)
@@ -80,6 +84,17 @@ def stream_key(counter: CounterSnapshot) -> StreamKey | None:
         channel=full if len(full) > len(key.channel) and full.startswith(key.channel) else key.channel,
         join_position=join,
     )
+
+
+def _recording_key(label: str) -> StreamKey | None:
+    """Return what ``rec-pos: recording session stream channel - archiveId=id`` says; the key proper lacks the stream."""
+    ids = label.partition(": ")[2].split(" ")[:3]
+    try:
+        recording_id, session_id, stream_id = map(int, ids)
+    except ValueError:
+        return None
+    channel, _ = _channel_of_label(label.partition(ARCHIVE_ID)[0])
+    return StreamKey(registration_id=recording_id, session_id=session_id, stream_id=stream_id, channel=channel)
 
 
 def _channel_of_label(label: str) -> tuple[str, int | None]:

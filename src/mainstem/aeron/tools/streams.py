@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.counters import CounterType
-from mainstem.aeron.tools.snapshot import RECORDING_POSITION, stream_key
+from mainstem.aeron.tools.archives import Archives
+from mainstem.aeron.tools.snapshot import stream_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mainstem.aeron.counters import CounterSnapshot
+    from mainstem.aeron.tools.archives import ActiveRecording
     from mainstem.aeron.tools.log_state import LogState
     from mainstem.aeron.tools.snapshot import Snapshot, StreamKey
 
@@ -20,12 +22,11 @@ SPY_PREFIX = "aeron-spy:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """The owner of a resource. ``heartbeat_ms`` is its last heartbeat; ``records`` whether it runs an Archive's recorder."""
+    """The owner of a resource. ``heartbeat_ms`` is its last heartbeat."""
 
     client_id: int
     name: str = ""
     heartbeat_ms: int = 0
-    records: bool = False
 
     @property
     def shown(self) -> str:
@@ -34,7 +35,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
-    """One subscription's position in a stream."""
+    """One subscription's position in a stream. ``recording`` is what an archive makes of it."""
 
     registration_id: int
     counter_id: int
@@ -42,6 +43,7 @@ class Subscriber:
     position: int
     join_position: int | None
     client: Client
+    recording: ActiveRecording | None = None
 
     @property
     def is_spy(self) -> bool:
@@ -52,7 +54,8 @@ class Subscriber:
 class Publication:
     """A publication's stages, each None where the driver has no such counter.
 
-    ``subscribers`` are those that read its log directly: spies, or all of them for IPC.
+    ``subscribers`` are those that read its log directly: spies, or all of them for IPC. ``purpose`` says what an archive
+    publishes there, such as a replay; it is empty for the publications of others.
     """
 
     key: StreamKey
@@ -68,6 +71,7 @@ class Publication:
     channel_status: int | None
     subscribers: tuple[Subscriber, ...]
     log: LogState | None
+    purpose: str = ""
 
     @property
     def is_ipc(self) -> bool:
@@ -123,7 +127,7 @@ class _Index:
         self.keys: dict[int, StreamKey] = {}
         self.by_type: dict[int, list[CounterSnapshot]] = {}
         self._values: dict[tuple[int, int], int] = {}
-        recorders = {c.owner_id for c in snapshot.counters if c.type_id == RECORDING_POSITION}
+        self.archives = Archives(snapshot)
         self._clients: dict[int, Client] = {}
         for counter in snapshot.counters:
             self.by_type.setdefault(counter.type_id, []).append(counter)
@@ -137,7 +141,6 @@ class _Index:
                     client_id=client_id,
                     name=_client_name(counter.label),
                     heartbeat_ms=counter.value,
-                    records=client_id in recorders,
                 )
             else:
                 self._values.setdefault((counter.type_id, counter.registration_id), counter.value)
@@ -214,6 +217,7 @@ def _subscribers(index: _Index) -> dict[int, list[Subscriber]]:
             position=counter.value,
             join_position=key.join_position,
             client=index.client(counter.owner_id),
+            recording=index.archives.recording(counter.owner_id, key),
         )
         followers.setdefault(counter.reference_id, []).append(subscriber)
     return followers
@@ -245,6 +249,7 @@ def _publication(
         channel_status=_channel_status(index, key),
         subscribers=tuple(followers.get(own, ())),
         log=log,
+        purpose=index.archives.purpose(counter.owner_id, key),
     )
 
 

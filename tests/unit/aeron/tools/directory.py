@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from mainstem.aeron import counters as names
-from mainstem.aeron.counters import CounterSnapshot, CounterSpec, CounterType
+from mainstem.aeron.counters import ArchiveCounterType, CounterSnapshot, CounterSpec, CounterType
 from mainstem.aeron.logbuffer import LogType
 from mainstem.aeron.tools.log_state import END_OF_STREAM_UNKNOWN, LogState
-from mainstem.aeron.tools.snapshot import RECORDING_POSITION, Snapshot
+from mainstem.aeron.tools.snapshot import Snapshot
 
 NOW_MS = 1_800_000_000_000
 SESSION = -5
@@ -20,6 +21,7 @@ PUBLICATION = 10
 IMAGE = 20
 SUBSCRIPTION = 30
 CLIENT = 40
+ARCHIVE = 42
 
 
 def log_facts(registration_id: int, log_type: LogType, **changes: Any) -> LogState:
@@ -95,7 +97,18 @@ class MadeUpDirectory:
             spec = spec._replace(label=f"{spec.label} name={name} version=1 commit=2")
         self.add(spec, NOW_MS - age_ms, client_id, client_id)
         if records:
-            self.add(CounterSpec(RECORDING_POSITION, b"", "rec-pos: 1"), 0, 99, client_id)
+            self.recording(0, owner=client_id)
+
+    def recording(self, position: int, *, recording_id: int = 7, owner: int = CLIENT, session: int = SESSION) -> None:
+        """What an archive records of the stream, by a subscription of that client's."""
+        key = struct.pack("<qii9sq", recording_id, session, 9, b"aeron:ipc", ARCHIVE)
+        label = f"rec-pos: {recording_id} {session} {STREAM} {UDP} - archiveId={ARCHIVE}"
+        self.add(CounterSpec(ArchiveCounterType.RECORDING_POSITION, key, label), position, 99, owner)
+
+    def archive(self, kind: ArchiveCounterType, value: int, label: str = "Archive", reference: int = 0) -> None:
+        """A counter of an archive whose client is ``CLIENT``."""
+        key = struct.pack("<qq", ARCHIVE, 3)
+        self.add(CounterSpec(kind, key, f"{label} - archiveId={ARCHIVE}"), value, 98, CLIENT, reference)
 
     def publication(
         self,

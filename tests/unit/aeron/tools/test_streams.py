@@ -59,11 +59,20 @@ def test_a_truncated_channel_is_completed_from_the_label() -> None:
     assert {k.join_position for k in keys if k} == {None, 0}
 
 
-def test_the_client_is_known_by_its_name_and_as_a_recorder() -> None:
-    made = MadeUpDirectory().image(0).subscriber(0)
+def test_the_client_is_known_by_its_name_and_the_recording_by_its_owner() -> None:
+    made = MadeUpDirectory().image(0).subscriber(0).subscriber(0, registration_id=31, client=41)
     made.client(name="orders book", records=True)
-    client = group_streams(made.sample())[0].images[0].subscribers[0].client
-    assert (client.name, client.records) == ("orders book", True)
+    recorder, other = group_streams(made.sample())[0].images[0].subscribers
+    assert recorder.client.name == "orders book"
+    assert recorder.recording is not None
+    assert recorder.recording.name == "recording 7 of archive 42"
+    assert other.recording is None
+
+
+def test_a_recorder_that_reads_another_stream_records_only_its_own() -> None:
+    made = MadeUpDirectory().image(0).subscriber(0)
+    made.recording(0, session=6)
+    assert group_streams(made.sample())[0].images[0].subscribers[0].recording is None
 
 
 def test_counters_of_applications_are_not_streams() -> None:
