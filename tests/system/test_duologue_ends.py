@@ -329,6 +329,41 @@ def test_an_abort_of_either_end_is_an_error_of_the_other(aeron: Aeron, port: int
                 client.receive(STALL_S)
 
 
+def test_an_aborted_server_leaves_nothing_in_a_client_that_it_was_given(
+    driver: MediaDriver, aeron: Aeron, port: int
+) -> None:
+    with Aeron.connect(driver.directory) as other, serve(echo, **serving(port), aeron=aeron) as server:
+        client = connect(**calling(port), aeron=other)
+        client.send("ECHO hello")
+        client.receive(STALL_S)
+        server.abort()
+        assert in_use(server) == (0, 0)
+        assert aeron.stats().subscriptions == aeron.stats().publications == ()
+        client.abort()
+
+
+@pytest.mark.parametrize("way", ["close", "abort"])
+async def test_a_server_whose_close_is_cancelled_leaves_nothing_in_a_client_that_it_was_given(
+    driver: MediaDriver, aeron: Aeron, port: int, way: str
+) -> None:
+    with Aeron.connect(driver.directory) as other:
+        server = await aio.serve(echo_async, **serving(port), aeron=aeron)
+        client = await aio.connect(**calling(port), aeron=other)
+        await client.send("ECHO hello")
+        await client.receive(STALL_S)
+        if way == "abort":
+            server.abort()
+        closing = asyncio.ensure_future(server.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        await until(lambda: not server._agent.is_connected)
+        assert in_use(server) == (0, 0)
+        assert aeron.stats().subscriptions == aeron.stats().publications == ()
+        client.abort()
+        await client.close()
+
+
 def test_a_block_that_raises_aborts_its_client(aeron: Aeron, port: int) -> None:
     errors: list[object] = []
 

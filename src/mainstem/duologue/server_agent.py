@@ -118,6 +118,8 @@ class ServerAgent:
     def disconnect(self) -> None:
         """Close everything that was opened here. May be called again."""
         self.on_close()
+        if self._core is not None:
+            self._core.abandon()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

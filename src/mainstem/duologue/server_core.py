@@ -309,3 +309,9 @@ class ServerCore:
             if is_closed and not session.has_handler:
                 self._give_back(session)
         return all_closed
+
+    def abandon(self) -> None:
+        """Give back everything that is left after `close`, whatever the clients have learned and whichever handlers run on."""
+        for session in list(self._sessions.values()):
+            session.abandon()
+            self._give_back(session)

@@ -232,6 +232,10 @@ class Session(Link):
         listens = waits and exchange is not None and exchange.peer_listens and not self.lifetime.expired(now_ns)
         return self._streams.close(listens=listens)
 
+    def abandon(self) -> None:
+        """Close the streams without waiting for anything."""
+        self._streams.abandon()
+
     def __repr__(self) -> str:
         ports = (self.response.port, self.response.control_port)
         return f"<Session {self.session_id} of {self.address} on {ports}, {self.state.name.lower()}>"

@@ -83,6 +83,13 @@ class StreamPair:
                     resource.close()
         return not self._open
 
+    def abandon(self) -> None:
+        """Close both without waiting: the client removes what the driver has still to create."""
+        self.close()
+        for operation in self._open:
+            operation.cancel()
+        self._open.clear()
+
 
 class Exchange:
     """What is sent and received over both streams of an open duologue.
