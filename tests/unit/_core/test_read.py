@@ -405,6 +405,22 @@ def test_the_end_of_a_stream_is_seen_when_everything_was_read(log: Log):
     assert image.is_end_of_stream
 
 
+def test_of_many_images_those_are_ready_that_have_frames_have_ended_or_cannot_be_read(core: Core) -> None:
+    logs = [Log(core) for _ in range(6)]
+    images = [each.image() for each in logs]
+    for each in logs:
+        each.buffers.end_of_stream_position = 1 << 40
+    assert core.read.find_ready(images) == []
+    assert core.read.find_ready([]) == []
+    logs[1].concurrent().offer(b"x")
+    logs[3].buffers.end_of_stream_position = 0
+    images[4]._detach()
+    logs[5].counters.put_i64(POSITION * 128, 33)
+    assert core.read.find_ready(images) == [1, 3, 4, 5]
+    images[1].poll(Bag())
+    assert core.read.find_ready(images) == [3, 4, 5]
+
+
 READS = {
     "poll": lambda image, bag: image.poll(bag, 100),
     "bounded_poll": lambda image, bag: image.bounded_poll(bag, T, fragment_limit=100),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from mainstem.recording.mark_file import MARK_FILE, Mark
 from mainstem.recording.segments import segment_bases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 NS_PER_MS = 1_000_000
@@ -237,6 +238,49 @@ def test_a_request_that_is_not_supported_says_so(archive: RunningArchive) -> Non
     assert "StopReplicationRequest is not supported" in text
 
 
+def calls_of(cycle: Callable[[], object]) -> int:
+    """How many Python functions a call runs."""
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        cycle()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_duty_cycle_costs_the_same_however_many_recordings_and_sessions_are_idle(tmp_path: Path) -> None:
+    with RunningArchive(tmp_path, max_concurrent_recordings=100) as archive:
+        client = archive.connected()
+
+        def idle_cost() -> int:
+            archive.until(lambda: not archive.work(), "all is quiet")
+            return min(calls_of(archive.server.invoke) for _ in range(20))
+
+        streams = []
+        costs = []
+        for stream_id in range(5000, 5030):
+            client.record(stream_id)
+            streams.append(archive.aeron.add_exclusive_publication(CHANNEL, stream_id))
+            publish(archive, streams[-1], 1)
+            assert client.signal()[0] == RecordingSignal.START
+            if stream_id in (5000, 5029):
+                costs.append(idle_cost())
+        assert costs[1] - costs[0] < 10
+        sessions = [archive.connected() for _ in range(10)]
+        # Each of them is only asked whether it is quiet, and its image whether it has a request.
+        assert idle_cost() - costs[1] < 5 * len(sessions)
+        for stream in streams:
+            publish(archive, stream, 1)
+            stream.close()
+        archive.until(lambda: archive.server.stats().recordings == 0, "all end")
+
+
 # -- recordings ----------------------------------------------------------------------------------------------------------
 
 
@@ -350,7 +394,7 @@ def test_progress_that_the_events_had_no_room_for_is_reported_later(tmp_path: Pa
                 sent += 1  # nobody reads them: the publication has no room for an event
             assert status == OfferStatus.BACK_PRESSURED
             end = publish(archive, publication)
-            archive.until(lambda: archive.server._conductor._recordings[0].position == end)
+            archive.until(lambda: archive.server._conductor._recordings.get(0).position == end)
             found: list[Any] = []
 
             def has_come() -> bool:

@@ -30,6 +30,7 @@ from mainstem.archive.server.counters import ArchiveCounters, session_counter
 from mainstem.archive.server.deletions import Deletions
 from mainstem.archive.server.recordings import (
     POSITION_COUNTER,
+    ActiveRecordings,
     RecordingEvents,
     RecordingSession,
     RecordingSubscription,
@@ -119,7 +120,10 @@ class ArchiveConductor:
         self._sessions: dict[int, ControlSession] = {}
         self._subscriptions: dict[str, RecordingSubscription] = {}
         self._unlisted: list[RecordingSubscription] = []
-        self._recordings: dict[int, RecordingSession] = {}
+        self._changed: dict[
+            RecordingSubscription, None
+        ] = {}  # those with a command that is pending, or with new images
+        self._recordings = ActiveRecordings()
         self._stopping: list[RecordingSession] = []
         self._replays: list[ReplaySession] = []
         self._deletions = Deletions(files, self._recordings, lambda: self._replays)
@@ -181,7 +185,7 @@ class ArchiveConductor:
 
     def on_close(self) -> None:
         """End recordings, replays and sessions, and release the directory; the client is the caller's."""
-        for recording in list(self._recordings.values()):
+        for recording in self._recordings:
             recording.end()
         for replay in self._replays:
             replay.close()
@@ -311,6 +315,8 @@ class ArchiveConductor:
     def _work_of_sessions(self) -> int:
         work = 0
         for session in list(self._sessions.values()):
+            if session.is_quiet(self._now_ns):
+                continue
             if session.image.closed:
                 session.close()
             work += session.do_work(self._now_ns)
@@ -393,19 +399,27 @@ class ArchiveConductor:
             auto_stop=request.values.get("auto_stop") == 1,
             extends=extends,
         )
+
+        def on_available_image(image: Any) -> None:
+            entry.arrived.append(image)
+            self._changed[entry] = None
+
         entry.operation = self._aeron.async_add_subscription(
-            entry.channel, request.stream_id, on_available_image=entry.arrived.append
+            entry.channel, request.stream_id, on_available_image=on_available_image
         )
         self._subscriptions[key] = entry
+        self._changed[entry] = None
 
     def _work_of_subscriptions(self) -> int:
         work = 0
-        for entry in (*self._subscriptions.values(), *self._unlisted):
+        for entry in list(self._changed):
             if entry.operation is not None:
                 work += self._subscribed(entry)
-            while entry.arrived and entry.operation is None and entry.subscription is not None:
-                self._record(entry, entry.arrived.popleft())
-                work += 1
+            if entry.operation is None:
+                del self._changed[entry]
+                while entry.arrived and entry.subscription is not None:
+                    self._record(entry, entry.arrived.popleft())
+                    work += 1
         return work
 
     def _subscribed(self, entry: RecordingSubscription) -> int:
@@ -442,7 +456,7 @@ class ArchiveConductor:
             return
         recording = RecordingSession(entry, image, writer, signal, adding, self._files, self._events, self._clock)
         entry.sessions.append(recording)
-        self._recordings[recording.recording_id] = recording
+        self._recordings.add(recording)
 
     def _extendable(self, recording_id: int, image: Any) -> RecordingDescriptor:
         d = descriptor = self._known(recording_id)
@@ -459,17 +473,18 @@ class ArchiveConductor:
 
     def _work_of_recordings(self) -> int:
         work = len(self._stopping)
-        for recording in self._stopping:
+        stopping, self._stopping = self._stopping, []
+        for recording in stopping:
             recording.end()
-        self._stopping.clear()
-        for recording in list(self._recordings.values()):
+            self._ended(recording)
+        for recording in self._recordings.ready():
             work += 0 if recording.is_done else recording.do_work()
             if recording.is_done:
                 self._ended(recording)
         return work
 
     def _ended(self, recording: RecordingSession) -> None:
-        self._recordings.pop(recording.recording_id, None)
+        self._recordings.discard(recording)
         entry = recording.owner
         if recording in entry.sessions:
             entry.sessions.remove(recording)
@@ -483,7 +498,7 @@ class ArchiveConductor:
         self._forget(entry)
         for recording in list(entry.sessions):
             recording.end()
-            self._recordings.pop(recording.recording_id, None)
+            self._recordings.discard(recording)
         entry.sessions.clear()
         self._close_if_unused(entry)
 

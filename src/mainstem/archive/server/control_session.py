@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 PROTOCOL_VERSION = 1 << 16 | 12 << 8
 PROTOCOL_MAJOR = 1
 REPEAT_NS = 200 * NS_PER_MS  # between two connect responses
+CHECK_NS = 10 * NS_PER_MS  # between two looks at a session that has nothing to do
 SEND_ATTEMPTS = 3
 SESSION_COUNTER = 113
 
@@ -113,6 +114,7 @@ class ControlSession:
         )
         self._deadline_ns = now_ns + settings.connect_timeout_ns
         self._next_ns = now_ns
+        self._check_ns = now_ns
         self._queue: deque[bytes] = deque()
         self._now_ns = now_ns
 
@@ -125,6 +127,10 @@ class ControlSession:
     def is_active(self) -> bool:
         """Whether requests are carried out."""
         return self.state is State.ACTIVE
+
+    def is_quiet(self, now_ns: int) -> bool:
+        """Whether a duty cycle may pass over it: it is owed nothing, and was looked at a moment ago."""
+        return now_ns < self._check_ns and self.state is State.ACTIVE and self.listing is None and not self._queue
 
     # -- what the client sends ---------------------------------------------------------------------------------------
 
@@ -217,6 +223,7 @@ class ControlSession:
     def do_work(self, now_ns: int) -> int:
         """Move the session on; return how much was done."""
         self._now_ns = now_ns
+        self._check_ns = now_ns + CHECK_NS
         if self.state is State.DONE:
             return 0
         if now_ns >= self._deadline_ns:

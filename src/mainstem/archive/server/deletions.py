@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mainstem.archive.messages import Message
     from mainstem.archive.server.control_session import ControlSession
     from mainstem.archive.server.files import ArchiveFiles
-    from mainstem.archive.server.recordings import RecordingSession
+    from mainstem.archive.server.recordings import ActiveRecordings
     from mainstem.archive.server.replays import ReplaySession
     from mainstem.recording.catalog import RecordingDescriptor
 
@@ -85,7 +85,7 @@ class Deletions:
     def __init__(
         self,
         files: ArchiveFiles,
-        recordings: dict[int, RecordingSession],
+        recordings: ActiveRecordings,
         replays: Callable[[], list[ReplaySession]],
     ) -> None:
         self._files, self._recordings, self._replays = files, recordings, replays

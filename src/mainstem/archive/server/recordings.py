@@ -8,11 +8,14 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from mainstem._core.log.read import find_ready
 from mainstem._internal.clock import NS_PER_MS
 from mainstem.archive.messages import RecordingSignal, encode
 from mainstem.errors import ArchiveErrorCode, MainstemError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mainstem._internal.clock import Clock
     from mainstem.aeron.client.operation import Operation
     from mainstem.archive.server.control_session import ControlSession
@@ -132,13 +135,23 @@ class RecordingSession:
         self.owner = owner
         self.writer = writer
         self.is_done = False
-        self._image = image
+        self.image = image
         self._signal = signal
         self._files, self._events, self._clock = files, events, clock
         self._adding: Operation[Any] | None = adding
         self._counter: Any = None
         self._start_position = writer.position
         self._reported = writer.position
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether its counter is not there yet."""
+        return self._adding is not None
+
+    @property
+    def is_unreported(self) -> bool:
+        """Whether the events have had no room for its progress."""
+        return not self.is_done and self._reported != self.position
 
     @property
     def recording_id(self) -> int:
@@ -154,7 +167,7 @@ class RecordingSession:
         """Write the frames that are available; return their bytes."""
         if self._adding is not None and not self._has_begun():
             return 0
-        image = self._image
+        image = self.image
         if image.closed:
             self.end()
             return 1
@@ -178,7 +191,7 @@ class RecordingSession:
             self.end()
             return 1
         # What the events had no room for is reported by a later cycle.
-        if self._reported != self.position:
+        if self.is_unreported:
             self._report_progress()
         return length
 
@@ -225,7 +238,7 @@ class RecordingSession:
             return
         self.is_done = True
         owner, position = self.owner, self.position
-        if self._image.is_end_of_stream:
+        if self.image.is_end_of_stream:
             self.writer.end_life()
         try:
             self._files.stop(self.writer)
@@ -247,3 +260,60 @@ class RecordingSession:
             self._adding.cancel()
         if self._counter is not None:
             self._counter.close()
+
+
+class ActiveRecordings:
+    """The recordings that are active, by id.
+
+    Most of very many are idle, and a duty cycle must not cost what they cost: ``ready`` finds those with work to do in one
+    compiled pass.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, RecordingSession] = {}
+        self._starting: list[RecordingSession] = []
+        self._begun: list[RecordingSession] = []
+        self._images: list[Any] = []  # of those that have begun
+        self._last: list[RecordingSession] = []  # those that were ready in the last cycle
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __contains__(self, recording_id: int) -> bool:
+        return recording_id in self._sessions
+
+    def __iter__(self) -> Iterator[RecordingSession]:
+        return iter(list(self._sessions.values()))
+
+    def get(self, recording_id: int) -> RecordingSession | None:
+        """Return the session that records under an id."""
+        return self._sessions.get(recording_id)
+
+    def add(self, session: RecordingSession) -> None:
+        """Add a session."""
+        self._sessions[session.recording_id] = session
+        self._starting.append(session)
+
+    def discard(self, session: RecordingSession) -> None:
+        """Remove a session; nothing happens if it was removed before."""
+        if self._sessions.get(session.recording_id) is session:
+            del self._sessions[session.recording_id]
+
+    def clear(self) -> None:
+        """Remove all."""
+        self._sessions.clear()
+
+    def ready(self) -> list[RecordingSession]:
+        """Return the sessions that ``do_work`` may have something to do for."""
+        begun = [session for session in self._starting if not session.is_starting]
+        if begun or len(self._begun) + len(self._starting) != len(self._sessions):
+            sessions = self._sessions
+            current = [each for each in self._begun + begun if sessions.get(each.recording_id) is each]
+            self._begun, self._images = current, [each.image for each in current]
+            self._starting = [
+                each for each in self._starting if each.is_starting and sessions.get(each.recording_id) is each
+            ]
+        found = [self._begun[at] for at in find_ready(self._images)]
+        unreported = [each for each in self._last if each.is_unreported]
+        self._last = list(dict.fromkeys([*self._starting, *unreported, *found]))
+        return self._last
